@@ -29,6 +29,8 @@ use crate::dev::{replay, states};
 use crate::feeds::cli::remote::TOKEN_VARIABLE;
 use crate::feeds::cli::{self as feed_cli, BroadcastAction, FeedAction};
 use crate::keys::fingerprint::KeyList;
+use crate::service::health::{self, HealthArgs};
+use crate::service::shell::{self, CompletedShell};
 use crate::settings::setting::Setting;
 use crate::settings::sources::{flag_name, is_near};
 use crate::settings::value::TomlKind;
@@ -85,6 +87,9 @@ pub enum Action {
     /// Generate keys of the server, of a cluster or of an application server
     #[command(subcommand)]
     Keys(KeysAction),
+    /// Ask the server of this machine whether it is healthy
+    #[command(after_help = health::HELP)]
+    Health(HealthArgs),
     /// Check whether a server can use its store
     #[command(after_help = admin::help::PREFLIGHT)]
     Preflight {
@@ -118,6 +123,9 @@ pub enum Action {
     /// Publish broadcasts to user agents
     #[command(subcommand, after_help = feed_cli::help::BROADCAST)]
     Broadcast(BroadcastAction),
+    /// Print the completions of a shell
+    #[command(after_help = help::COMPLETIONS)]
+    Completions { shell: CompletedShell },
     /// Inspect the state machines (for developers of Kalends)
     #[command(subcommand)]
     Dev(DevAction),
@@ -134,6 +142,11 @@ pub enum DevAction {
         /// Print each event, phase and effect
         #[arg(long)]
         trace: bool,
+    },
+    /// Write the manual pages of all commands, for a package
+    Man {
+        /// The directory of the pages, made if it is missing
+        dir: PathBuf,
     },
     /// Print the states of a connection and the transitions between them
     States {
@@ -256,7 +269,7 @@ fn command() -> Command {
         let is_first = FIRST.contains(&arg.get_id().as_str());
         arg.hide(!is_first)
     });
-    let command = ["preflight", "inspect", "backup", "restore"]
+    let command = ["preflight", "inspect", "backup", "restore", "health"]
         .into_iter()
         .fold(command, |command, name| command.mut_subcommand(name, with_short_help));
     ["tables", "users", "access", "import", "feed", "broadcast", "keys"].into_iter().fold(
@@ -273,6 +286,9 @@ fn run(cli: Cli) -> ExitCode {
         Action::Serve(args) => with_settings(&args.flags, |settings| run_server(&args, settings)),
         Action::Subscribe(args) => exit_code(subscribe::run(&args)),
         Action::Push(args) => exit_code(push::run(&args)),
+        Action::Health(args) => {
+            with_settings(&args.flags, |settings| exit_code(health::run(&args, settings)))
+        }
         Action::Preflight { flags } => run_admin((Request::Preflight, flags)),
         Action::Tables(action) => run_admin(action.into_request()),
         Action::Users(action) => run_admin(action.into_request()),
@@ -304,6 +320,8 @@ fn run(cli: Cli) -> ExitCode {
             exit_code(vapid_key(&file, private).and_then(|text| print(&text)))
         }
         Action::Dev(DevAction::Replay { file, trace }) => exit_code(replay::run(&file, trace)),
+        Action::Completions { shell } => exit_code(shell::print_completions(shell, command())),
+        Action::Dev(DevAction::Man { dir }) => exit_code(shell::write_pages(&dir, command())),
         Action::Dev(DevAction::States { format }) => exit_code(states::run(format)),
     }
 }

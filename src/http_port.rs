@@ -13,7 +13,7 @@ use actix_web::rt::net::TcpStream;
 use actix_web::web::ServiceConfig;
 use actors::socket::HttpOptions;
 use futures_util::future::Either;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::tls::Tls;
 use crate::tls::stream::Stream;
@@ -57,13 +57,25 @@ pub fn bind(address: SocketAddr, user_timeout: Duration) -> io::Result<TcpListen
     socket.set_reuse_address(true)?;
     // Connections inherit the options that the listener has when they are established, and the kernel establishes them
     // from `listen` on.
-    socket.set_tcp_user_timeout(Some(user_timeout))?;
-    socket.set_tcp_nodelay(true)?;
-    socket.set_send_buffer_size(BUFFER_BYTES)?;
-    socket.set_recv_buffer_size(BUFFER_BYTES)?;
+    set_options(&SockRef::from(&socket), user_timeout)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
+}
+
+/// Gives a listener that was opened by another program the options of [`bind`]. Connections that wait in it already
+/// have its former ones.
+pub fn prepare(listener: TcpListener, user_timeout: Duration) -> io::Result<TcpListener> {
+    set_options(&SockRef::from(&listener), user_timeout)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn set_options(socket: &SockRef<'_>, user_timeout: Duration) -> io::Result<()> {
+    socket.set_tcp_user_timeout(Some(user_timeout))?;
+    socket.set_tcp_nodelay(true)?;
+    socket.set_send_buffer_size(BUFFER_BYTES)?;
+    socket.set_recv_buffer_size(BUFFER_BYTES)
 }
 
 /// Serves a listener of [`bind`], with TLS if there is one. Each connection holds what `open` returns. Each worker calls
@@ -157,8 +169,6 @@ where
 #[cfg(test)]
 mod tests {
     use std::net::TcpStream;
-
-    use socket2::SockRef;
 
     use super::*;
 

@@ -22,6 +22,7 @@ pub mod peers;
 pub mod regular_file;
 pub mod renamed;
 pub mod server;
+pub mod service;
 pub mod settings;
 pub mod store;
 

@@ -329,7 +329,9 @@ impl UsersAction {
 pub fn with_short_help(command: Command) -> Command {
     let name = command.get_name().to_owned();
     command.mut_args(|arg| match (name.as_str(), arg.get_id().as_str()) {
-        ("token", "feed_tokens_epoch") | (_, "config" | "data_dir") => arg,
+        ("health", "listen") | ("token", "feed_tokens_epoch") | (_, "config") => arg,
+        ("health", id) if is_setting(id) => arg.hide(true),
+        (_, "data_dir") => arg,
         // They need the keys and no store.
         ("token" | "cluster", id) if is_setting(id) => arg.hide(true),
         ("put", "feed_keys_max" | "feed_value_bytes_max") | (_, "store") => arg,

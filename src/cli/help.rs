@@ -87,3 +87,9 @@ pub(super) const REPLAY: &str = "\
 Examples:
   kalends dev replay fixtures/sessions/hello_of_a_new_agent.session --trace
   kalends dev replay fixtures/feeds/time_table.feed --trace";
+
+pub(super) const COMPLETIONS: &str = "\
+Examples:
+  kalends completions bash > /etc/bash_completion.d/kalends
+  kalends completions zsh > ~/.zfunc/_kalends
+  kalends completions fish > ~/.config/fish/completions/kalends.fish";

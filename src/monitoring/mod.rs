@@ -42,9 +42,18 @@ pub struct MetricsPortError {
 
 /// Binds the port of metrics. A server without settings starts beside another one on the same machine: if the default
 /// is taken, there is no port.
-pub fn bind(settings: &Settings, log: &Logger) -> Result<Option<TcpListener>, MetricsPortError> {
+pub fn bind(
+    settings: &Settings,
+    inherited: Option<TcpListener>,
+    log: &Logger,
+) -> Result<Option<TcpListener>, MetricsPortError> {
     let Some(address) = settings.metrics_listen.0 else { return Ok(None) };
-    match http_port::bind(address, Duration::from_millis(settings.tcp_user_timeout_ms)) {
+    let user_timeout = Duration::from_millis(settings.tcp_user_timeout_ms);
+    let bound = match inherited {
+        Some(listener) => http_port::prepare(listener, user_timeout),
+        None => http_port::bind(address, user_timeout),
+    };
+    match bound {
         Ok(listener) => Ok(Some(listener)),
         Err(source) if settings.metrics_listen == METRICS_LISTEN => {
             warn!(log, "cannot listen on the default of metrics_listen, there are no metrics for Prometheus";

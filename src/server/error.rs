@@ -14,6 +14,7 @@ use crate::http::vapid::OriginError;
 use crate::keys::KeysError;
 use crate::keys::add::AddError;
 use crate::monitoring::MetricsPortError;
+use crate::service::sockets::SocketError;
 use crate::store::OpenStoreError;
 use crate::store::key_fingerprints::KeyFingerprintsError;
 use crate::tls::certificate::TlsError;
@@ -25,6 +26,8 @@ pub enum ServeError {
     Metrics(#[from] MetricsPortError),
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
+    #[error(transparent)]
+    Socket(#[from] SocketError),
     #[error(transparent)]
     Tls(#[from] TlsError),
     #[error("cannot make the data directory {}: {source}", .dir.display())]
@@ -114,6 +117,7 @@ impl ServeError {
                 | Self::NoAuthKeys { .. }
                 | Self::LostAuthKeys { .. }
                 | Self::Bridges(_)
+                | Self::Socket(_)
                 | Self::Tls(_)
                 | Self::KeyFingerprints(KeyFingerprintsError::Foreign(_))
         )

@@ -35,6 +35,7 @@ use crate::feeds::http::tokens::{Grant, Scopes};
 use crate::fuzz::fuzz;
 use crate::http::routes;
 use crate::keys::{KEYS_FILE, Keys};
+use crate::service::sockets::InheritedSockets;
 use crate::settings::value::Value;
 use crate::settings::{PublicUrl, Role, Settings};
 
@@ -100,7 +101,8 @@ async fn node(dir: &std::path::Path) -> Node {
         feed_keys_max: 10_000_000,
         ..Settings::default()
     };
-    let sockets = BoundSockets::bind(Role::All, &settings).unwrap();
+    let sockets =
+        BoundSockets::bind(Role::All, &settings, &mut InheritedSockets::default()).unwrap();
     let (clock, log) = (Clock::starting_at(NOW), Logger::root(Discard, o!()));
     let mut node = node::assemble(Role::All, &settings, &sockets, &clock, &log).await.unwrap();
     let month = Month::of(NOW);

@@ -24,6 +24,7 @@ use crate::http::app::{AppState, SharedState};
 use crate::http::{request_body_drain, routes};
 use crate::http_port::{self, HttpPortLimits};
 use crate::peers::inbound::RouterPort;
+use crate::service::sockets::InheritedSockets;
 use crate::settings::{Role, Settings};
 use crate::tls::Tls;
 
@@ -32,8 +33,14 @@ pub(super) const LAST_ANSWERS_WAIT: Duration = Duration::from_secs(1);
 
 /// Sockets that are bound and not served yet.
 pub(super) struct BoundSockets {
-    public: TcpListener,
-    router: Option<TcpListener>,
+    public: BoundSocket,
+    router: Option<BoundSocket>,
+}
+
+struct BoundSocket {
+    listener: TcpListener,
+    /// Whether the service manager holds it too. Then connections wait in it while no server runs.
+    is_inherited: bool,
 }
 
 /// What a node with endpoints serves beside pushes.
@@ -51,32 +58,41 @@ pub(super) struct RunningServers {
 
 pub(super) struct Port {
     address: SocketAddr,
-    listener: TcpListener,
+    socket: BoundSocket,
     handle: ServerHandle,
     served: JoinHandle<io::Result<()>>,
 }
 
 impl BoundSockets {
-    /// Binds the addresses that the role needs.
-    pub(super) fn bind(role: Role, settings: &Settings) -> Result<Self, ServeError> {
+    /// Binds the addresses that the role needs, unless their sockets are inherited.
+    pub(super) fn bind(
+        role: Role,
+        settings: &Settings,
+        inherited: &mut InheritedSockets,
+    ) -> Result<Self, ServeError> {
         let user_timeout = Duration::from_millis(settings.tcp_user_timeout_ms);
-        let bind = |address| {
-            let bound = http_port::bind(address, user_timeout);
-            bound.map_err(|source| ServeError::Listen { address, source })
+        let bind = |address, inherited: Option<TcpListener>| {
+            let is_inherited = inherited.is_some();
+            let listener = match inherited {
+                Some(listener) => http_port::prepare(listener, user_timeout),
+                None => http_port::bind(address, user_timeout),
+            };
+            let listener = listener.map_err(|source| ServeError::Listen { address, source })?;
+            Ok::<_, ServeError>(BoundSocket { listener, is_inherited })
         };
-        let public = bind(settings.listen)?;
-        let router =
-            (role == Role::Connection).then(|| bind(settings.router_listen)).transpose()?;
-        Ok(Self { public, router })
+        let public = bind(settings.listen, inherited.public.take())?;
+        let router = (role == Role::Connection)
+            .then(|| bind(settings.router_listen, inherited.router.take()));
+        Ok(Self { public, router: router.transpose()? })
     }
 
     pub(super) fn public_address(&self) -> Result<SocketAddr, ServeError> {
-        address(&self.public)
+        address(&self.public.listener)
     }
 
     /// The bound address of the router port, on a connection node.
     pub(super) fn router_address(&self) -> Result<Option<SocketAddr>, ServeError> {
-        self.router.as_ref().map(address).transpose()
+        self.router.as_ref().map(|router| address(&router.listener)).transpose()
     }
 
     /// Serves the router port, if there is one.
@@ -128,9 +144,9 @@ impl RunningServers {
     /// are their ends.
     pub(super) async fn close(self) -> Vec<JoinHandle<io::Result<()>>> {
         let ports: Vec<Port> = [Some(self.public), self.router].into_iter().flatten().collect();
-        for port in &ports {
+        for port in ports.iter().filter(|port| !port.socket.is_inherited) {
             // On an error the connections in the backlog are reset.
-            let _ = accept_drain::stop_accepting(&port.listener);
+            let _ = accept_drain::stop_accepting(&port.socket.listener);
         }
         sleep(accept_drain::WAIT).await;
         let stop = |port: Port| {
@@ -151,14 +167,14 @@ pub(super) async fn ended(closing: Vec<JoinHandle<io::Result<()>>>) -> io::Resul
 impl Port {
     /// Starts a server on `listener`, and keeps a second handle of the socket.
     fn serve(
-        listener: TcpListener,
+        socket: BoundSocket,
         start: impl FnOnce(TcpListener) -> io::Result<Server>,
     ) -> Result<Self, ServeError> {
-        let address = address(&listener)?;
+        let address = address(&socket.listener)?;
         let failed = |source| ServeError::Listen { address, source };
-        let handle = listener.try_clone().map_err(failed)?;
-        let server = start(listener).map_err(failed)?;
-        Ok(Self { address, listener: handle, handle: server.handle(), served: spawn(server) })
+        let second = socket.listener.try_clone().map_err(failed)?;
+        let server = start(second).map_err(failed)?;
+        Ok(Self { address, socket, handle: server.handle(), served: spawn(server) })
     }
 }
 

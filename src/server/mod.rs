@@ -44,6 +44,8 @@ use crate::clock::SystemClock;
 use crate::feeds::import;
 use crate::http::app::AppState;
 use crate::peers::outbound::NodeAccess;
+use crate::service::sockets::InheritedSockets;
+use crate::service::systemd;
 use crate::settings::{Role, Settings, StoreKind};
 use crate::tls::certificate::{Certificate, CertificateFiles};
 use crate::tls::certificates::Certificates;
@@ -75,8 +77,9 @@ async fn serve(
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;
     let files = settings.certificate_files();
     let certificate = files.as_ref().map(|files| files.read(machine.now())).transpose()?;
-    let mut sockets = BoundSockets::bind(role, settings)?;
-    let metrics_port = monitoring::bind(settings, &log)?;
+    let mut inherited = InheritedSockets::take()?;
+    let mut sockets = BoundSockets::bind(role, settings, &mut inherited)?;
+    let metrics_port = monitoring::bind(settings, inherited.metrics, &log)?;
     let source = role.has_endpoints().then(|| import::source(settings)).transpose()?.flatten();
     let settings = &open_files::fit(role, settings, open_files::raise_limit(), &log)?;
     let clock = Clock::starting_at(machine.now());
@@ -120,6 +123,7 @@ async fn serve(
     monitoring::start(metrics_port, settings, &node)?;
     startup_log::warn_of_low_disk(&*store, settings, &log);
     startup_log::write(role, settings, &ports, &origin, &log);
+    systemd::started(&node);
     let shutdown = Shutdown { role, settings, node: &node, log: &log };
     let (served, until) = shutdown.serve_until_stopped(ports, signals).await;
     if let Some((endpoints, id_floor)) = node.endpoints.as_ref().zip(id_floor) {

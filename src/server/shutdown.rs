@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::ServeError;
 use super::listen::{self, LAST_ANSWERS_WAIT, RunningServers};
 use crate::http::app::{AppState, EndpointRole};
+use crate::service::systemd;
 use crate::settings::{Role, Settings};
 
 /// Interval at which open sessions and requests are counted.
@@ -76,6 +77,7 @@ impl Shutdown<'_> {
             ended = ports.ended() => return (ended, Instant::now() + self.wait()),
             signal = signals.next() => info!(self.log, "stopping"; "signal" => signal),
         }
+        systemd::stopping(self.log);
         // Health checks fail from now on, so that load balancers send no more.
         self.node.common.draining.store(true, Ordering::Relaxed);
         let until = match self.role {

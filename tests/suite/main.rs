@@ -31,6 +31,7 @@ mod rollover;
 mod rules;
 mod running;
 mod senders;
+mod service;
 mod simplepush;
 mod slow_peers;
 mod soak;

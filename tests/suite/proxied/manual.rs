@@ -7,6 +7,7 @@ use kalends::settings::{Flags, Role, Settings};
 use tempfile::TempDir;
 
 use super::sample::folder;
+use crate::harness::{Program, kalends};
 
 pub(super) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -63,4 +64,29 @@ fn the_image_is_built_with_the_rust_version_of_the_project() {
     let version = toolchain.split("channel = \"").nth(1).and_then(|rest| rest.split('"').next());
     let image = format!("FROM rust:{}-", version.expect("a version is named"));
     assert!(read("docs/deploy/Dockerfile").contains(&image), "{image}");
+}
+
+/// No container engine runs where the tests run, so what the image relies on is compared with the program.
+#[tokio::test]
+async fn the_image_starts_the_program_as_it_is() {
+    let dockerfile = read("docs/deploy/Dockerfile");
+    let instruction = |name: &str| {
+        let mut lines = dockerfile.lines().filter_map(|line| line.strip_prefix(name));
+        lines.next_back().unwrap_or_else(|| panic!("the image has no {name}")).trim()
+    };
+    let words = |text: &str| serde_json::from_str::<Vec<String>>(text).expect("it is a list");
+    let (entry, command) = (words(instruction("ENTRYPOINT")), words(instruction("CMD")));
+    let (_, health) = instruction("HEALTHCHECK").split_once("CMD ").expect("it has a command");
+    for command in [[entry, command].concat(), words(health)] {
+        let (program, arguments) = command.split_first().expect("a command has a program");
+        assert_eq!(program, "kalends");
+        let help = [arguments, &["--help".to_owned()]].concat();
+        let output = Program::run(kalends(&help)).await;
+        assert_eq!(output.code, Some(0), "{output:?}");
+    }
+    assert_eq!(instruction("USER"), "kalends");
+    let (_, listen) = instruction("ENV").split_once("KALENDS_LISTEN=").expect("it is set");
+    assert_eq!(listen, format!("0.0.0.0:{}", instruction("EXPOSE")));
+    let copied = dockerfile.lines().find(|line| line.starts_with("COPY --from=build"));
+    assert!(copied.is_some_and(|line| line.ends_with("release/kalends /usr/local/bin/kalends")));
 }

@@ -10,6 +10,7 @@ use super::manual::{read, root};
 use super::proxy_process::installed;
 
 const UNITS: [&str; 3] = ["kalends.service", "kalends-connect.service", "kalends-endpoint.service"];
+const SOCKET: &str = "kalends.socket";
 
 /// The path of the program in the samples.
 const PROGRAM: &str = "/usr/local/bin/kalends";
@@ -19,7 +20,8 @@ fn verify(change: impl Fn(Sample) -> Sample) -> Output {
         let sample = Sample::read(unit).replace(PROGRAM, env!("CARGO_BIN_EXE_kalends"));
         (unit, change(sample).text().to_owned())
     });
-    verify_all(&units)
+    let socket = (SOCKET, Sample::read(SOCKET).text().to_owned());
+    verify_all(&[&units[..], &[socket]].concat())
 }
 
 /// Verifies units, each with its name.

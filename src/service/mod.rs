@@ -1,0 +1,11 @@
+//! The server as a service of its host.
+//!
+//! - [`health`]: `kalends health`, for containers and scripts.
+//! - [`systemd`]: what the server tells the service manager, and the watchdog.
+//! - [`sockets`]: sockets that the service manager has opened.
+//! - [`shell`]: completions of shells, and manual pages.
+
+pub mod health;
+pub mod shell;
+pub mod sockets;
+pub mod systemd;

@@ -1,0 +1,157 @@
+//! A server as a service of its host: systemd's notifications and sockets, health, completions and manual pages.
+
+use std::fs;
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::Stdio;
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::process::Command;
+
+use crate::harness::{AT_ONCE, Agent, Launch, Program, Server, kalends, within};
+
+/// Starts a server as systemd does for `kalends.socket`: the socket is its file 3.
+fn with_socket(listener: &TcpListener, data_dir: &Path) -> Program {
+    fcntl_setfd(listener, FdFlags::empty()).expect("it is an open file");
+    let mut shell = Command::new("bash");
+    let fd = listener.as_raw_fd();
+    let variables = "LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=kalends.socket";
+    let script = format!("exec env {variables} \"$0\" \"$@\" 3<&{fd}");
+    shell.arg("-c").arg(script).arg(env!("CARGO_BIN_EXE_kalends"));
+    // It would be bound without the socket, and is not.
+    shell.args(["serve", "--listen", "192.0.2.1:1", "--data-dir"]).arg(data_dir);
+    shell.env("KALENDS_METRICS_LISTEN", "off").kill_on_drop(true);
+    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Program::start(shell)
+}
+
+/// A request on a connection of its own.
+async fn asked(address: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.expect("the kernel accepts it");
+    let request = "GET /__version__ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).await.expect("the connection is open");
+    stream
+}
+
+async fn answer(mut stream: TcpStream) -> String {
+    let mut answer = String::new();
+    let read = within(AT_ONCE, "the answer ends", stream.read_to_string(&mut answer)).await;
+    read.expect("the connection is not reset");
+    answer
+}
+
+#[actix_web::test]
+async fn a_restart_with_a_socket_of_systemd_refuses_no_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, data) = (listener.local_addr().unwrap(), TempDir::new().unwrap());
+    let first = with_socket(&listener, data.path());
+    assert!(answer(asked(address).await).await.starts_with("HTTP/1.1 200"));
+    first.terminate();
+    let ended = first.ended().await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let waiting = asked(address).await;
+    let second = with_socket(&listener, data.path());
+    assert!(answer(waiting).await.starts_with("HTTP/1.1 200"));
+    second.kill().await;
+}
+
+#[actix_web::test]
+async fn systemd_learns_that_the_server_is_ready_alive_and_stopping() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(AT_ONCE)).unwrap();
+    let next = || {
+        let mut message = [0; 256];
+        let bytes = manager.recv(&mut message).unwrap();
+        String::from_utf8_lossy(&message[..bytes]).into_owned()
+    };
+    let mut launch = Launch::default();
+    launch.variables.push(("NOTIFY_SOCKET", path.display().to_string()));
+    launch.variables.push(("WATCHDOG_USEC", "200000".to_owned()));
+    let mut server = Server::launch(launch);
+    assert_eq!(next(), "READY=1\n");
+    assert_eq!(next(), "WATCHDOG=1\n");
+    assert!(server.terminate().success());
+    let rest = std::iter::repeat_with(next).find(|message| message != "WATCHDOG=1\n");
+    assert_eq!(rest.unwrap(), "STOPPING=1\n");
+}
+
+#[actix_web::test]
+async fn health_tells_a_healthy_server_from_an_unhealthy_a_missing_and_a_foreign_one() {
+    let health = async |server: &Server| {
+        let listen = server.address().to_string();
+        Program::run(kalends(&["health", "--listen", &listen])).await
+    };
+    let mut server = Server::start();
+    let _agent = Agent::new(&server).await;
+    let healthy = health(&server).await;
+    assert_eq!((healthy.code, &*healthy.stdout), (Some(0), "healthy, user agents: 1\n"));
+    let full = Server::start_with(&["--disk-free-min=1000000000000"]);
+    let unhealthy = health(&full).await;
+    assert_eq!(unhealthy.code, Some(1));
+    assert!(unhealthy.stderr.contains("answers 503: space"), "{unhealthy:?}");
+    server.kill();
+    let missing = health(&server).await;
+    assert_eq!(missing.code, Some(1));
+    assert!(missing.stderr.contains("does not answer: "), "{missing:?}");
+
+    let foreign = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", foreign.local_addr().unwrap());
+    let answering = std::thread::spawn(move || {
+        let (mut stream, _) = foreign.accept().unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").unwrap();
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    let foreign = Program::run(kalends(&["health", "--url", &url])).await;
+    assert_eq!(foreign.code, Some(1));
+    assert!(foreign.stderr.contains("is not a Kalends server"), "{foreign:?}");
+    answering.join().unwrap();
+    assert_eq!(Program::run(kalends(&["health", "--url", "x"])).await.code, Some(2));
+}
+
+#[actix_web::test]
+async fn bash_completes_commands_and_flags() {
+    let dir = TempDir::new().unwrap();
+    let completions = Program::run(kalends(&["completions", "bash"])).await;
+    assert_eq!(completions.code, Some(0));
+    let file = dir.path().join("kalends");
+    fs::write(&file, completions.stdout).unwrap();
+    for (words, expected) in
+        [("acc", "access"), ("access re", "revoke"), ("serve --role conn", "connection")]
+    {
+        let script = format!(
+            "source {} && COMP_WORDS=(kalends {words}) && COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)) \
+             && _kalends kalends \"${{COMP_WORDS[-1]}}\" \"${{COMP_WORDS[-2]}}\" && echo \"${{COMPREPLY[@]}}\"",
+            file.display()
+        );
+        let output = Command::new("bash").args(["--norc", "-c", &script]).output().await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected, "{output:?}");
+    }
+    for shell in ["fish", "zsh"] {
+        let completions = Program::run(kalends(&["completions", shell])).await;
+        assert!(completions.stdout.contains("inspect"), "{shell}");
+    }
+}
+
+#[actix_web::test]
+async fn each_command_has_a_manual_page() {
+    let dir = TempDir::new().unwrap();
+    let pages = dir.path().join("man1");
+    let written = Program::run(kalends(&["dev", "man", &pages.display().to_string()])).await;
+    assert_eq!(written.code, Some(0), "{written:?}");
+    for (page, text) in [
+        ("kalends.1", "kalends\\-inspect(1)"),
+        ("kalends-serve.1", "public\\-url"),
+        ("kalends-access-revoke.1", "NAME"),
+    ] {
+        let written = fs::read_to_string(pages.join(page)).unwrap();
+        assert!(written.contains(text), "{page}: {written}");
+    }
+}
