@@ -30,6 +30,7 @@ use crate::feeds::cli::remote::TOKEN_VARIABLE;
 use crate::feeds::cli::{self as feed_cli, BroadcastAction, FeedAction};
 use crate::keys::fingerprint::KeyList;
 use crate::service::health::{self, HealthArgs};
+use crate::service::init::{self, InitArgs, InitError};
 use crate::service::shell::{self, CompletedShell};
 use crate::settings::setting::Setting;
 use crate::settings::sources::{flag_name, is_near};
@@ -87,6 +88,9 @@ pub enum Action {
     /// Generate keys of the server, of a cluster or of an application server
     #[command(subcommand)]
     Keys(KeysAction),
+    /// Write a file of settings after four questions
+    #[command(after_help = init::HELP)]
+    Init(InitArgs),
     /// Ask the server of this machine whether it is healthy
     #[command(after_help = health::HELP)]
     Health(HealthArgs),
@@ -269,7 +273,7 @@ fn command() -> Command {
         let is_first = FIRST.contains(&arg.get_id().as_str());
         arg.hide(!is_first)
     });
-    let command = ["preflight", "inspect", "backup", "restore", "health"]
+    let command = ["preflight", "inspect", "backup", "restore", "health", "init"]
         .into_iter()
         .fold(command, |command, name| command.mut_subcommand(name, with_short_help));
     ["tables", "users", "access", "import", "feed", "broadcast", "keys"].into_iter().fold(
@@ -286,6 +290,10 @@ fn run(cli: Cli) -> ExitCode {
         Action::Serve(args) => with_settings(&args.flags, |settings| run_server(&args, settings)),
         Action::Subscribe(args) => exit_code(subscribe::run(&args)),
         Action::Push(args) => exit_code(push::run(&args)),
+        Action::Init(args) => match init::run(&args) {
+            Err(error @ (InitError::Settings(_) | InitError::NoAnswer)) => wrong(&error),
+            written => exit_code(written),
+        },
         Action::Health(args) => {
             with_settings(&args.flags, |settings| exit_code(health::run(&args, settings)))
         }

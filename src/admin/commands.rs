@@ -329,6 +329,10 @@ impl UsersAction {
 pub fn with_short_help(command: Command) -> Command {
     let name = command.get_name().to_owned();
     command.mut_args(|arg| match (name.as_str(), arg.get_id().as_str()) {
+        ("init", "listen" | "public_url" | "trusted_proxies" | "access") => arg,
+        ("init", "config") => arg.hide(true),
+        ("init", "data_dir") => arg,
+        ("init", id) if is_setting(id) => arg.hide(true),
         ("health", "listen") | ("token", "feed_tokens_epoch") | (_, "config") => arg,
         ("health", id) if is_setting(id) => arg.hide(true),
         (_, "data_dir") => arg,

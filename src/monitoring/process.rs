@@ -11,7 +11,7 @@ pub(super) struct ProcessState {
     pub(super) cpu_s: u64,
     /// Resident memory in bytes.
     pub(super) resident_bytes: u64,
-    /// Seconds since 1970.
+    /// When the process started, in seconds since 1970.
     pub(super) started_at_s: u64,
     pub(super) open_files: usize,
 }

@@ -20,6 +20,20 @@ pub fn sample() -> String {
     GROUPS.iter().fold(SAMPLE_HEAD.to_owned(), |text, group| text + &sample_group(group))
 }
 
+/// The text of a file with these settings and their values.
+pub fn chosen(values: &[(String, String)]) -> String {
+    let find = |name: &str| values.iter().find(|(known, _)| known == name);
+    let entries = Setting::all().filter_map(|setting| Some((setting, find(setting.name)?)));
+    entries.fold(CHOSEN_HEAD.to_owned(), |text, (setting, (_, value))| {
+        text + &format!("{}{} = {}\n", head(setting), setting.name, setting.toml_kind.quote(value))
+    })
+}
+
+const CHOSEN_HEAD: &str = "\
+# Settings of Kalends, written by `kalends init`: `kalends serve --config FILE`.
+# A setting that is not here has its default. `kalends serve --help` lists all settings.
+";
+
 const INTRODUCTION: &str = "\
 # Settings
 
@@ -79,12 +93,17 @@ fn sample_group(group: &Group) -> String {
 }
 
 fn sample_entry(setting: &Setting) -> String {
+    let value = setting.toml_kind.quote(&(setting.default)());
+    head(setting) + &format!("# {} = {value}\n", setting.name)
+}
+
+/// The documentation of a setting as comments.
+fn head(setting: &Setting) -> String {
     let mut text = String::from("\n");
     for line in wrap(setting.doc.trim(), 96) {
         writeln!(text, "# {line}").expect("writing to a text does not fail");
     }
-    let value = setting.toml_kind.quote(&(setting.default)());
-    text + &format!("# {}\n# {} = {value}\n", bounds(setting), setting.name)
+    text + &format!("# {}\n", bounds(setting))
 }
 
 /// Breaks a text between words into lines of at most `width` characters.

@@ -16,6 +16,8 @@ use tokio::process::Command;
 
 use crate::harness::{AT_ONCE, Agent, Launch, Program, Server, kalends, within};
 
+const VERSION: &str = "GET /__version__ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+
 /// Starts a server as systemd does for `kalends.socket`: the socket is its file 3.
 fn with_socket(listener: &TcpListener, data_dir: &Path) -> Program {
     fcntl_setfd(listener, FdFlags::empty()).expect("it is an open file");
@@ -32,9 +34,8 @@ fn with_socket(listener: &TcpListener, data_dir: &Path) -> Program {
 }
 
 /// A request on a connection of its own.
-async fn asked(address: SocketAddr) -> TcpStream {
+async fn asked(address: SocketAddr, request: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.expect("the kernel accepts it");
-    let request = "GET /__version__ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     stream.write_all(request.as_bytes()).await.expect("the connection is open");
     stream
 }
@@ -51,11 +52,11 @@ async fn a_restart_with_a_socket_of_systemd_refuses_no_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, data) = (listener.local_addr().unwrap(), TempDir::new().unwrap());
     let first = with_socket(&listener, data.path());
-    assert!(answer(asked(address).await).await.starts_with("HTTP/1.1 200"));
+    assert!(answer(asked(address, VERSION).await).await.starts_with("HTTP/1.1 200"));
     first.terminate();
     let ended = first.ended().await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    let waiting = asked(address).await;
+    let waiting = asked(address, VERSION).await;
     let second = with_socket(&listener, data.path());
     assert!(answer(waiting).await.starts_with("HTTP/1.1 200"));
     second.kill().await;
@@ -154,4 +155,33 @@ async fn each_command_has_a_manual_page() {
         let written = fs::read_to_string(pages.join(page)).unwrap();
         assert!(written.contains(text), "{page}: {written}");
     }
+}
+
+#[actix_web::test]
+async fn init_writes_a_file_with_which_a_server_starts_and_replaces_none() {
+    let dir = TempDir::new().unwrap();
+    let (file, data) = (dir.path().join("kalends.toml"), dir.path().join("a \"quoted\" name"));
+    let init = async |more: &[&str]| {
+        let path = file.display().to_string();
+        Program::run(kalends(&[&["init", &path, "--yes"], more].concat())).await
+    };
+    let data_dir = data.display().to_string();
+    let given = ["--data-dir", &data_dir, "--access", "token"];
+    assert_eq!(init(&given).await.code, Some(0));
+    let config = file.display().to_string();
+    let server = Server::try_launch(Launch::default().with(&["--config", &config])).unwrap();
+    let upgrade = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+                   Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    let refused = answer(asked(server.address(), upgrade).await).await;
+    assert!(refused.starts_with("HTTP/1.1 401"), "the server is closed: {refused}");
+    let added = Program::run(kalends(&["access", "list", "--config", &config])).await;
+    assert!(added.stderr.contains("quoted"), "the directory of the file: {added:?}");
+
+    let refused = init(&["--access", "open"]).await;
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stderr.contains("exists: name another file, or add --force"), "{refused:?}");
+    assert_eq!(init(&["--force", "--access", "closed"]).await.code, Some(2));
+    assert!(fs::read_to_string(&file).unwrap().contains("access = \"token\""));
+    assert_eq!(init(&["--force", "--access", "open"]).await.code, Some(0));
+    assert!(fs::read_to_string(&file).unwrap().contains("access = \"open\""));
 }
