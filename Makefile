@@ -1,6 +1,6 @@
 # Commands for developers. `make test` runs all checks, and CI runs it.
 
-.PHONY: test tools lint deps check-deps mutants chaos cluster fuzz idle soak capacity bench
+.PHONY: test tools lint deps check-deps mutants chaos cluster fuzz idle soak capacity bench deb
 
 # Installs what the tests need and checks the sources meanwhile, and runs all tests.
 test:
@@ -82,6 +82,11 @@ bench:
 	./target/release/examples/bench --kalends target/release/kalends --baseline docs/measurements/bench.json \
 		--rounds $(or $(ROUNDS),3) $(if $(BEFORE),--before $(BEFORE)) $(if $(JSON),--json) \
 		$(if $(filter write,$(BASELINE)),--write-baseline)
+
+# A Debian package in target/packages, with a stripped binary and its symbols beside it.
+deb:
+	cargo build --release --locked --bin kalends
+	packaging/deb target/release/kalends target/packages
 
 # Makes one small change to the state machines at a time, and lists those that no test notices (docs/models.md). FILE
 # selects some by a pattern, JOBS is the number of changes at once. Requires

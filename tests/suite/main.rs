@@ -26,6 +26,7 @@ mod matrix;
 mod metrics;
 mod migration;
 mod open_files;
+mod package;
 mod proxied;
 mod rollover;
 mod rules;

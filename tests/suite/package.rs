@@ -1,0 +1,107 @@
+//! The Debian package: built, installed into a root of its own, started as its unit says, and removed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use crate::harness::{AT_ONCE, Program, kalends, within};
+
+/// A root file system in which nothing is installed.
+struct Root(TempDir);
+
+impl Root {
+    fn new() -> Self {
+        let root = Self(TempDir::new().expect("a temporary directory can be made"));
+        for folder in ["info", "updates", "triggers"] {
+            let path = root.path("/var/lib/dpkg").join(folder);
+            fs::create_dir_all(path).expect("a directory can be made");
+        }
+        fs::write(root.path("/var/lib/dpkg/status"), "").expect("a file can be written");
+        root
+    }
+
+    fn path(&self, absolute: &str) -> PathBuf {
+        self.0.path().join(absolute.trim_start_matches('/'))
+    }
+
+    /// Runs dpkg on this root, as its root user.
+    fn dpkg(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "dpkg", "--force-script-chrootless", "--force-depends"]);
+        let root = format!("--root={}", self.0.path().display());
+        let output = command.arg(root).args(arguments).output().expect("dpkg can be run");
+        assert!(output.status.success(), "{output:?}");
+        output
+    }
+
+    fn text(&self, absolute: &str) -> String {
+        fs::read_to_string(self.path(absolute))
+            .unwrap_or_else(|error| panic!("{absolute}: {error}"))
+    }
+}
+
+/// Builds the package of the program under test, not compressed. Returns its path.
+fn build(folder: &Path) -> PathBuf {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/deb");
+    let mut command = Command::new(script);
+    command.arg(env!("CARGO_BIN_EXE_kalends")).arg(folder).env("DEB_COMPRESSION", "none");
+    let output = command.output().expect("the script can be run");
+    assert!(output.status.success(), "{output:?}");
+    let files = fs::read_dir(folder).expect("the script makes it");
+    let mut files = files.map(|file| file.expect("it can be read").path());
+    let is_package = |file: &PathBuf| file.extension().is_some_and(|end| end == "deb");
+    files.find(is_package).expect("there is a package")
+}
+
+#[actix_web::test]
+async fn the_package_installs_a_server_that_starts_and_leaves_its_data_when_it_is_purged() {
+    let (output, root) = (TempDir::new().unwrap(), Root::new());
+    let package = build(output.path());
+    root.dpkg(&["--install", &package.display().to_string()]);
+    assert!(root.text("/etc/passwd").starts_with("kalends:"));
+    let wanted = root.path("/etc/systemd/system/multi-user.target.wants/kalends.service");
+    assert!(wanted.is_symlink(), "the unit is enabled");
+
+    let unit = root.text("/usr/lib/systemd/system/kalends.service");
+    let exec = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    let words: Vec<_> = exec.split(' ').collect();
+    assert_eq!(words, ["/usr/bin/kalends", "serve", "--config", "/etc/kalends/kalends.toml"]);
+    let data = root.path("/var/lib/kalends");
+    assert!(unit.contains("Environment=KALENDS_DATA_DIR=/var/lib/kalends\n"));
+    let mut command = tokio::process::Command::new(root.path(words[0]));
+    command.args(&words[1..3]).arg(root.path(words[3])).args(["--listen", "127.0.0.1:0"]);
+    command.env("KALENDS_DATA_DIR", &data).env("KALENDS_METRICS_LISTEN", "off");
+    command.stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+    let mut server = command.spawn().unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    let greeting = within(AT_ONCE, "the server starts", lines.next_line()).await.unwrap().unwrap();
+    let url = greeting.strip_prefix("Kalends is listening on ").unwrap();
+    let health = Program::run(kalends(&["health", "--url", url])).await;
+    assert_eq!(health.code, Some(0), "{health:?}");
+    server.kill().await.unwrap();
+
+    let output = root.dpkg(&["--purge", "kalends"]);
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(told.contains("/var/lib/kalends is left"), "{told}");
+    for gone in [words[0], words[3], "/usr/share/man/man1/kalends.1.gz"] {
+        assert!(!root.path(gone).exists(), "{gone}");
+    }
+    assert!(!wanted.is_symlink() && data.join("keys.toml").exists());
+}
+
+#[test]
+fn the_packaged_program_is_stripped_and_names_its_symbols() {
+    let (output, root) = (TempDir::new().unwrap(), Root::new());
+    let package = build(output.path());
+    root.dpkg(&["--unpack", &package.display().to_string()]);
+    let program = root.path("/usr/bin/kalends");
+    let sections = Command::new("objdump").arg("--section-headers").arg(&program).output().unwrap();
+    let sections = String::from_utf8_lossy(&sections.stdout).into_owned();
+    assert!(sections.contains(".gnu_debuglink") && !sections.contains(".debug_line"), "{sections}");
+    let symbols = package.with_extension("debug");
+    let lines = Command::new("objdump").arg("--section-headers").arg(symbols).output().unwrap();
+    assert!(String::from_utf8_lossy(&lines.stdout).contains(".debug_line"));
+}
