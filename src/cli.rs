@@ -15,7 +15,9 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::admin::commands::{Inspect, InspectArgs, OnStore, Request, with_short_help};
+use crate::admin::commands::{
+    Inspect, InspectArgs, OnStore, ReadOnlyArgs, Request, with_short_help,
+};
 use crate::admin::{self, AccessAction, ImportAction, TablesAction, UsersAction};
 use crate::backup;
 use crate::backup::create::BackupArgs;
@@ -109,6 +111,9 @@ pub enum Action {
     /// Show what is known of one user agent, and why a push to it may not arrive
     #[command(after_help = admin::help::INSPECT)]
     Inspect(OnStore<InspectArgs>),
+    /// List the nodes that hold user agents, and whether they answer
+    #[command(after_help = admin::help::NODES)]
+    Nodes(OnStore<ReadOnlyArgs>),
     /// Move over from another push server
     #[command(subcommand, after_help = admin::help::IMPORT)]
     Import(ImportAction),
@@ -273,7 +278,7 @@ fn command() -> Command {
         let is_first = FIRST.contains(&arg.get_id().as_str());
         arg.hide(!is_first)
     });
-    let command = ["preflight", "inspect", "backup", "restore", "health", "init"]
+    let command = ["preflight", "inspect", "nodes", "backup", "restore", "health", "init"]
         .into_iter()
         .fold(command, |command, name| command.mut_subcommand(name, with_short_help));
     ["tables", "users", "access", "import", "feed", "broadcast", "keys"].into_iter().fold(
@@ -301,6 +306,7 @@ fn run(cli: Cli) -> ExitCode {
         Action::Tables(action) => run_admin(action.into_request()),
         Action::Users(action) => run_admin(action.into_request()),
         Action::Access(action) => run_admin(action.into_request()),
+        Action::Nodes(OnStore { args, flags }) => run_admin((Request::Nodes(args), flags)),
         Action::Inspect(of) => with_settings(&of.flags, |settings| inspect(&of.args, settings)),
         Action::Import(action) => run_admin(action.into_request()),
         Action::Backup(args) => {

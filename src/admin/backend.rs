@@ -56,7 +56,7 @@ async fn reach_dynamo(request: &Request, settings: &Settings) -> Result<Backend,
     let open =
         |create_tables| open(&Settings { create_tables, ..settings.clone() }, Servers::Unknown);
     // The server of this machine knows the connections.
-    if matches!(request, Request::Inspect(_))
+    if matches!(request, Request::Inspect(_) | Request::Nodes(_))
         && let Some(stream) = connect(&settings.data_dir).await?
     {
         return Ok(Backend::Server(stream));

@@ -47,6 +47,7 @@ pub enum Request {
     DropInactive(DropInactive),
     DropUser(DropUser),
     Inspect(Inspect),
+    Nodes(ReadOnlyArgs),
     /// Also `broadcast put`, which sets a key of the feed `broadcasts`.
     FeedPut(FeedPut),
     FeedDelete(KeyArgs),
@@ -274,6 +275,7 @@ impl Request {
             Self::DropInactive(_) => "users drop-inactive",
             Self::DropUser(_) => "users drop",
             Self::Inspect(_) => "inspect",
+            Self::Nodes(_) => "nodes",
             Self::FeedPut(_) => "feed put",
             Self::FeedDelete(_) => "feed delete",
             Self::FeedRepublish(_) => "feed republish",
@@ -291,7 +293,7 @@ impl Request {
     /// Whether the result is printed as JSON.
     pub fn is_json(&self) -> bool {
         match self {
-            Self::List(args) | Self::Status(args) => args.json,
+            Self::List(args) | Self::Status(args) | Self::Nodes(args) => args.json,
             Self::FeedList(args) | Self::BroadcastList(args) => args.json,
             Self::AccessAdd(add) => add.json,
             Self::AccessList(args) => args.json,

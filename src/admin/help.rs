@@ -150,3 +150,12 @@ code is 1 if there is no such token, or if it is revoked already.
 
 Example:
   kalends access revoke alice --data-dir /var/lib/kalends";
+
+pub const NODES: &str = "\
+Reads every router record once, counts the agents on each node, and asks each node at its router port. With
+a server on the data directory, it shows what that server sees: its breakers, and notifications that wait.
+Without one, the command asks by itself, with the cluster_keys of keys.toml.
+
+Examples:
+  kalends nodes --store dynamodb --data-dir /var/lib/kalends
+  kalends nodes --json --config /etc/kalends/kalends.toml";

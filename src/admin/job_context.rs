@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use actors::{Access, BoundedAddr, Clock, Feeds, RegistryActor};
+use actors::{Access, BoundedAddr, Clock, Directory, Feeds, RegistryActor};
 use state_machine::{Month, Time};
 use storage::StoreAdmin;
 
@@ -42,6 +42,8 @@ pub struct ProcessView {
     pub origin: Option<String>,
     /// Requests to other nodes. None if there can be none.
     pub peers: Option<NodeAccess>,
+    /// The nodes that the server of this job has called, and its own name.
+    pub nodes: Option<Directory>,
     /// The limits of the server that this job runs in.
     pub limits: Option<Arc<Limits>>,
     pub unacked_max: usize,

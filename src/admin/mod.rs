@@ -10,7 +10,7 @@
 //! - [`inspect`]: the facts and the findings of `kalends inspect`.
 //! - [`keys_check`]: what `preflight` checks besides the store.
 //! - [`client`], [`socket`]: HTTP over `admin.sock`.
-//! - [`print`], `print_access`, [`bar`]: output for people, and as JSON.
+//! - [`print`], `print_access`, `print_nodes`, [`bar`]: output for people, and as JSON.
 //! - [`tail_cursor`]: the position of `feed tail`.
 //!
 //! Architecture Invariant: a job works in steps, each of which leaves the store whole. It can be stopped between two
@@ -33,6 +33,7 @@ pub mod keys_check;
 pub mod output;
 pub mod print;
 mod print_access;
+mod print_nodes;
 pub mod socket;
 pub mod tail_cursor;
 

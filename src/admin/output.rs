@@ -27,6 +27,8 @@ pub enum Output {
     Status(Box<Status>),
     /// The facts and findings of `inspect`.
     Inspection(Box<Inspection>),
+    /// The nodes that router records name, those with the most agents first.
+    Nodes(Vec<NodeRow>),
     /// A batch of feeds, by name.
     Feeds(Vec<FeedState>),
     /// A page of a feed's updates.
@@ -70,6 +72,31 @@ pub struct AccessRow {
     /// Pushes to its user agents, and their size in bytes, since the server started.
     pub pushes: Option<u64>,
     pub bytes: Option<u64>,
+}
+
+/// A node, as this process sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRow {
+    /// Its name in router records.
+    pub node: String,
+    /// Records that name it.
+    pub agents: u64,
+    pub state: NodeState,
+    /// Time until a node behind an open breaker is tried again.
+    pub probe_in_ms: Option<u64>,
+    /// Notifications that wait to be sent to it; none if the process is not a server of a cluster.
+    pub notifications: Option<usize>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeState {
+    ThisServer,
+    /// It answers, and shares the keys.
+    Answers,
+    Unreachable(String),
+    /// This process cannot ask it.
+    Unknown,
 }
 
 /// The progress of a step.

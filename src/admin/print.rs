@@ -15,6 +15,7 @@ use super::command::AdminError;
 use super::inspect;
 use super::output::{Completion, Output, Status};
 use super::print_access::{access_text, new_access_text};
+use super::print_nodes::nodes_text;
 use super::tail_cursor::TailCursor;
 
 /// Bytes of output after which a tail keeps its cursor, also within a page.
@@ -68,6 +69,8 @@ impl<W: Write> Printer<W> {
             Output::Status(status) => status_text(&status),
             Output::Inspection(facts) if self.is_json => to_json(&facts),
             Output::Inspection(facts) => inspect::text::of(&facts),
+            Output::Nodes(rows) if self.is_json => to_json(&json!({ "nodes": rows })),
+            Output::Nodes(rows) => nodes_text(&rows),
             Output::Feeds(feeds) if self.is_json => feeds.iter().map(to_json).collect(),
             Output::Feeds(feeds) => {
                 let is_first = !mem::replace(&mut self.has_listed, true);

@@ -34,6 +34,7 @@ pub(super) fn start(
     id_floor: Option<IdFloor>,
     mut tables: MonthTables,
 ) {
+    report_refusals(Arc::clone(&node.common.limits));
     spawn(async move {
         let SharedState { store, clock, log, .. } = &**node.common;
         let mut disk_watch = DiskWatch::default();
@@ -57,7 +58,7 @@ pub(super) fn start(
 }
 
 /// Logs the rest of a flood that limits refused. Runs until the process ends.
-pub(super) fn report_refusals(limits: Arc<Limits>) {
+fn report_refusals(limits: Arc<Limits>) {
     spawn(async move {
         loop {
             sleep(REPORT_EVERY).await;

@@ -2,6 +2,7 @@
 //!
 //! - [`open_files`]: the limit of open files, and how many connections fit into it.
 //! - [`node`]: the parts of each role; [`open_store`]: its keys and its store.
+//! - [`other_servers`]: what differs from the server before on the same tables.
 //! - [`listen`]: the ports; [`accept_drain`]: closing them; [`router_url_check`]: whether other nodes
 //!   reach the router port.
 //! - [`maintenance`]: periodic work; [`disk_watch`]: the space of the disk; [`expiry`]: the deletion of expired messages.
@@ -21,6 +22,7 @@ mod message_id_floor;
 mod node;
 mod open_files;
 mod open_store;
+mod other_servers;
 mod router_url_check;
 mod shutdown;
 mod startup_log;
@@ -31,7 +33,7 @@ use std::time::Duration;
 
 use actix::System;
 use actix_web::web::Data;
-use actors::Clock;
+use actors::{Clock, Directory};
 use slog::{Logger, info, warn};
 use state_machine::Span;
 use storage::StoreAdmin;
@@ -100,6 +102,7 @@ async fn serve(
         tables,
         origin,
         peers,
+        nodes,
         lock: _lock,
     } = assembled;
     let tls = files.zip(certificate).map(|pair| tls(pair, settings, &node)).transpose()?;
@@ -114,11 +117,10 @@ async fn serve(
     if let Some(source) = source {
         import::start(source, settings, &node.common.feeds, &log);
     }
-    let process = process_view(settings, &origin, peers, &node);
+    let process = process_view(settings, &origin, (peers, nodes), &node);
     let admin = admin_socket(settings, &store, &node, process);
     let id_floor = IdFloor::of(role, settings);
     maintenance::start(node.clone(), machine, id_floor.clone(), tables);
-    maintenance::report_refusals(Arc::clone(&node.common.limits));
     expiry::start(settings.expiry_interval_s, Arc::clone(&store), Data::clone(&node.common));
     monitoring::start(metrics_port, settings, &node)?;
     startup_log::warn_of_low_disk(&*store, settings, &log);
@@ -153,12 +155,13 @@ fn tls(
 fn process_view(
     settings: &Settings,
     origin: &str,
-    peers: Option<NodeAccess>,
+    (peers, nodes): (Option<NodeAccess>, Directory),
     node: &AppState,
 ) -> ProcessView {
     ProcessView {
         origin: Some(origin.to_owned()),
         peers,
+        nodes: Some(nodes),
         limits: Some(Arc::clone(&node.common.limits)),
         unacked_max: settings.unacked_max,
     }

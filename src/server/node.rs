@@ -21,7 +21,7 @@ use super::listen::{BoundSockets, PublicApis};
 use super::message_id_floor::IdFloor;
 use super::open_store::{self, OpenedStore};
 use super::urls::SealedUrls;
-use super::{ServeError, feeds, limits};
+use super::{ServeError, feeds, limits, other_servers};
 use crate::bridges::Bridges;
 use crate::bridges::registration::{RegistrationSecrets, RegistrationService};
 use crate::http::accept_failures::AcceptFailures;
@@ -61,6 +61,7 @@ pub(super) struct Node {
     pub(super) origin: String,
     /// Calls other nodes for an operator. None of a single node.
     pub(super) peers: Option<NodeAccess>,
+    pub(super) nodes: Directory,
     /// The lock of the data directory, if the store has none of its own.
     pub(super) lock: Option<DirLock>,
 }
@@ -78,6 +79,7 @@ pub(super) async fn assemble(
     let bridges = role.has_endpoints().then(|| Bridges::load(settings, clock.clone(), log));
     let bridges = bridges.transpose()?;
     let opened = open_store::open(role, settings, clock.now(), log).await?;
+    other_servers::compare(role, settings, origin.as_str(), &*opened.store, log).await?;
     let OpenedStore { lock, keys, store, tables, frozen_month } = opened;
     let feed_store = Arc::clone(&store) as Arc<dyn FeedTables>;
     let feeds = Feeds::start(feed_store, clock.clone(), feeds::limits(settings), log.clone());
@@ -109,14 +111,15 @@ pub(super) async fn assemble(
         Some(bridges) => {
             let agents = Arc::new(parts.bridged_agents(frozen_month));
             let apis = parts.apis(&bridges, &agents);
-            (apis, Some(parts.endpoints(role, directory, (bridges, agents))))
+            (apis, Some(parts.endpoints(role, directory.clone(), (bridges, agents))))
         }
         None => (PublicApis::default(), None),
     };
     let origin = origin.as_str().to_owned();
     let peers = (role != Role::All).then(|| NodeAccess::of(&keys, settings)).flatten();
     let app = AppState { common, connections, endpoints };
-    Ok(Node { app, apis, router, router_url_check, store, tables, origin, peers, lock })
+    let nodes = directory;
+    Ok(Node { app, apis, router, router_url_check, store, tables, origin, peers, nodes, lock })
 }
 
 /// What the parts of a node are built from.

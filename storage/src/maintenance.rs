@@ -10,7 +10,9 @@ use std::ops::Range;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use state_machine::store::Cursor;
-use state_machine::{BridgeName, LastConnect, Month, NodeBinding, RouterRecord, Time, Uaid};
+use state_machine::{
+    BridgeName, LastConnect, Month, NodeBinding, NodeId, RouterRecord, Time, Uaid,
+};
 
 use crate::feeds::FeedTables;
 use crate::notifications::NotificationTable;
@@ -202,6 +204,8 @@ pub struct RecordsByMonth {
     pub curmonth: BTreeMap<Month, u64>,
     /// Records with an unfinished move, by `oldmonth`.
     pub oldmonth: BTreeMap<Month, u64>,
+    /// Records that name a node, by the node.
+    pub nodes: BTreeMap<NodeId, u64>,
     /// Records of user agents without a readable month: they were written with another prefix of
     /// the message tables. Always 0 in the embedded engine, which returns an error instead.
     pub unreadable: u64,

@@ -28,6 +28,9 @@ pub(super) async fn count(
         for (month, count) in page.oldmonth {
             *counted.oldmonth.entry(month).or_default() += count;
         }
+        for (node, count) in page.nodes {
+            *counted.nodes.entry(node).or_default() += count;
+        }
         counted.next = page.next;
         if counted.next.is_none() {
             return Ok(counted);

@@ -14,6 +14,7 @@ mod feed_tests;
 mod import;
 mod inspect;
 mod look;
+mod nodes;
 mod report;
 mod snapshot;
 mod tail;
@@ -72,6 +73,7 @@ async fn run(request: Request, report: &Report) -> Result<Completion, JobError> 
         Request::DropInactive(inactive) => drop_inactive::run(&inactive, report).await?,
         Request::DropUser(user) => drop_user::run(user.uaid, report).await?,
         Request::Inspect(inspect) => inspect::run(&inspect, report).await?,
+        Request::Nodes(_) => nodes::run(report).await?,
         Request::FeedPut(put) => feed::put(put, report).await?,
         Request::FeedDelete(key) => feed::delete(key, report).await?,
         Request::FeedRepublish(key) => feed::republish(key, report).await?,

@@ -27,6 +27,9 @@ pub(super) async fn count(
         let is_unreadable = curmonth.is_none() || is_old_unreadable;
         let is_served = router::router_type(item).is_some();
         counts.unreadable += u64::from(is_unreadable && is_served);
+        if let Some(node) = router::node(item) {
+            *counts.nodes.entry(node).or_default() += 1;
+        }
         counts.add_type(text_of(item, ROUTER_TYPE).unwrap_or_default(), is_served);
         add(&mut counts.curmonth, curmonth);
         add(&mut counts.oldmonth, oldmonth);
@@ -65,7 +68,7 @@ async fn scan(
     after: Option<Cursor>,
 ) -> Result<(Vec<Item>, Option<Cursor>), CallError> {
     let start = after.map(|after| Item::from([(UAID.to_owned(), text(after.as_str()))]));
-    let names = Some("uaid, curmonth, current_month, oldmonth, router_type, router_data");
+    let names = Some("uaid, curmonth, current_month, oldmonth, router_type, router_data, node_id");
     let (items, next) = client.scan(&client.names.router, names, start, Some(RECORDS_MAX)).await?;
     Ok((items, next.as_ref().and_then(|key| text_of(key, UAID)).map(Cursor::new)))
 }

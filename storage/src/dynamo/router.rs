@@ -220,7 +220,7 @@ pub(super) fn place(item: &Item) -> Option<NodeBinding> {
     Some(NodeBinding { node: node(item)?, connected_at: connected_at(item) })
 }
 
-fn node(item: &Item) -> Option<NodeId> {
+pub(super) fn node(item: &Item) -> Option<NodeId> {
     text_of(item, "node_id").filter(|node| !node.is_empty()).map(NodeId::new)
 }
 

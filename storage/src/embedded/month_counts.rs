@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, params};
-use state_machine::Month;
+use state_machine::{Month, NodeId};
 
 use super::columns::corrupt;
 use super::router;
@@ -27,6 +27,9 @@ pub(super) fn count(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Resu
             add(&mut counts.oldmonth, router::month(2, month)?);
         }
         let (name, data) = (row.get_ref(3)?.as_str()?, row.get_ref(4)?.as_str_or_null()?);
+        if let Some(node) = row.get_ref(5)?.as_str_or_null()? {
+            *counts.nodes.entry(NodeId::new(node)).or_default() += 1;
+        }
         counts.add_type(name, router::router_type(name, data).is_some());
     }
     counts.next = cursor(seen, last);
@@ -75,7 +78,7 @@ fn cursor(seen: i64, last: i64) -> Option<Cursor> {
 }
 
 pub(super) const COUNT: &str = "
-    SELECT rowid, curmonth, oldmonth, router_type, router_data FROM router
+    SELECT rowid, curmonth, oldmonth, router_type, router_data, node_id FROM router
     WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
 
 /// The subquery ends after a page, which bounds the outer query.

@@ -8,6 +8,7 @@ mod feeds;
 mod fixture;
 mod inspect;
 mod lifecycles;
+mod nodes;
 mod socket;
 mod tail_process;
 mod users;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join_all;
-use state_machine::{BridgeName, BridgeRecipient, LastConnect, Month, Span, Uaid};
+use state_machine::{BridgeName, BridgeRecipient, LastConnect, Month, NodeId, Span, Uaid};
 use storage::BridgedRegistration;
 use storage::maintenance::{CopyProgress, PREFLIGHT_UAID, RecordsByMonth};
 
@@ -32,6 +32,9 @@ async fn all_counts(world: &World) -> RecordsByMonth {
             for (month, count) in counts {
                 *sum.entry(month).or_default() += count;
             }
+        }
+        for (node, count) in page.nodes {
+            *all.nodes.entry(node).or_default() += count;
         }
         all.unreadable += page.unreadable;
         all.other_types += page.other_types;
@@ -74,6 +77,10 @@ pub(crate) async fn records_are_counted_by_both_months(world: World) {
     assert_eq!(counted.curmonth, counts(&[("2026_11", 2), ("2026_12", 2)]));
     assert_eq!(counted.oldmonth, counts(&[("2026_11", 1)]));
     assert_eq!(counted.unreadable, 0);
+    assert_eq!(counted.nodes, [(NodeId::new("a"), 4)].into());
+    let connected_at = DECEMBER + Span(1);
+    assert_eq!(world.clear_node(agent(4), NodeId::new("a"), connected_at).await, Ok(true));
+    assert_eq!(all_counts(&world).await.nodes, [(NodeId::new("a"), 3)].into());
 }
 
 /// With another prefix of the message tables: the users are there all the same.
