@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::PushError;
 use super::app::AppState;
 use crate::bridges::GuardState;
+use crate::limits::PortName;
 
 /// Maximum time for the store or the registry to answer a check.
 const CHECK_WAIT: Duration = Duration::from_secs(2);
@@ -55,7 +56,7 @@ pub(super) async fn heartbeat(node: Data<AppState>) -> HttpResponse {
 fn counts(node: &AppState) -> Value {
     let common = &node.common;
     let refused = common.limits.refused().filter(|(_, refused)| *refused > 0);
-    let (refused, port) = (refused.collect::<Value>(), common.limits.port_state());
+    let (refused, port) = (refused.collect::<Value>(), common.limits.port_state(PortName::Public));
     let mut counts = json!({"refused": refused, "port": port});
     if let Some(endpoints) = &node.endpoints {
         counts["pushes_in_flight"] = json!(endpoints.shared.in_flight());

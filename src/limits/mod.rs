@@ -26,7 +26,7 @@ use connections::ConnectionLimiter;
 use connects::ConnectLimiter;
 use limiter::{Limiter, Sender};
 use port::Port;
-pub use port::{OpenConnection, PortState};
+pub use port::{OpenConnection, PortName, PortState};
 
 use crate::settings::Settings;
 
@@ -34,6 +34,7 @@ use crate::settings::Settings;
 pub struct Limits {
     addresses: Addresses,
     port: Port,
+    router_port: Port,
     connects: ConnectLimiter,
     subscription_pushes: Limiter,
     vapid_key_pushes: Limiter,
@@ -77,9 +78,12 @@ impl Limits {
                 limiter(stringify!($setting), $policy, settings.$setting)
             };
         }
+        let workers = settings.worker_threads();
+        let router_connections_max = settings.router_connections_max.div_ceil(workers) * workers;
         Arc::new(Self {
             addresses: Addresses::new(settings, log.clone()),
-            port: Port::new(settings.worker_connections_max() * settings.worker_threads()),
+            port: Port::new(PortName::Public, settings.worker_connections_max() * workers),
+            router_port: Port::new(PortName::Router, router_connections_max),
             connects: ConnectLimiter::new(settings.connects_per_second_max),
             subscription_pushes: limiter!(subscription_pushes_per_minute_max, "subscription"),
             vapid_key_pushes: limiter!(vapid_key_pushes_per_minute_max, "vapid-key"),
@@ -99,14 +103,21 @@ impl Limits {
         })
     }
 
-    /// Counts a connection of the public port until it is dropped.
-    pub fn open_connection(self: &Arc<Self>) -> OpenConnection {
-        self.port.open(self.clock.now(), &self.log);
-        OpenConnection(Arc::clone(self))
+    /// Counts a connection of a port until it is dropped.
+    pub fn open_connection(self: &Arc<Self>, port: PortName) -> OpenConnection {
+        self.port(port).open(self.clock.now(), &self.log);
+        OpenConnection(Arc::clone(self), port)
     }
 
-    pub fn port_state(&self) -> PortState {
-        self.port.state()
+    pub fn port_state(&self, port: PortName) -> PortState {
+        self.port(port).state()
+    }
+
+    fn port(&self, name: PortName) -> &Port {
+        match name {
+            PortName::Public => &self.port,
+            PortName::Router => &self.router_port,
+        }
     }
 
     /// The address that a request counts for; none if its peer has no limit by address.
@@ -186,6 +197,7 @@ impl Limits {
         self.address_connections.report(now);
         self.connects.report(now, &self.log);
         self.port.report(now, &self.log);
+        self.router_port.report(now, &self.log);
     }
 
     /// How many requests each limit has refused, by its setting.

@@ -1,5 +1,5 @@
-//! The connections of the public port. When each worker has its share of `connections_max`, the server accepts no
-//! further one until one is closed, and reports that nowhere.
+//! The connections of the public port and of the router port. When each worker has its share of the limit, the server
+//! accepts no further one until one is closed, and reports that nowhere.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,14 +13,22 @@ use super::Limits;
 /// Minimum time between two log lines.
 const LOG_EVERY: Span = Span::from_secs(10);
 
+/// The ports whose connections are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PortName {
+    Public,
+    Router,
+}
+
 pub(super) struct Port {
+    name: PortName,
     connections_max: usize,
     connections: AtomicUsize,
     times_full: AtomicU64,
     log_limiter: SharedLogLimiter,
 }
 
-/// How full the public port is.
+/// How full a port is.
 #[derive(Debug, PartialEq, Eq, serde::Serialize)]
 pub struct PortState {
     pub connections: usize,
@@ -31,11 +39,12 @@ pub struct PortState {
 }
 
 /// Counts a connection of the port until it is dropped.
-pub struct OpenConnection(pub(super) Arc<Limits>);
+pub struct OpenConnection(pub(super) Arc<Limits>, pub(super) PortName);
 
 impl Port {
-    pub(super) fn new(connections_max: usize) -> Self {
+    pub(super) fn new(name: PortName, connections_max: usize) -> Self {
         Self {
+            name,
             connections_max,
             connections: AtomicUsize::new(0),
             times_full: AtomicU64::new(0),
@@ -71,13 +80,21 @@ impl Port {
     }
 
     fn write(&self, times: u64, log: &Logger) {
-        warn!(log, "the public port is full, further connections wait until one is closed";
-            "connections_max" => self.connections_max, "times" => times);
+        match self.name {
+            PortName::Public => {
+                warn!(log, "the public port is full, further connections wait until one is closed";
+                    "connections_max" => self.connections_max, "times" => times);
+            }
+            PortName::Router => {
+                warn!(log, "the router port is full, further connections of nodes wait until one is closed";
+                    "router_connections_max" => self.connections_max, "times" => times);
+            }
+        }
     }
 }
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.0.port.connections.fetch_sub(1, Ordering::Relaxed);
+        self.0.port(self.1).connections.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -95,14 +95,19 @@ fn an_address_has_so_many_open_connections_and_another_is_unaffected() {
 
 #[test]
 fn a_full_port_is_counted_until_a_connection_closes() {
-    let limited = Limited::by(|settings| (settings.connections_max, settings.workers) = (3, 2));
+    let limited = Limited::by(|settings| {
+        (settings.connections_max, settings.workers) = (3, 2);
+        settings.router_connections_max = 3;
+    });
     let state = |connections, times_full| PortState { connections, connections_max: 4, times_full };
-    let mut open: Vec<_> = (0..3).map(|_| limited.0.open_connection()).collect();
-    assert_eq!(limited.0.port_state(), state(3, 0));
-    open.push(limited.0.open_connection());
-    assert_eq!(limited.0.port_state(), state(4, 1));
-    open.truncate(1);
-    assert_eq!(limited.0.port_state(), state(1, 1));
+    for port in [PortName::Public, PortName::Router] {
+        let mut open: Vec<_> = (0..3).map(|_| limited.0.open_connection(port)).collect();
+        assert_eq!(limited.0.port_state(port), state(3, 0));
+        open.push(limited.0.open_connection(port));
+        assert_eq!(limited.0.port_state(port), state(4, 1));
+        open.truncate(1);
+        assert_eq!(limited.0.port_state(port), state(1, 1));
+    }
 }
 
 #[test]

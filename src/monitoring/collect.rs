@@ -19,6 +19,7 @@ use super::process;
 use super::table::{self, Metric};
 use crate::http::app::{AppState, EndpointRole, SharedState};
 use crate::http::push_counters::{OUTCOMES, STATUSES, VAPID};
+use crate::limits::PortName;
 
 /// Maximum time for an actor or the store to answer. The metrics of one that does not are missing.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
@@ -113,7 +114,8 @@ pub async fn collect(node: &AppState) -> Vec<Sample> {
     samples.labelled(&table::BUILD_INFO, [version.into()], 1_u64);
     samples.add(&table::DRAINING, u64::from(common.is_draining()));
     of_process(&mut samples);
-    of_port(&mut samples, common);
+    // A server of all roles has no router port.
+    of_ports(&mut samples, common, node.endpoints.is_none());
     of_store(&mut samples, common);
     if let Ok(Ok(state)) = timeout(ANSWER_WAIT, common.feeds.observe()).await {
         of_feeds(&mut samples, &state);
@@ -136,11 +138,17 @@ fn of_process(samples: &mut Samples) {
     samples.add(&table::PROCESS_FILES, process.open_files);
 }
 
-fn of_port(samples: &mut Samples, common: &SharedState) {
-    let port = common.limits.port_state();
+fn of_ports(samples: &mut Samples, common: &SharedState, is_connection_node: bool) {
+    let port = common.limits.port_state(PortName::Public);
     samples.add(&table::PORT_CONNECTIONS, port.connections);
     samples.add(&table::PORT_CONNECTIONS_MAX, port.connections_max);
     samples.add(&table::PORT_FULL, port.times_full);
+    if is_connection_node {
+        let router = common.limits.port_state(PortName::Router);
+        samples.add(&table::ROUTER_PORT_CONNECTIONS, router.connections);
+        samples.add(&table::ROUTER_PORT_CONNECTIONS_MAX, router.connections_max);
+        samples.add(&table::ROUTER_PORT_FULL, router.times_full);
+    }
     for (limit, refused) in common.limits.refused() {
         samples.labelled(&table::LIMIT_REFUSALS, [limit.into()], refused);
     }

@@ -149,6 +149,13 @@ metrics! {
     /// How often a connection took the last place of the public port.
     PORT_FULL: Counter, "kalends_port_full_total";
 
+    /// Open connections of the router port, on a connection node.
+    ROUTER_PORT_CONNECTIONS: Gauge, "kalends_router_port_connections";
+    /// The number of connections at which the router port accepts no further one.
+    ROUTER_PORT_CONNECTIONS_MAX: Gauge, "kalends_router_port_connections_max";
+    /// How often a connection took the last place of the router port.
+    ROUTER_PORT_FULL: Counter, "kalends_router_port_full_total";
+
     /// Valid pushes by their outcome.
     PUSHES: Counter, "kalends_pushes_total", outcome in These(&OUTCOMES);
     /// Responses of the push endpoint by their status.

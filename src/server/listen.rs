@@ -23,6 +23,7 @@ use crate::feeds::http::FeedService;
 use crate::http::app::{AppState, SharedState};
 use crate::http::{request_body_drain, routes};
 use crate::http_port::{self, HttpPortLimits};
+use crate::limits::{Limits, PortName};
 use crate::peers::inbound::RouterPort;
 use crate::service::sockets::InheritedSockets;
 use crate::settings::{Role, Settings};
@@ -99,9 +100,12 @@ impl BoundSockets {
     pub(super) fn serve_router(
         &mut self,
         router: Option<RouterPort>,
+        limits: &Arc<Limits>,
     ) -> Result<Option<Port>, ServeError> {
         let Some((listener, router)) = self.router.take().zip(router) else { return Ok(None) };
-        Port::serve(listener, |listener| router.serve(listener)).map(Some)
+        let counted = Arc::clone(limits);
+        let open = move || counted.open_connection(PortName::Router);
+        Port::serve(listener, |listener| router.serve(listener, open)).map(Some)
     }
 
     /// Serves the public port, beside the router port.
@@ -203,7 +207,7 @@ fn server(
         allows_half_closed: true,
     };
     let (node, counted) = (node.clone(), Arc::clone(&node.common.limits));
-    let open = move || counted.open_connection();
+    let open = move || counted.open_connection(PortName::Public);
     http_port::serve(listener, limits, tls, open, move || routes(node.clone(), apis.clone()))
 }
 

@@ -106,7 +106,7 @@ async fn serve(
         lock: _lock,
     } = assembled;
     let tls = files.zip(certificate).map(|pair| tls(pair, settings, &node)).transpose()?;
-    let router = sockets.serve_router(router)?;
+    let router = sockets.serve_router(router, &node.common.limits)?;
     let is_reached = match router_url_check {
         Some(url) => router_url_check::check(url, &log).await,
         None => Ok(()),

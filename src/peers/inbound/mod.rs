@@ -172,11 +172,15 @@ impl RouterPort {
         self.instance
     }
 
-    /// Starts a server on `listener`.
-    pub fn serve(self, listener: TcpListener) -> io::Result<Server> {
+    /// Starts a server on `listener`. Each connection holds what `open` returns.
+    pub fn serve<G: 'static>(
+        self,
+        listener: TcpListener,
+        open: impl Fn() -> G + Send + Clone + 'static,
+    ) -> io::Result<Server> {
         let limits = self.limits.port;
         let port = Data::new(self);
-        http_port::serve(listener, limits, None, || (), move || Self::routes(&port))
+        http_port::serve(listener, limits, None, open, move || Self::routes(&port))
     }
 
     fn routes(port: &Data<Self>) -> impl FnOnce(&mut ServiceConfig) + Clone + use<> {

@@ -5,10 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 
 use kalends::keys::KEYS_FILE;
 use tempfile::TempDir;
+use tokio::net::TcpStream;
 
 use super::node_of;
 use crate::harness::{
-    AT_ONCE, Agent, Cluster, ExitOutput, Launch, Program, Role, Sender, Server, kalends, until,
+    AT_ONCE, Agent, Cluster, ClusterPlan, ExitOutput, Launch, Program, Role, Sender, Server,
+    kalends, until,
 };
 
 /// An address on which no process listens.
@@ -24,6 +26,23 @@ async fn ends(launch: Launch) -> ExitOutput {
     command.args(["--listen=127.0.0.1:0", "--router-listen=127.0.0.1:0"]);
     command.arg("--data-dir").arg(home.path()).args(launch.arguments).envs(launch.variables);
     Program::run(command).await
+}
+
+#[actix_web::test]
+async fn a_full_router_port_is_logged_with_its_setting() {
+    let plan = ClusterPlan::of(1, 1);
+    let cluster = Cluster::launch(
+        plan.with_connection_arguments(&["--router-connections-max=1", "--workers=1"]),
+    );
+    let node = &cluster.connection_nodes[0];
+    let router = node.router_url().replace("http://", "");
+    let _peer = TcpStream::connect(router).await.unwrap();
+    until(AT_ONCE, "the port is full", async || {
+        let log = node.log();
+        let line = log.lines().find(|line| line.contains("the router port is full"));
+        line.is_some_and(|line| line.contains("\"router_connections_max\":1"))
+    })
+    .await;
 }
 
 #[actix_web::test]
