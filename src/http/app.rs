@@ -10,6 +10,7 @@ use actors::{Access, BoundedAddr, ClientShared, Clock, Endpoint, EndpointShared,
 use slog::Logger;
 use state_machine::{MessageId, Span, Time};
 use storage::Store;
+use storage::maintenance::WaitingPage;
 use uuid::{ContextV7, Timestamp, Uuid};
 
 use super::accept_failures::AcceptFailures;
@@ -44,6 +45,8 @@ pub struct SharedState {
     pub limits: Arc<Limits>,
     /// Messages that were deleted because they had expired.
     pub messages_expired: AtomicU64,
+    /// The messages that waited in the store when they were counted last; none if that is not known.
+    pub waiting: Mutex<Option<WaitingPage>>,
     pub log: Logger,
 }
 

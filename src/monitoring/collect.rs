@@ -1,6 +1,7 @@
 //! Reads all metrics of a node once.
 
 use std::borrow::Cow;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -157,6 +158,11 @@ fn of_ports(samples: &mut Samples, common: &SharedState, is_connection_node: boo
 fn of_store(samples: &mut Samples, common: &SharedState) {
     let store = &common.store;
     samples.add(&table::MESSAGES_EXPIRED, common.messages_expired.load(Ordering::Relaxed));
+    let waiting = common.waiting.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if let Some(waiting) = waiting {
+        samples.add(&table::WAITING_MESSAGES, waiting.messages);
+        samples.add(&table::WAITING_BYTES, waiting.bytes);
+    }
     samples.add(&table::MESSAGES_GAVE_WAY, store.messages_gave_way());
     if let Some(queue) = store.queue() {
         samples.add(&table::STORE_QUEUE, queue.length);

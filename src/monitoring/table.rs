@@ -175,6 +175,10 @@ metrics! {
 
     /// Time from the id of a stored message to its deletion by a session, mostly after the ack.
     TIME_IN_STORAGE: Histogram, "kalends_time_in_storage_seconds";
+    /// Messages that wait in the embedded store. They are counted once a minute, expired ones until they are deleted.
+    WAITING_MESSAGES: Gauge, "kalends_waiting_messages";
+    /// Bytes of the payloads of waiting messages, counted with them.
+    WAITING_BYTES: Gauge, "kalends_waiting_bytes";
     /// Messages that were deleted because they had expired. DynamoDB deletes them by itself.
     MESSAGES_EXPIRED: Counter, "kalends_messages_expired_total";
     /// Messages that were deleted for another one, with `when_full` = `replace`.

@@ -5,7 +5,8 @@
 //! - [`other_servers`]: what differs from the server before on the same tables.
 //! - [`listen`]: the ports; [`accept_drain`]: closing them; [`router_url_check`]: whether other nodes
 //!   reach the router port.
-//! - [`maintenance`]: periodic work; [`disk_watch`]: the space of the disk; [`expiry`]: the deletion of expired messages.
+//! - [`maintenance`]: periodic work; [`disk_watch`]: the space of the disk; [`expiry`]: the deletion of expired messages;
+//!   [`waiting_census`]: the count of waiting ones.
 //! - [`shutdown`]: from the signal to the last answer.
 
 mod accept_drain;
@@ -27,6 +28,7 @@ mod router_url_check;
 mod shutdown;
 mod startup_log;
 mod urls;
+mod waiting_census;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,7 +123,7 @@ async fn serve(
     let admin = admin_socket(settings, &store, &node, process);
     let id_floor = IdFloor::of(role, settings);
     maintenance::start(node.clone(), machine, id_floor.clone(), tables);
-    expiry::start(settings.expiry_interval_s, Arc::clone(&store), Data::clone(&node.common));
+    watch_messages(settings, &store, &node);
     monitoring::start(metrics_port, settings, &node)?;
     startup_log::warn_of_low_disk(&*store, settings, &log);
     startup_log::write(role, settings, &ports, &origin, &log);
@@ -136,6 +138,13 @@ async fn serve(
     }
     shutdown::close(&*store, until, &log).await?;
     served.map_err(ServeError::Server)
+}
+
+/// Deletes expired messages, and counts those that wait.
+fn watch_messages(settings: &Settings, store: &Arc<dyn StoreAdmin>, node: &AppState) {
+    let common = &node.common;
+    expiry::start(settings.expiry_interval_s, Arc::clone(store), Data::clone(common));
+    waiting_census::start(Arc::clone(store), Data::clone(common));
 }
 
 /// TLS with a certificate whose files are read again when they change.

@@ -1,7 +1,7 @@
 //! Builds the parts of a node that its role needs.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_web::web::Data;
@@ -94,6 +94,7 @@ pub(super) async fn assemble(
         accept_failures: AcceptFailures::watch(clock.clone(), log.clone()),
         limits: Limits::new(settings, clock.clone(), log.clone()),
         messages_expired: AtomicU64::new(0),
+        waiting: Mutex::default(),
         log: log.clone(),
     });
     let parts = NodeParts { settings, common: &common, keys: &keys, origin: &origin };

@@ -48,6 +48,10 @@ pub trait StoreAdmin: Store + NotificationTable + FeedTables {
     /// Counts a page of the router records by the months they name; the last page has no `next`.
     fn records_by_month(&self, after: Option<Cursor>) -> StoreFuture<RecordsByMonth>;
 
+    /// Counts what waits for a page of the user agents of a month. Expired messages are counted until they are deleted.
+    /// The last page has no `next`. Unsupported by an engine that would have to read all messages.
+    fn waiting_page(&self, month: Month, after: Option<Cursor>) -> StoreFuture<WaitingPage>;
+
     /// Deletes messages that expired before `now` in all months, in pages with other writes between them. Returns how
     /// many. DynamoDB deletes them by itself.
     fn delete_expired(&self, now: Time) -> StoreFuture<u64>;
@@ -216,6 +220,15 @@ pub struct RecordsByMonth {
     pub bridged: u64,
     /// Records that [`StoreAdmin::mark_dropped`] has marked: the drop of these users was interrupted.
     pub dropped: u64,
+    pub next: Option<Cursor>,
+}
+
+/// The messages that wait for a page of user agents.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WaitingPage {
+    pub messages: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
     pub next: Option<Cursor>,
 }
 

@@ -19,7 +19,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 /// The address of the port of metrics, from the log.
 fn metrics_url(server: &Server) -> String {
     let log = server.log();
-    let line = log.lines().find(|line| line.contains("listening for scrapers of metrics"));
+    let line = log.lines().rfind(|line| line.contains("listening for scrapers of metrics"));
     let line: Value = serde_json::from_str(line.expect("the port is logged"))
         .expect("the line is JSON with an address");
     format!(
@@ -162,6 +162,29 @@ async fn a_server_starts_without_metrics_if_the_default_port_is_taken() {
         "cannot listen on the default of metrics_listen, there are no metrics for Prometheus";
     assert!(server.log().contains(warning), "{}", server.log());
     Agent::new(&server).await.register().await;
+}
+
+#[actix_web::test]
+async fn waiting_messages_are_counted_when_a_server_starts() {
+    let mut server = Server::start_with(&["--metrics-listen=127.0.0.1:0"]);
+    let (_, channel) = Agent::offline(&server).await;
+    let sender = Sender::new();
+    for body in ["four", "another"] {
+        sender.push(&channel.endpoint, body).await;
+    }
+    server.kill();
+    server.restart();
+    until(AT_ONCE, "the second port is logged", async || {
+        server.log().matches("listening for scrapers of metrics").count() == 2
+    })
+    .await;
+    until(AT_ONCE, "they are counted", async || {
+        let metrics = scrape(&server).await;
+        let [messages, bytes] =
+            ["messages", "bytes"].map(|of| metrics.get(&format!("kalends_waiting_{of}")).copied());
+        (messages, bytes) == (Some(2.0), Some(11.0))
+    })
+    .await;
 }
 
 #[actix_web::test]

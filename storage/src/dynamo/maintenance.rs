@@ -14,7 +14,7 @@ use super::{
 };
 use crate::maintenance::{
     CopyProgress, InactiveUsers, MarkedUser, MonthRange, PreflightCheck, RecordsByMonth,
-    SnapshotStep, StoreAdmin, Table, TableStatus, Throughput,
+    SnapshotStep, StoreAdmin, Table, TableStatus, Throughput, WaitingPage,
 };
 use crate::store::{Cursor, StoreError, StoreFuture};
 
@@ -61,6 +61,12 @@ impl StoreAdmin for Dynamo {
     /// The TTL of the tables deletes them.
     fn delete_expired(&self, _now: Time) -> StoreFuture<u64> {
         Box::pin(ready(Ok(0)))
+    }
+
+    fn waiting_page(&self, _month: Month, _after: Option<Cursor>) -> StoreFuture<WaitingPage> {
+        Box::pin(ready(Err(StoreError::Unsupported(
+            "counting the messages of all user agents would read the whole table",
+        ))))
     }
 
     fn snapshot(&self, _on_step: SnapshotStep) -> StoreFuture<()> {

@@ -12,10 +12,11 @@ use super::tables::now;
 use super::writer::{Progress, Target};
 use super::{
     Embedded, copy_table, inactive_users, messages, month_counts, preflight, router, row_estimate,
+    waiting,
 };
 use crate::maintenance::{
     Capacity, CopyProgress, InactiveUsers, MarkedUser, MonthRange, PreflightCheck, RecordsByMonth,
-    SnapshotStep, StoreAdmin, Table, TableStatus, Throughput,
+    SnapshotStep, StoreAdmin, Table, TableStatus, Throughput, WaitingPage,
 };
 use crate::store::{Cursor, Store, StoreError, StoreFuture};
 
@@ -43,6 +44,10 @@ impl StoreAdmin for Embedded {
 
     fn records_by_month(&self, after: Option<Cursor>) -> StoreFuture<RecordsByMonth> {
         self.read(FileKey::Router, |conn| month_counts::count(conn, after.as_ref()))
+    }
+
+    fn waiting_page(&self, month: Month, after: Option<Cursor>) -> StoreFuture<WaitingPage> {
+        self.read(FileKey::Month(month), |conn| waiting::page(conn, after.as_ref()))
     }
 
     fn delete_expired(&self, expired_at: Time) -> StoreFuture<u64> {

@@ -2,13 +2,19 @@
 //!
 //! Triggers of the schema keep it (`schema::MESSAGES`), so that no statement on messages can forget it.
 
+use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 use state_machine::store::FullScope;
 use state_machine::{Chid, Message, MessageId, MessageKey, Time, Topic, Uaid};
 
-use super::columns::{change, from_i64, to_i64};
+use super::columns::{change, corrupt, from_i64, to_i64};
 use super::{channels, messages};
+use crate::maintenance::WaitingPage;
+use crate::store::Cursor;
 use crate::waiting::{Waiting, WaitingCounts, WaitingLimits, WaitingRow, WhenFull};
+
+/// User agents in a page.
+const USERS_MAX: i64 = 1000;
 
 /// How many messages were deleted because they give way to this one, or whose bound it exceeds.
 pub(super) fn make_room(
@@ -96,6 +102,23 @@ fn read(conn: &Connection, uaid: Uaid, chid: Chid) -> rusqlite::Result<(WaitingC
     Ok((counts, expires_at))
 }
 
+/// Counts what waits for a page of user agents.
+pub(super) fn page(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<WaitingPage> {
+    let after = after.map(|cursor| Uaid::parse(cursor.as_str()));
+    let after = after.transpose().map_err(|_| corrupt(0, Type::Text, "not a uaid"))?;
+    let mut statement = conn.prepare_cached(PAGE)?;
+    let mut rows =
+        statement.query(params![after.map_or(vec![], |uaid| uaid.0.to_vec()), USERS_MAX])?;
+    let (mut page, mut users, mut last) = (WaitingPage::default(), 0, Uaid([0; 16]));
+    while let Some(row) = rows.next()? {
+        (last, users) = (Uaid(row.get(0)?), users + 1);
+        page.messages += from_i64(row.get(1)?);
+        page.bytes += from_i64(row.get(2)?);
+    }
+    page.next = (users == USERS_MAX).then(|| Cursor::new(last.to_string()));
+    Ok(page)
+}
+
 fn is_stored(conn: &Connection, uaid: Uaid, id: MessageId) -> rusqlite::Result<bool> {
     conn.prepare_cached(FIND)?.exists(params![uaid.0, id.to_bytes()])
 }
@@ -116,6 +139,10 @@ pub(super) const READ: &str = "
     SELECT chid, messages, bytes, expires_at FROM waiting WHERE uaid = ?1 AND chid = x''
     UNION ALL
     SELECT chid, messages, bytes, expires_at FROM waiting WHERE uaid = ?1 AND chid = ?2";
+
+pub(super) const PAGE: &str = "
+    SELECT uaid, messages, bytes FROM waiting WHERE uaid > ?1 AND chid = x''
+    ORDER BY uaid LIMIT ?2";
 
 pub(super) const FIND: &str = "SELECT 1 FROM messages WHERE uaid = ?1 AND id = ?2";
 

@@ -8,8 +8,8 @@ use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Version, Wri
 use storage::maintenance::{PreflightCheck, Throughput};
 use storage::{Embedded, EmbeddedOptions, Notification, StoreAdmin, StoreError};
 
-use crate::maintenance::engines::embedded;
-use crate::maintenance::world::{DECEMBER, World, agent, chid, month};
+use crate::maintenance::engines::{dynamodb, embedded};
+use crate::maintenance::world::{DECEMBER, World, agent, chid, chids, message, month};
 
 #[tokio::test]
 async fn a_router_file_of_the_first_version_is_brought_up_to_date_with_its_users() {
@@ -93,4 +93,30 @@ async fn there_is_no_throughput_to_set() {
     let world = embedded().with_months(&["2026_12"]).await;
     let set = world.set_throughput(month("2026_12"), Throughput { read: 1, write: 1 }).await;
     assert!(matches!(set, Err(StoreError::Unsupported(_))), "{set:?}");
+}
+
+/// DynamoDB would have to read all messages, and refuses.
+#[tokio::test]
+async fn waiting_messages_are_counted_in_pages_and_without_those_that_are_deleted() {
+    let world = embedded().with_months(&["2026_12"]).await;
+    for number in 1..=2001 {
+        let uaid = agent(number);
+        world.add_channels(uaid, month("2026_12"), chids([1])).await.unwrap();
+        world.put(uaid, "2026_12", &message(1)).await;
+    }
+    let first = message(1);
+    world.delete_messages(agent(7), vec![month("2026_12")], vec![first.key()]).await.unwrap();
+    let (mut pages, mut after, mut messages, mut bytes) = (0, None, 0, 0);
+    loop {
+        let page = world.waiting_page(month("2026_12"), after).await.unwrap();
+        (pages, messages, bytes) = (pages + 1, messages + page.messages, bytes + page.bytes);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let size = first.payload.as_ref().map_or(0, |payload| payload.data.len() as u64);
+    assert_eq!((pages, messages, bytes), (3, 2000, 2000 * size));
+    let refused = dynamodb().waiting_page(month("2026_12"), None).await;
+    assert!(matches!(refused, Err(StoreError::Unsupported(_))), "{refused:?}");
 }
