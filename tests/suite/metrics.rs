@@ -11,7 +11,8 @@ use kalends::monitoring::table;
 use serde_json::{Value, json};
 
 use crate::harness::{
-    AT_ONCE, Agent, Channel, Launch, Notification, Sender, Server, Signer, until,
+    AT_ONCE, Agent, Channel, Cluster, ClusterPlan, Launch, Notification, Sender, Server, Signer,
+    until,
 };
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -162,6 +163,31 @@ async fn a_server_starts_without_metrics_if_the_default_port_is_taken() {
         "cannot listen on the default of metrics_listen, there are no metrics for Prometheus";
     assert!(server.log().contains(warning), "{}", server.log());
     Agent::new(&server).await.register().await;
+}
+
+#[actix_web::test]
+async fn an_endpoint_node_counts_what_dynamodb_does_and_the_breaker_of_a_dead_node() {
+    let plan = ClusterPlan::of(1, 1).with_endpoint_arguments(&["--metrics-listen=127.0.0.1:0"]);
+    let mut cluster = Cluster::launch(plan);
+    let (sender, router) = (Sender::new(), cluster.connection_nodes[0].router_url());
+    let mut agent = Agent::new(&cluster.connection_nodes[0]).await;
+    let channel = agent.register().await;
+    sender.push_to(&mut agent, &channel, "direct").await;
+    let node = &cluster.endpoint_nodes[0];
+    let metrics = scrape(node).await;
+    let breaker =
+        |state: &str| format!(r#"kalends_node_breaker{{node="{router}",state="{state}"}}"#);
+    assert_eq!((metrics[&breaker("closed")], metrics[&breaker("open")]), (1.0, 0.0));
+    let reads = r#"kalends_store_operation_seconds_count{by="push",operation="read_record"}"#;
+    assert!(metrics.get(reads).is_some_and(|reads| *reads >= 1.0), "{metrics:#?}");
+    assert!(!metrics.contains_key("kalends_connections"), "it holds no user agents");
+    cluster.connection_nodes[0].kill();
+    let node = &cluster.endpoint_nodes[0];
+    until(AT_ONCE, "the breaker is open", async || {
+        assert_eq!(sender.post(&channel.endpoint).ttl(60).body("x").send().await.status, 201);
+        scrape(node).await[&breaker("open")] == 1.0
+    })
+    .await;
 }
 
 #[actix_web::test]
