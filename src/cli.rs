@@ -28,6 +28,7 @@ use crate::dev::subscribe::{self, SubscribeArgs};
 use crate::dev::vapid_key::VapidKey;
 use crate::dev::{ToolError, to_base64url};
 use crate::dev::{replay, states};
+use crate::doctor::{self, DoctorArgs};
 use crate::feeds::cli::remote::TOKEN_VARIABLE;
 use crate::feeds::cli::{self as feed_cli, BroadcastAction, FeedAction};
 use crate::keys::fingerprint::KeyList;
@@ -96,6 +97,9 @@ pub enum Action {
     /// Ask the server of this machine whether it is healthy
     #[command(after_help = health::HELP)]
     Health(HealthArgs),
+    /// Check an installation from end to end: files, proxy, pushes
+    #[command(after_help = doctor::HELP)]
+    Doctor(DoctorArgs),
     /// Check whether a server can use its store
     #[command(after_help = admin::help::PREFLIGHT)]
     Preflight {
@@ -278,9 +282,10 @@ fn command() -> Command {
         let is_first = FIRST.contains(&arg.get_id().as_str());
         arg.hide(!is_first)
     });
-    let command = ["preflight", "inspect", "nodes", "backup", "restore", "health", "init"]
-        .into_iter()
-        .fold(command, |command, name| command.mut_subcommand(name, with_short_help));
+    let command =
+        ["preflight", "inspect", "nodes", "backup", "restore", "health", "init", "doctor"]
+            .into_iter()
+            .fold(command, |command, name| command.mut_subcommand(name, with_short_help));
     ["tables", "users", "access", "import", "feed", "broadcast", "keys"].into_iter().fold(
         command,
         |command, name| {
@@ -301,6 +306,9 @@ fn run(cli: Cli) -> ExitCode {
         },
         Action::Health(args) => {
             with_settings(&args.flags, |settings| exit_code(health::run(&args, settings)))
+        }
+        Action::Doctor(args) => {
+            with_settings(&args.flags, |settings| exit_code(doctor::run(&args, settings)))
         }
         Action::Preflight { flags } => run_admin((Request::Preflight, flags)),
         Action::Tables(action) => run_admin(action.into_request()),

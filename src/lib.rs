@@ -6,6 +6,7 @@ pub mod bridges;
 pub mod cli;
 pub mod clock;
 pub mod dev;
+pub mod doctor;
 pub mod feeds;
 #[cfg(test)]
 #[path = "../state_machine/tests/support/fuzz.rs"]

@@ -335,6 +335,7 @@ pub fn with_short_help(command: Command) -> Command {
         ("init", "config") => arg.hide(true),
         ("init", "data_dir") => arg,
         ("init", id) if is_setting(id) => arg.hide(true),
+        ("doctor", "public_url" | "listen" | "store") => arg,
         ("health", "listen") | ("token", "feed_tokens_epoch") | (_, "config") => arg,
         ("health", id) if is_setting(id) => arg.hide(true),
         (_, "data_dir") => arg,

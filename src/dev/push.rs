@@ -109,8 +109,11 @@ pub fn run(args: &PushArgs) -> Result<(), ToolError> {
     Ok(())
 }
 
+/// The TTL of [`Push::signed`], in seconds.
+const SIGNED_TTL_S: u32 = 60;
+
 /// A push, ready to be sent.
-struct Push {
+pub(crate) struct Push {
     endpoint: Url,
     headers: Vec<(&'static str, String)>,
     body: Option<Bytes>,
@@ -142,8 +145,23 @@ impl Push {
         Ok(Self { endpoint, headers, body })
     }
 
+    /// A message for a subscription, signed with this key.
+    pub(crate) fn signed(
+        subscription: &Subscription,
+        message: &[u8],
+        pair: &KeyPair,
+    ) -> Result<Self, ToolError> {
+        let endpoint = subscription.endpoint.clone();
+        let Payload { data, encoding } = encrypt(&subscription.keys, message, Coding::Aes128gcm)?;
+        let claims = Claims::for_endpoint(&endpoint, now_s(), None);
+        let mut headers = vec![("TTL", SIGNED_TTL_S.to_string())];
+        headers.push(("Authorization", authorization(pair, &claims)));
+        headers.extend(encoding_headers(encoding));
+        Ok(Self { endpoint, headers, body: Some(data) })
+    }
+
     /// Returns the answer if the server took the push: the status, then the headers that matter, a line each.
-    fn send(self) -> Result<String, ToolError> {
+    pub(crate) fn send(self) -> Result<String, ToolError> {
         let mut request = http_client(&self.endpoint)?.post(self.endpoint.as_str());
         for (name, value) in &self.headers {
             request = request.header(*name, value);
@@ -218,9 +236,12 @@ fn vapid(args: &PushArgs, endpoint: &Url) -> Result<String, ToolError> {
             pair
         }
     };
+    Ok(authorization(&pair, &Claims::for_endpoint(endpoint, now_s(), args.sub.clone())))
+}
+
+fn now_s() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now_s = now.expect("the clock is past 1970").as_secs();
-    Ok(authorization(&pair, &Claims::for_endpoint(endpoint, now_s, args.sub.clone())))
+    now.expect("the clock is past 1970").as_secs()
 }
 
 fn encoding_headers(encoding: Encoding) -> Vec<(&'static str, String)> {

@@ -3,6 +3,7 @@
 //! the sources.
 
 mod cluster;
+mod doctor;
 mod figures;
 mod idle;
 mod log_lines;

@@ -1,0 +1,157 @@
+//! `kalends doctor` behind proxies that are right, and wrong in one way each.
+
+use serde_json::Value;
+
+use super::{Kind, ProxiedServer, Sample};
+use crate::harness::{Program, Server, kalends};
+
+/// What the doctor finds, and whether it is content.
+async fn examined(server: &Server, url: &str, idle_s: u64) -> (bool, Vec<Value>) {
+    let mut command = kalends(&["doctor", "--json", "--public-url", url]);
+    command.arg(format!("--idle-s={idle_s}")).arg("--data-dir").arg(server.data_dir());
+    let ended = Program::run(command).await;
+    let findings = ended.stdout.lines().map(|line| serde_json::from_str(line).expect("it is JSON"));
+    (ended.code == Some(0), findings.collect())
+}
+
+/// The check, what was found, and the remedy of each finding that is not fine.
+fn troubles(findings: &[Value]) -> Vec<String> {
+    let wrong = findings.iter().filter(|finding| finding["level"] != "ok");
+    // The limit of open files belongs to this machine.
+    let wrong = wrong.filter(|finding| finding["check"] != "open files");
+    let text = |finding: &Value, field| finding[field].as_str().unwrap_or_default().to_owned();
+    wrong.map(|of| ["check", "found", "remedy"].map(|field| text(of, field)).join(" | ")).collect()
+}
+
+/// Checks that this change of a sample leads to exactly one finding, with these texts.
+async fn is_told(kind: Kind, change: impl FnOnce(Sample) -> Sample, idle_s: u64, told: [&str; 3]) {
+    let proxied = ProxiedServer::start_with(kind, &[], change).await;
+    let origin = proxied.proxy_process.origin();
+    let (_, findings) = examined(&proxied.server, &origin, idle_s).await;
+    let troubles = troubles(&findings);
+    let [check, found, remedy] = told;
+    assert_eq!(troubles.len(), 1, "{troubles:#?} {findings:?}");
+    assert!(troubles[0].starts_with(&format!("{check} | ")), "{troubles:?}");
+    assert!(troubles[0].contains(found) && troubles[0].contains(remedy), "{troubles:?}");
+}
+
+#[actix_web::test]
+async fn a_good_proxy_passes_every_check() {
+    for kind in [Kind::Nginx, Kind::Caddy] {
+        let proxied = ProxiedServer::start(kind).await;
+        let origin = proxied.proxy_process.origin();
+        let (is_content, findings) = examined(&proxied.server, &origin, 0).await;
+        assert!(is_content && troubles(&findings).is_empty(), "{kind:?}: {findings:#?}");
+        for check in
+            ["user agent", "endpoint", "push", "large push", "stored push", "silent connection"]
+        {
+            assert!(findings.iter().any(|finding| finding["check"] == check), "{check}");
+        }
+    }
+}
+
+#[actix_web::test]
+async fn nginx_without_the_upgrade_is_told() {
+    let change =
+        |sample: Sample| sample.replace("        proxy_set_header Upgrade $http_upgrade;\n", "");
+    is_told(Kind::Nginx, change, 0, ["user agent", "answered 426", "Upgrade and Connection"]).await;
+}
+
+#[actix_web::test]
+async fn nginx_with_a_small_limit_of_bodies_is_told() {
+    let change =
+        |sample: Sample| sample.replace("client_max_body_size 512k", "client_max_body_size 1k");
+    is_told(Kind::Nginx, change, 0, ["large push", "answered 413", "client_max_body_size"]).await;
+}
+
+#[actix_web::test]
+async fn nginx_that_redirects_pushes_is_told() {
+    let change = |sample: Sample| {
+        sample.replace(
+            "        client_max_body_size 512k;\n",
+            "        return 301 https://push.example.net$uri;\n",
+        )
+    };
+    is_told(Kind::Nginx, change, 0, ["push", "answered 301", "let it pass POST"]).await;
+}
+
+#[actix_web::test]
+async fn nginx_that_removes_response_headers_is_told() {
+    let change = |sample: Sample| {
+        sample.replace(
+            "client_max_body_size 512k;",
+            "client_max_body_size 512k; proxy_hide_header Location;",
+        )
+    };
+    is_told(Kind::Nginx, change, 0, ["push", "header Location", "unchanged"]).await;
+}
+
+#[actix_web::test]
+async fn nginx_that_ends_silent_connections_is_told() {
+    let change =
+        |sample: Sample| sample.replace("proxy_read_timeout 10m;", "proxy_read_timeout 1s;");
+    is_told(Kind::Nginx, change, 5, ["silent connection", "closed", "proxy_read_timeout"]).await;
+}
+
+#[actix_web::test]
+async fn caddy_that_answers_with_another_site_is_told() {
+    let change = |sample: Sample| {
+        sample.replace(
+            "\thandle / {\n",
+            "\thandle / {\n\t\trespond \"another site\"\n\t}\n\thandle /none {\n",
+        )
+    };
+    is_told(Kind::Caddy, change, 0, ["user agent", "answered 200", "another site"]).await;
+}
+
+#[actix_web::test]
+async fn caddy_that_keeps_pushes_for_itself_is_told() {
+    let change = |sample: Sample| {
+        sample.replace("\t@health path /health", "\t@pushes path /wpush/*\n\thandle @pushes {\n\t\trespond 404\n\t}\n\t@health path /health")
+    };
+    is_told(Kind::Caddy, change, 0, ["push", "answered 404", "does not pass this path"]).await;
+}
+
+#[actix_web::test]
+async fn a_proxy_without_its_server_is_told() {
+    for kind in [Kind::Nginx, Kind::Caddy] {
+        let mut proxied = ProxiedServer::start(kind).await;
+        proxied.server.kill();
+        let origin = proxied.proxy_process.origin();
+        let (is_content, findings) = examined(&proxied.server, &origin, 0).await;
+        let troubles = troubles(&findings);
+        assert!(!is_content && troubles.len() == 1, "{kind:?}: {troubles:?}");
+        assert!(troubles[0].contains("the proxy does not reach the server"), "{troubles:?}");
+    }
+}
+
+#[actix_web::test]
+async fn a_public_url_that_is_not_that_of_endpoints_is_told() {
+    let server = Server::start_with(&["--public-url=https://push.example.net"]);
+    let (is_content, findings) = examined(&server, &server.origin(), 0).await;
+    let troubles = troubles(&findings);
+    assert!(!is_content && troubles.len() == 1, "{troubles:?}");
+    let told = "endpoint | endpoints begin with https://push.example.net, and the public URL is http://127.0.0.1:";
+    assert!(
+        troubles[0].starts_with(told) && troubles[0].contains("set public_url"),
+        "{troubles:?}"
+    );
+}
+
+#[actix_web::test]
+async fn files_that_others_can_read_and_lost_keys_are_told() {
+    use std::fs::{Permissions, remove_file, set_permissions};
+    use std::os::unix::fs::PermissionsExt;
+    let server = Server::start();
+    let file = server.data_dir().join("router.db");
+    set_permissions(file, Permissions::from_mode(0o644)).unwrap();
+    remove_file(server.data_dir().join("keys.toml")).unwrap();
+    let (is_content, findings) = examined(&server, &server.origin(), 0).await;
+    let troubles = troubles(&findings);
+    assert!(!is_content && troubles.len() == 2, "{findings:#?}");
+    assert!(
+        troubles[0].starts_with("data directory | ") && troubles[0].contains("chmod"),
+        "{troubles:?}"
+    );
+    assert!(troubles[1].starts_with("keys | "), "{troubles:?}");
+}
