@@ -38,6 +38,7 @@ use storage::StoreAdmin;
 
 pub use error::ServeError;
 
+use crate::acme::port::Answers;
 use crate::admin::job_context::{JobContext, ProcessView, Servers};
 use crate::admin::socket::AdminSocket;
 use crate::clock::SystemClock;
@@ -47,10 +48,10 @@ use crate::peers::outbound::NodeAccess;
 use crate::service::sockets::InheritedSockets;
 use crate::service::systemd;
 use crate::settings::{Role, Settings, StoreKind};
-use crate::tls::certificate::{Certificate, CertificateFiles};
+use crate::tls::certificate::CertificateFiles;
 use crate::tls::certificates::Certificates;
 use crate::tls::{Tls, reload};
-use crate::{admin, monitoring, telemetry};
+use crate::{acme, admin, monitoring, telemetry};
 use listen::BoundSockets;
 use message_id_floor::IdFloor;
 use node::Node;
@@ -102,15 +103,22 @@ async fn serve(
         peers,
         lock: _lock,
     } = assembled;
-    let tls = files.zip(certificate).map(|pair| tls(pair, settings, &node)).transpose()?;
+    let certificates = Arc::new(Certificates::new(certificate));
+    let tls = tls(files, &certificates, settings, &node)?;
     let router = sockets.serve_router(router)?;
+    let answers = Arc::new(Answers::default());
+    let http =
+        sockets.serve_http(|listener| acme::port::serve(listener, settings, &origin, &answers))?;
     let is_reached = match router_url_check {
         Some(url) => router_url_check::check(url, &log).await,
         None => Ok(()),
     };
-    let ports = is_reached.and_then(|()| sockets.serve_public(settings, &node, apis, tls, router));
+    let ports =
+        is_reached.and_then(|()| sockets.serve_public(settings, &node, apis, tls, [router, http]));
     // On an error the consumers of feeds end before their publisher.
     let ports = ports.inspect_err(|_| node.common.feeds.close())?;
+    acme::start(settings, certificates, answers, clock.clone(), log.clone())
+        .map_err(ServeError::Signals)?;
     if let Some(source) = source {
         import::start(source, settings, &node.common.feeds, &log);
     }
@@ -136,18 +144,24 @@ async fn serve(
     served.map_err(ServeError::Server)
 }
 
-/// TLS with a certificate whose files are read again when they change.
+/// TLS with a certificate whose files are read again when they change, or with those that are ordered.
 fn tls(
-    (files, certificate): (CertificateFiles, Certificate),
+    files: Option<CertificateFiles>,
+    certificates: &Arc<Certificates>,
     settings: &Settings,
     node: &AppState,
-) -> Result<Arc<Tls>, ServeError> {
-    let certificates = Arc::new(Certificates::new(certificate));
+) -> Result<Option<Arc<Tls>>, ServeError> {
+    if files.is_none() && settings.acme_domain().is_none() {
+        return Ok(None);
+    }
     let timeout = Duration::from_millis(settings.tls_handshake_timeout_ms);
     let (clock, log) = (node.common.clock.clone(), node.common.log.clone());
-    let tls = Tls::new(Arc::clone(&certificates), timeout, clock.clone(), log.clone())?;
-    reload::start(files, certificates, clock, log).map_err(ServeError::Signals)?;
-    Ok(Arc::new(tls))
+    let tls = Tls::new(Arc::clone(certificates), timeout, clock.clone(), log.clone())?;
+    if let Some(files) = files {
+        let certificates = Arc::clone(certificates);
+        reload::start(files, certificates, clock, log).map_err(ServeError::Signals)?;
+    }
+    Ok(Some(Arc::new(tls)))
 }
 
 fn process_view(

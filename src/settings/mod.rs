@@ -27,8 +27,8 @@ pub use role::{Role, RoleProblem};
 pub use sources::{Problem, SettingsError};
 pub use table::Settings;
 pub use value::{
-    AccessMode, AddressOrOff, AllowedOrigins, AllowedVapidKeys, BillingMode, LogFormat, NamePart,
-    PublicUrl, StoreKind,
+    AccessMode, AddressOrOff, AllowedOrigins, AllowedVapidKeys, BillingMode, DirectoryUrl,
+    DomainName, Email, LogFormat, NamePart, PublicUrl, StoreKind,
 };
 
 use sources::RawSettings;
@@ -55,7 +55,8 @@ impl Settings {
         flags: &Flags,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, SettingsError> {
-        let given = RawSettings::gather(flags, environment)?;
+        let mut given = RawSettings::gather(flags, environment)?;
+        given.add_defaults_of_domain();
         Self::read(given)?.checked()
     }
 
@@ -99,7 +100,13 @@ impl Settings {
 
     /// The scheme of the public port.
     pub fn scheme(&self) -> &'static str {
-        if self.certificate_files().is_some() { "https" } else { "http" }
+        let has_tls = self.certificate_files().is_some() || self.acme_domain().is_some();
+        if has_tls { "https" } else { "http" }
+    }
+
+    /// The domain for which the server orders certificates.
+    pub fn acme_domain(&self) -> Option<&str> {
+        self.domain.as_ref().filter(|_| self.tls_certificate.is_none()).map(DomainName::as_str)
     }
 
     /// The files of the certificate of the public port, if it speaks TLS.

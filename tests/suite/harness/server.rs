@@ -31,6 +31,8 @@ pub(crate) struct Server {
 pub(crate) struct Launch {
     /// The role of the node, which selects its command line.
     pub(crate) role: Role,
+    /// The address to listen on, if it was chosen before. Otherwise it is a free one.
+    pub(crate) port: Option<SocketAddr>,
     /// Arguments in addition to directory and addresses.
     pub(crate) arguments: Vec<String>,
     /// Environment variables of this process only.
@@ -313,6 +315,7 @@ fn put_keys(data_dir: &Path, keys: &str) -> io::Result<()> {
 }
 
 fn spawn(dir: &Path, before: Option<Ports>, launch: &Launch) -> Result<(Child, Ports), NotStarted> {
+    let before = before.or_else(|| Some(Ports { public: launch.port?, router: None }));
     let mut process = command(dir, launch)
         .args(["serve", "--role", launch.role.name()])
         .arg("--data-dir")
