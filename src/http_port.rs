@@ -1,7 +1,7 @@
 //! The server of a port, public or router: HTTP/1 whose upgrades take their sockets with them.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,20 +53,6 @@ pub struct HttpPortLimits {
 
 /// Binds an address. A connection whose sent bytes stay unacknowledged for `user_timeout` is closed.
 pub fn bind(address: SocketAddr, user_timeout: Duration) -> io::Result<TcpListener> {
-    match bind_to(address, user_timeout) {
-        // A machine without IPv6 has all of its addresses in 0.0.0.0.
-        Err(_) if address.ip() == Ipv6Addr::UNSPECIFIED && !has_ipv6() => {
-            bind_to(SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())), user_timeout)
-        }
-        bound => bound,
-    }
-}
-
-fn has_ipv6() -> bool {
-    TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
-}
-
-fn bind_to(address: SocketAddr, user_timeout: Duration) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     // Connections inherit the options that the listener has when they are established, and the kernel establishes them

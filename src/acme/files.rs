@@ -90,3 +90,46 @@ fn persist(file: NamedTempFile, path: &Path) -> io::Result<()> {
     file.persist(path)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const NOW: Time = Time(1_795_392_000_000);
+
+    fn files(dir: &TempDir, host: &str, domain: &str) -> AcmeFiles {
+        let url = Url::parse(host).expect("it is a URL");
+        AcmeFiles::new(dir.path(), &url, domain)
+    }
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().expect("it exists").permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_stored_certificate_is_that_of_its_domain_and_authority_and_its_owner_alone_reads_it() {
+        let (dir, key) = (TempDir::new().unwrap(), KeyPair::generate().unwrap());
+        let mut params = CertificateParams::new(["push.example.net".to_owned()]).unwrap();
+        params.not_after = date_time_ymd(2030, 12, 1);
+        let chain = params.self_signed(&key).unwrap().pem();
+        let stored = files(&dir, "https://authority:14000/dir", "push.example.net");
+        stored.save_certificate(&key.serialize_pem(), &chain, NOW).unwrap();
+        assert_eq!((mode(&stored.dir), mode(&stored.certificate)), (0o700, 0o600));
+        assert!(stored.certificate(NOW).is_ok());
+        let other = KeyPair::generate().unwrap().serialize_pem();
+        assert!(stored.save_certificate(&other, &chain, NOW).is_err());
+        assert!(stored.certificate(NOW).is_ok(), "a pair that cannot be used changes nothing");
+        assert_eq!(stored.dir.read_dir().unwrap().count(), 1);
+        for (host, domain) in [
+            ("https://authority:14000/dir", "other.example.net"),
+            ("https://authority/dir", "push.example.net"),
+        ] {
+            assert!(files(&dir, host, domain).certificate(NOW).is_err(), "{host} {domain}");
+        }
+    }
+}

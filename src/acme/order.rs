@@ -85,16 +85,24 @@ impl AcmeError {
 impl Orderer {
     /// Orders a certificate and stores it.
     pub(super) async fn order(&self, proof: Proof) -> Result<Certificate, AcmeError> {
-        let account = self.account().await?;
         let names = [Identifier::Dns(self.domain.clone())];
-        let order = with_nonce!(account.new_order(&NewOrder::new(&names)).await);
-        if order.as_ref().is_err_and(|error| error.is("accountDoesNotExist")) {
-            self.files.forget_account()?;
-        }
-        let mut order = order?;
+        let names = NewOrder::new(&names);
+        let account = self.account().await?;
+        let mut order = match with_nonce!(account.new_order(&names).await) {
+            Err(error) if error.is("accountDoesNotExist") => {
+                self.files.forget_account()?;
+                let account = self.account().await?;
+                with_nonce!(account.new_order(&names).await)?
+            }
+            order => order?,
+        };
         with_nonce!(self.prove(&mut order, proof).await)?;
-        if with_nonce!(order.poll_ready(&POLLS).await)? != OrderStatus::Ready {
-            return Err(AcmeError::NotProved(self.why_not(&mut order).await));
+        match with_nonce!(order.poll_ready(&POLLS).await) {
+            Ok(OrderStatus::Ready) => {}
+            Ok(_) | Err(AcmeError::Authority(Error::Api(_))) => {
+                return Err(AcmeError::NotProved(why_not(&mut order).await));
+            }
+            Err(error) => return Err(error),
         }
         let key = with_nonce!(order.finalize().await)?;
         let chain = with_nonce!(order.poll_certificate(&POLLS).await)?;
@@ -143,18 +151,18 @@ impl Orderer {
         }
         Ok(())
     }
+}
 
-    /// What the authority found wrong with the answer.
-    async fn why_not(&self, order: &mut Order) -> String {
-        let mut authorizations = order.authorizations();
-        while let Some(Ok(mut authorization)) = authorizations.next().await {
-            let Ok(state) = authorization.refresh().await else { continue };
-            if let Some(error) = state.challenges.iter().find_map(|one| one.error.as_ref()) {
-                return error.to_string();
-            }
+/// What the authority found wrong with the answer.
+async fn why_not(order: &mut Order) -> String {
+    let mut authorizations = order.authorizations();
+    while let Some(Ok(mut authorization)) = authorizations.next().await {
+        let Ok(state) = authorization.refresh().await else { continue };
+        if let Some(error) = state.challenges.iter().find_map(|one| one.error.as_ref()) {
+            return error.to_string();
         }
-        "the authority gives no reason".to_owned()
     }
+    "the authority gives no reason".to_owned()
 }
 
 /// A certificate that has the answer in it (RFC 8737 §3). The library of TLS does not know its extension, and would refuse

@@ -137,3 +137,19 @@ impl ServeError {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_needs_a_right_is_refused_with_how_to_get_it() {
+        let refused = |port: u16, kind: io::ErrorKind| {
+            ServeError::listen(SocketAddr::from(([0, 0, 0, 0], port)), kind.into()).to_string()
+        };
+        let advice = "AmbientCapabilities=CAP_NET_BIND_SERVICE";
+        assert!(refused(443, io::ErrorKind::PermissionDenied).contains(advice));
+        assert!(!refused(8443, io::ErrorKind::PermissionDenied).contains(advice));
+        assert!(!refused(443, io::ErrorKind::AddrInUse).contains(advice));
+    }
+}

@@ -35,7 +35,6 @@ pub(super) const LAST_ANSWERS_WAIT: Duration = Duration::from_secs(1);
 pub(super) struct BoundSockets {
     public: BoundSocket,
     router: Option<BoundSocket>,
-    /// That of `http_listen`.
     http: Option<BoundSocket>,
 }
 

@@ -48,11 +48,11 @@ use crate::peers::outbound::NodeAccess;
 use crate::service::sockets::InheritedSockets;
 use crate::service::systemd;
 use crate::settings::{Role, Settings, StoreKind};
-use crate::tls::certificate::CertificateFiles;
+use crate::tls::certificate::{Certificate, CertificateFiles, TlsError};
 use crate::tls::certificates::Certificates;
 use crate::tls::{Tls, reload};
 use crate::{acme, admin, monitoring, telemetry};
-use listen::BoundSockets;
+use listen::{BoundSockets, Port, PublicApis, RunningServers};
 use message_id_floor::IdFloor;
 use node::Node;
 use shutdown::{Shutdown, Signals};
@@ -76,8 +76,8 @@ async fn serve(
 ) -> Result<(), ServeError> {
     // First of all: a signal during startup must end the server too.
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;
-    let files = settings.certificate_files();
-    let certificate = files.as_ref().map(|files| files.read(machine.now())).transpose()?;
+    let read = |files: CertificateFiles| Ok::<_, TlsError>((files.read(machine.now())?, files));
+    let certificate = settings.certificate_files().map(read).transpose()?;
     let mut inherited = InheritedSockets::take()?;
     let mut sockets = BoundSockets::bind(role, settings, &mut inherited)?;
     let metrics_port = monitoring::bind(settings, inherited.metrics, &log)?;
@@ -103,22 +103,15 @@ async fn serve(
         peers,
         lock: _lock,
     } = assembled;
-    let certificates = Arc::new(Certificates::new(certificate));
-    let tls = tls(files, &certificates, settings, &node)?;
     let router = sockets.serve_router(router)?;
-    let answers = Arc::new(Answers::default());
-    let http =
-        sockets.serve_http(|listener| acme::port::serve(listener, settings, &origin, &answers))?;
     let is_reached = match router_url_check {
         Some(url) => router_url_check::check(url, &log).await,
         None => Ok(()),
     };
-    let ports =
-        is_reached.and_then(|()| sockets.serve_public(settings, &node, apis, tls, [router, http]));
+    let ports = is_reached
+        .and_then(|()| public_ports(sockets, certificate, settings, &node, apis, router, &origin));
     // On an error the consumers of feeds end before their publisher.
     let ports = ports.inspect_err(|_| node.common.feeds.close())?;
-    acme::start(settings, certificates, answers, clock.clone(), log.clone())
-        .map_err(ServeError::Signals)?;
     if let Some(source) = source {
         import::start(source, settings, &node.common.feeds, &log);
     }
@@ -142,6 +135,28 @@ async fn serve(
     }
     shutdown::close(&*store, until, &log).await?;
     served.map_err(ServeError::Server)
+}
+
+/// Serves the public port and that of `http_listen`, and orders the certificate of the public port.
+fn public_ports(
+    mut sockets: BoundSockets,
+    certificate: Option<(Certificate, CertificateFiles)>,
+    settings: &Settings,
+    node: &AppState,
+    apis: PublicApis,
+    router: Option<Port>,
+    origin: &str,
+) -> Result<RunningServers, ServeError> {
+    let (certificate, files) = certificate.unzip();
+    let certificates = Arc::new(Certificates::new(certificate));
+    let tls = tls(files, &certificates, settings, node)?;
+    let answers = Arc::new(Answers::default());
+    let http =
+        sockets.serve_http(|listener| acme::port::serve(listener, settings, origin, &answers))?;
+    let ports = sockets.serve_public(settings, node, apis, tls, [router, http])?;
+    let (clock, log) = (node.common.clock.clone(), node.common.log.clone());
+    acme::start(settings, certificates, answers, clock, log).map_err(ServeError::Signals)?;
+    Ok(ports)
 }
 
 /// TLS with a certificate whose files are read again when they change, or with those that are ordered.

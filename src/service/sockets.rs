@@ -15,7 +15,6 @@ pub struct InheritedSockets {
     pub public: Option<TcpListener>,
     pub router: Option<TcpListener>,
     pub metrics: Option<TcpListener>,
-    /// That of `http_listen`.
     pub http: Option<TcpListener>,
 }
 

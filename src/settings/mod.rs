@@ -186,6 +186,22 @@ mod tests {
     }
 
     #[test]
+    fn a_domain_changes_defaults_and_each_of_them_can_be_set() {
+        let public = load(&[("domain", "Push.example.net")], &[], "").unwrap();
+        assert_eq!(public.listen.to_string(), "[::]:443");
+        assert_eq!(public.http_listen.0.unwrap().to_string(), "[::]:80");
+        assert_eq!(public.public_url.as_ref().unwrap().as_str(), "https://push.example.net");
+        assert_eq!((public.acme_domain(), public.scheme()), (Some("push.example.net"), "https"));
+        let file = "domain = \"a.net\"\nlisten = \"127.0.0.1:1\"\nhttp_listen = \"off\"\n\
+                    public_url = \"https://b.net\"\ntls_certificate = \"c\"\ntls_key = \"k\"\n";
+        let chosen = load(&[], &[], file).unwrap();
+        assert_eq!(chosen.listen.to_string(), "127.0.0.1:1");
+        assert_eq!(chosen.http_listen.0, None);
+        assert_eq!(chosen.public_url.as_ref().unwrap().as_str(), "https://b.net");
+        assert_eq!((chosen.acme_domain(), chosen.scheme()), (None, "https"));
+    }
+
+    #[test]
     fn a_backoff_above_its_maximum_is_refused() {
         let error = load(&[], &[], "bridge_backoff_ms = 60001").unwrap_err();
         let expected = "bridge_backoff_ms = 60001: at most bridge_backoff_max_ms, which is 60000";

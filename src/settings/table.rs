@@ -73,10 +73,9 @@ with_feeds! {
         /// File with the private key of `tls_certificate`, in PEM.
         tls_key: Option<PathBuf> = None;
 
-        /// Public name of this server, such as push.example.net, which needs no proxy then: the default of `listen` is
-        /// [::]:443, that of `http_listen` [::]:80, that of `public_url` https:// with this name, and the server orders
-        /// the certificate and renews it (ACME), unless `tls_certificate` is set. By this setting you agree to the terms
-        /// of the authority of `acme_directory_url`.
+        /// Public name of this server, such as push.example.net, for a server without a proxy. `listen` is then [::]:443
+        /// by default, `http_listen` [::]:80, and `public_url` https:// with this name. The server orders its certificate
+        /// and renews it (ACME), unless `tls_certificate` is set. By this setting you agree to the terms of the authority.
         domain: Option<DomainName> = None;
 
         /// Address and port that answer the authority over http and redirect all others to `public_url`; `off` for none.

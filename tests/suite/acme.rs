@@ -1,13 +1,13 @@
 //! Certificates by ACME, from Pebble, the test authority of Let's Encrypt.
 
 use std::fs::{self, File};
-use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::harness::{AT_ONCE, Launch, Server, until};
@@ -40,28 +40,32 @@ impl Authority {
         }});
         let path = dir.path().join("pebble.json");
         fs::write(&path, config.to_string()).expect("a file can be written");
-        let log = File::create(dir.path().join("log")).expect("a file can be written");
-        let process = Command::new("pebble")
-            .arg("-config")
-            .arg(&path)
-            .env("PEBBLE_VA_NOSLEEP", "1")
-            .env("PEBBLE_AUTHZREUSE", "0")
-            .env("PEBBLE_WFE_NONCEREJECT", nonces_refused.to_string())
-            .stdout(log.try_clone().expect("a file has a second handle"))
-            .stderr(log)
-            .stdin(Stdio::null())
-            .spawn()
-            .expect("pebble is installed: tests/install-tools");
+        let process = pebble(dir.path(), nonces_refused);
         let authority = Self { process, dir, api, management, http, tls };
+        authority.answers().await;
+        authority
+    }
+
+    /// Starts it again, without the accounts, the orders and the root that it had.
+    async fn start_again(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        self.process = pebble(self.dir.path(), 0);
+        self.answers().await;
+    }
+
+    /// Waits until it answers, and stores its root.
+    async fn answers(&self) {
+        let url = format!("https://{}/roots/0", self.management);
         until(AT_ONCE, "Pebble answers", async || {
-            std::net::TcpStream::connect(authority.management).is_ok()
-                && std::net::TcpStream::connect(api).is_ok()
+            let root = self.curl("ca.pem", &[&url]);
+            let Some(root) = root.filter(|_| TcpStream::connect(self.api).is_ok()) else {
+                return false;
+            };
+            fs::write(self.path("root.pem"), root).expect("a file can be written");
+            true
         })
         .await;
-        let root = authority.curl("ca.pem", &[&format!("https://{management}/roots/0")]);
-        fs::write(authority.path("root.pem"), root.expect("Pebble has a root"))
-            .expect("a file can be written");
-        authority
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -83,8 +87,13 @@ impl Authority {
 
     /// A server of this authority's.
     fn launch(&self, http: bool) -> Launch {
-        let directory = format!("https://{}/dir", self.api);
         let listen = if http { self.http.to_string() } else { "off".to_owned() };
+        self.launch_on(&listen)
+    }
+
+    /// A server with this `http_listen`.
+    fn launch_on(&self, listen: &str) -> Launch {
+        let directory = format!("https://{}/dir", self.api);
         let mut launch = Launch::default().with(&[
             "--domain=localhost",
             &format!("--acme-directory-url={directory}"),
@@ -101,6 +110,16 @@ impl Authority {
         let arguments =
             ["--connect-to", &connect, "--output", "/dev/null", "--write-out", "%{certs}"];
         self.curl("root.pem", &[&arguments[..], &["https://localhost/health"]].concat())
+    }
+
+    /// The certificate that the server presents, whoever issued it.
+    fn any_certificate(&self) -> String {
+        let url = format!("https://{}/", self.tls);
+        let arguments =
+            ["--insecure", "--output", "/dev/null", "--write-out", "%{certs}", "--url", &url];
+        let printed = self.curl("ca.pem", &arguments).expect("the server presents a certificate");
+        let begin = printed.find("-----BEGIN").expect("curl prints it in PEM");
+        printed[begin..].trim_end().to_owned() + "\n"
     }
 
     async fn issued(&self) -> String {
@@ -142,18 +161,36 @@ fn pair() -> (String, String, String) {
     (ca.pem(), params.signed_by(&key, &ca).expect(made).pem(), key.serialize_pem())
 }
 
-/// Stores a certificate of nobody's, as if it had been ordered before.
-fn store_certificate(server: &Server, authority: &Authority, began: Duration, ends: Duration) {
+/// Stores a certificate as if it had been ordered before, and returns it.
+fn store_certificate(
+    server: &Server,
+    authority: &Authority,
+    began: Duration,
+    ends: Duration,
+) -> String {
     let key = KeyPair::generate().expect("the test can make it");
-    let mut params =
-        CertificateParams::new(["localhost".to_owned()]).expect("the test can make it");
+    let names = ["localhost".to_owned()];
+    let mut params = CertificateParams::new(names).expect("the test can make it");
     let now = SystemTime::now();
     (params.not_before, params.not_after) = ((now - began).into(), (now + ends).into());
-    let certificate = params.self_signed(&key).expect("the test can make it");
-    let pem = format!("{}{}", key.serialize_pem(), certificate.pem());
+    let certificate = params.self_signed(&key).expect("the test can make it").pem();
+    let pem = format!("{}{certificate}", key.serialize_pem());
     let dir = server.data_dir().join("acme").join(format!("127.0.0.1_{}", authority.api.port()));
     fs::create_dir_all(&dir).expect("a directory can be made");
     fs::write(dir.join("localhost.pem"), pem).expect("a file can be written");
+    certificate.replace("\r\n", "\n")
+}
+
+/// Starts Pebble with the files in the directory.
+fn pebble(dir: &Path, nonces_refused: u8) -> Child {
+    let log = File::create(dir.join("log")).expect("a file can be written");
+    let mut pebble = Command::new("pebble");
+    pebble.arg("-config").arg(dir.join("pebble.json"));
+    // It answers without the waits of a real authority, and validates each order.
+    pebble.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_AUTHZREUSE", "0");
+    pebble.env("PEBBLE_WFE_NONCEREJECT", nonces_refused.to_string());
+    pebble.stdout(log.try_clone().expect("a file has a second handle")).stderr(log);
+    pebble.stdin(Stdio::null()).spawn().expect("pebble is installed: tests/install-tools")
 }
 
 #[actix_web::test]
@@ -162,7 +199,7 @@ async fn a_certificate_is_ordered_by_http_01_once_although_half_of_all_nonces_ar
     let mut server = Server::launch(authority.launch(true));
     let first = authority.issued().await;
     assert!(server.log().contains("\"challenge\":\"http-01\""));
-    assert!(authority.log().contains("JWS has an invalid anti-replay nonce"));
+    assert!(authority.log().contains("reject 50% of good nonces"));
     // The port of the challenge sends others to https, and takes no bodies.
     let url = format!("http://{}/health?a=b", authority.http);
     let printed = ["--output", "/dev/null", "--write-out", "%{http_code} %{redirect_url}"];
@@ -187,4 +224,59 @@ async fn a_certificate_is_ordered_by_tls_alpn_01_without_a_port_of_http() {
     authority.issued().await;
     assert!(server.log().contains("\"challenge\":\"tls-alpn-01\""));
     assert_eq!(authority.orders(), 1);
+}
+
+#[actix_web::test]
+async fn a_certificate_with_a_third_of_its_lifetime_left_is_renewed_and_one_with_more_is_not() {
+    let mut authority = Authority::start(0).await;
+    let mut server = Server::launch(authority.launch(true));
+    authority.issued().await;
+    // The authority has lost its accounts meanwhile, so the server makes a new one.
+    authority.start_again().await;
+    server.terminate();
+    store_certificate(&server, &authority, 61 * DAY, 29 * DAY);
+    server.restart();
+    authority.issued().await;
+    assert_eq!(authority.orders(), 1);
+    server.terminate();
+    let stored = store_certificate(&server, &authority, 59 * DAY, 31 * DAY);
+    server.restart();
+    assert_eq!(authority.any_certificate(), stored);
+    assert_eq!(authority.orders(), 1);
+}
+
+#[actix_web::test]
+async fn a_failed_order_leaves_the_certificate_and_the_next_one_comes_later_or_at_a_signal() {
+    let authority = Authority::start(0).await;
+    let mut server = Server::start();
+    server.terminate();
+    let stored = store_certificate(&server, &authority, 61 * DAY, 29 * DAY);
+    // The authority asks another port than this for the answer.
+    server.restart_as(authority.launch_on("127.0.0.1:0"));
+    let failed = "the order of a certificate failed, the one before stays in use";
+    until(AT_ONCE, "the order fails", async || server.log().contains(failed)).await;
+    assert_eq!(authority.any_certificate(), stored);
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains(failed)).expect("waited for");
+    let line: Value = serde_json::from_str(line).expect("the log is JSON");
+    assert_eq!((&line["failures"], &line["days_left"]), (&json!(1), &json!(28)), "{line}");
+    assert!((900..=1125).contains(&line["retry_in_s"].as_u64().unwrap()), "{line}");
+    let why = line["why"].as_str().unwrap();
+    assert!(why.contains("verify the domain") && why.contains("/acme-challenge/"), "{line}");
+    // The next order proves the domain in the other way.
+    server.signal("HUP");
+    authority.issued().await;
+    assert!(server.log().contains("\"challenge\":\"tls-alpn-01\""));
+}
+
+#[actix_web::test]
+async fn a_server_whose_authority_does_not_answer_starts_and_logs_the_reason() {
+    let [nowhere] = free_ports();
+    let server = Server::start_with(&[
+        "--domain=localhost",
+        "--http-listen=127.0.0.1:0",
+        &format!("--acme-directory-url=https://{nowhere}/dir"),
+    ]);
+    until(AT_ONCE, "the order fails", async || server.log().contains("Connection refused")).await;
+    assert!(server.log().contains("TLS handshakes fail until it was ordered"));
 }

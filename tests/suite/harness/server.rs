@@ -315,7 +315,8 @@ fn put_keys(data_dir: &Path, keys: &str) -> io::Result<()> {
 }
 
 fn spawn(dir: &Path, before: Option<Ports>, launch: &Launch) -> Result<(Child, Ports), NotStarted> {
-    let before = before.or_else(|| Some(Ports { public: launch.port?, router: None }));
+    let chosen = launch.port.map(|public| Ports { public, router: None });
+    let before = chosen.or(before);
     let mut process = command(dir, launch)
         .args(["serve", "--role", launch.role.name()])
         .arg("--data-dir")
