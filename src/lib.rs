@@ -1,5 +1,6 @@
 //! Kalends, a Web Push server: HTTP, settings and the command line around the actors.
 
+pub mod acme;
 pub mod admin;
 pub mod backup;
 pub mod bridges;

@@ -26,6 +26,12 @@ pub enum ServeError {
     Metrics(#[from] MetricsPortError),
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
+    #[error(
+        "cannot listen on {0}: a port below 1024 needs the capability CAP_NET_BIND_SERVICE. Add \
+         AmbientCapabilities=CAP_NET_BIND_SERVICE to the unit, or run `setcap cap_net_bind_service=+ep` on the program, or \
+         set listen and http_listen to other ports"
+    )]
+    ListenRight(SocketAddr),
     #[error(transparent)]
     Socket(#[from] SocketError),
     #[error(transparent)]
@@ -102,6 +108,13 @@ pub enum ServeError {
 }
 
 impl ServeError {
+    pub(super) fn listen(address: SocketAddr, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::PermissionDenied if address.port() < 1024 => Self::ListenRight(address),
+            _ => Self::Listen { address, source },
+        }
+    }
+
     /// Whether every start fails until an operator changes keys.toml, an owner, a mode or a limit.
     pub fn is_of_configuration(&self) -> bool {
         matches!(
@@ -118,8 +131,25 @@ impl ServeError {
                 | Self::LostAuthKeys { .. }
                 | Self::Bridges(_)
                 | Self::Socket(_)
+                | Self::ListenRight(_)
                 | Self::Tls(_)
                 | Self::KeyFingerprints(KeyFingerprintsError::Foreign(_))
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_needs_a_right_is_refused_with_how_to_get_it() {
+        let refused = |port: u16, kind: io::ErrorKind| {
+            ServeError::listen(SocketAddr::from(([0, 0, 0, 0], port)), kind.into()).to_string()
+        };
+        let advice = "AmbientCapabilities=CAP_NET_BIND_SERVICE";
+        assert!(refused(443, io::ErrorKind::PermissionDenied).contains(advice));
+        assert!(!refused(8443, io::ErrorKind::PermissionDenied).contains(advice));
+        assert!(!refused(443, io::ErrorKind::AddrInUse).contains(advice));
     }
 }

@@ -13,7 +13,7 @@ use actix_web::http::ConnectionType;
 use actix_web::middleware::{Next, from_fn};
 use actix_web::rt::spawn;
 use actix_web::web::{self, Data, ServiceConfig};
-use futures_util::future::join_all;
+use futures_util::future::{join_all, select_all};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{sleep, timeout};
 
@@ -36,6 +36,7 @@ pub(super) const LAST_ANSWERS_WAIT: Duration = Duration::from_secs(1);
 pub(super) struct BoundSockets {
     public: BoundSocket,
     router: Option<BoundSocket>,
+    http: Option<BoundSocket>,
 }
 
 struct BoundSocket {
@@ -55,6 +56,7 @@ pub(super) struct PublicApis {
 pub(super) struct RunningServers {
     public: Port,
     router: Option<Port>,
+    http: Option<Port>,
 }
 
 pub(super) struct Port {
@@ -78,13 +80,14 @@ impl BoundSockets {
                 Some(listener) => http_port::prepare(listener, user_timeout),
                 None => http_port::bind(address, user_timeout),
             };
-            let listener = listener.map_err(|source| ServeError::Listen { address, source })?;
+            let listener = listener.map_err(|source| ServeError::listen(address, source))?;
             Ok::<_, ServeError>(BoundSocket { listener, is_inherited })
         };
         let public = bind(settings.listen, inherited.public.take())?;
         let router = (role == Role::Connection)
             .then(|| bind(settings.router_listen, inherited.router.take()));
-        Ok(Self { public, router: router.transpose()? })
+        let http = settings.http_listen.0.map(|address| bind(address, inherited.http.take()));
+        Ok(Self { public, router: router.transpose()?, http: http.transpose()? })
     }
 
     pub(super) fn public_address(&self) -> Result<SocketAddr, ServeError> {
@@ -108,18 +111,26 @@ impl BoundSockets {
         Port::serve(listener, |listener| router.serve(listener, open)).map(Some)
     }
 
-    /// Serves the public port, beside the router port.
+    /// Serves the port of `http_listen`, if there is one.
+    pub(super) fn serve_http(
+        &mut self,
+        start: impl FnOnce(TcpListener) -> io::Result<Server>,
+    ) -> Result<Option<Port>, ServeError> {
+        self.http.take().map(|socket| Port::serve(socket, start)).transpose()
+    }
+
+    /// Serves the public port, beside the other ports.
     pub(super) fn serve_public(
         self,
         settings: &Settings,
         node: &AppState,
         apis: PublicApis,
         tls: Option<Arc<Tls>>,
-        router: Option<Port>,
+        [router, http]: [Option<Port>; 2],
     ) -> Result<RunningServers, ServeError> {
         let public =
             Port::serve(self.public, |listener| server(settings, listener, node, apis, tls))?;
-        Ok(RunningServers { public, router })
+        Ok(RunningServers { public, router, http })
     }
 }
 
@@ -133,21 +144,23 @@ impl RunningServers {
         self.router.as_ref().map(|router| router.address)
     }
 
+    /// The bound address of `http_listen`.
+    pub(super) fn http_address(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(|http| http.address)
+    }
+
     /// Waits until a server ends by itself, which is an error.
     pub(super) async fn ended(&mut self) -> io::Result<()> {
-        match &mut self.router {
-            None => joined((&mut self.public.served).await),
-            Some(router) => tokio::select! {
-                ended = &mut self.public.served => joined(ended),
-                ended = &mut router.served => joined(ended),
-            },
-        }
+        let others = [&mut self.router, &mut self.http].into_iter().flatten();
+        let ports = std::iter::once(&mut self.public).chain(others);
+        joined(select_all(ports.map(|port| &mut port.served)).await.0)
     }
 
     /// Closes the ports to new connections. The servers finish the requests in progress; the results
     /// are their ends.
     pub(super) async fn close(self) -> Vec<JoinHandle<io::Result<()>>> {
-        let ports: Vec<Port> = [Some(self.public), self.router].into_iter().flatten().collect();
+        let ports = [Some(self.public), self.router, self.http];
+        let ports: Vec<Port> = ports.into_iter().flatten().collect();
         for port in ports.iter().filter(|port| !port.socket.is_inherited) {
             // On an error the connections in the backlog are reset.
             let _ = accept_drain::stop_accepting(&port.socket.listener);

@@ -42,6 +42,7 @@ use storage::StoreAdmin;
 
 pub use error::ServeError;
 
+use crate::acme::port::Answers;
 use crate::admin::job_context::{JobContext, ProcessView, Servers};
 use crate::admin::socket::AdminSocket;
 use crate::clock::SystemClock;
@@ -51,11 +52,11 @@ use crate::peers::outbound::NodeAccess;
 use crate::service::sockets::InheritedSockets;
 use crate::service::systemd;
 use crate::settings::{Role, Settings, StoreKind};
-use crate::tls::certificate::{Certificate, CertificateFiles};
+use crate::tls::certificate::{Certificate, CertificateFiles, TlsError};
 use crate::tls::certificates::Certificates;
 use crate::tls::{Tls, reload};
-use crate::{admin, monitoring, telemetry};
-use listen::BoundSockets;
+use crate::{acme, admin, monitoring, telemetry};
+use listen::{BoundSockets, Port, PublicApis, RunningServers};
 use message_id_floor::IdFloor;
 use node::Node;
 use shutdown::{Shutdown, Signals};
@@ -79,8 +80,8 @@ async fn serve(
 ) -> Result<(), ServeError> {
     // First of all: a signal during startup must end the server too.
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;
-    let files = settings.certificate_files();
-    let certificate = files.as_ref().map(|files| files.read(machine.now())).transpose()?;
+    let read = |files: CertificateFiles| Ok::<_, TlsError>((files.read(machine.now())?, files));
+    let certificate = settings.certificate_files().map(read).transpose()?;
     let mut inherited = InheritedSockets::take()?;
     let mut sockets = BoundSockets::bind(role, settings, &mut inherited)?;
     let metrics_port = monitoring::bind(settings, inherited.metrics, &log)?;
@@ -107,13 +108,13 @@ async fn serve(
         nodes,
         lock: _lock,
     } = assembled;
-    let tls = files.zip(certificate).map(|pair| tls(pair, settings, &node)).transpose()?;
     let router = sockets.serve_router(router, &node.common.limits)?;
     let is_reached = match router_url_check {
         Some(url) => router_url_check::check(url, &log).await,
         None => Ok(()),
     };
-    let ports = is_reached.and_then(|()| sockets.serve_public(settings, &node, apis, tls, router));
+    let ports = is_reached
+        .and_then(|()| public_ports(sockets, certificate, settings, &node, apis, router, &origin));
     // On an error the consumers of feeds end before their publisher.
     let ports = ports.inspect_err(|_| node.common.feeds.close())?;
     if let Some(source) = source {
@@ -147,18 +148,46 @@ fn watch_messages(settings: &Settings, store: &Arc<dyn StoreAdmin>, node: &AppSt
     waiting_census::start(Arc::clone(store), Data::clone(common));
 }
 
-/// TLS with a certificate whose files are read again when they change.
-fn tls(
-    (files, certificate): (CertificateFiles, Certificate),
+/// Serves the public port and that of `http_listen`, and orders the certificate of the public port.
+fn public_ports(
+    mut sockets: BoundSockets,
+    certificate: Option<(Certificate, CertificateFiles)>,
     settings: &Settings,
     node: &AppState,
-) -> Result<Arc<Tls>, ServeError> {
+    apis: PublicApis,
+    router: Option<Port>,
+    origin: &str,
+) -> Result<RunningServers, ServeError> {
+    let (certificate, files) = certificate.unzip();
     let certificates = Arc::new(Certificates::new(certificate));
+    let tls = tls(files, &certificates, settings, node)?;
+    let answers = Arc::new(Answers::default());
+    let http =
+        sockets.serve_http(|listener| acme::port::serve(listener, settings, origin, &answers))?;
+    let ports = sockets.serve_public(settings, node, apis, tls, [router, http])?;
+    let (clock, log) = (node.common.clock.clone(), node.common.log.clone());
+    acme::start(settings, certificates, answers, clock, log).map_err(ServeError::Signals)?;
+    Ok(ports)
+}
+
+/// TLS with a certificate whose files are read again when they change, or with those that are ordered.
+fn tls(
+    files: Option<CertificateFiles>,
+    certificates: &Arc<Certificates>,
+    settings: &Settings,
+    node: &AppState,
+) -> Result<Option<Arc<Tls>>, ServeError> {
+    if files.is_none() && settings.acme_domain().is_none() {
+        return Ok(None);
+    }
     let timeout = Duration::from_millis(settings.tls_handshake_timeout_ms);
     let (clock, log) = (node.common.clock.clone(), node.common.log.clone());
-    let tls = Tls::new(Arc::clone(&certificates), timeout, clock.clone(), log.clone())?;
-    reload::start(files, certificates, clock, log).map_err(ServeError::Signals)?;
-    Ok(Arc::new(tls))
+    let tls = Tls::new(Arc::clone(certificates), timeout, clock.clone(), log.clone())?;
+    if let Some(files) = files {
+        let certificates = Arc::clone(certificates);
+        reload::start(files, certificates, clock, log).map_err(ServeError::Signals)?;
+    }
+    Ok(Some(Arc::new(tls)))
 }
 
 fn process_view(

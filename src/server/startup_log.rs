@@ -29,6 +29,9 @@ pub(super) fn write(
     if settings.public_url.is_none() {
         warn_of_own_url(bound.ip().is_unspecified(), settings, origin, log);
     }
+    if let Some(address) = ports.http_address() {
+        info!(log, "listening for http, to redirect it"; "address" => %address);
+    }
     info!(log, "listening"; "role" => role.name(), "address" => %bound, "public_url" => origin);
     if let Some(router) = ports.router_address() {
         info!(log, "listening for other nodes"; "address" => %router, "node" => %settings.node_id(router));

@@ -15,6 +15,7 @@ pub struct InheritedSockets {
     pub public: Option<TcpListener>,
     pub router: Option<TcpListener>,
     pub metrics: Option<TcpListener>,
+    pub http: Option<TcpListener>,
 }
 
 /// Why inherited sockets cannot be used.
@@ -29,7 +30,7 @@ pub enum SocketError {
 }
 
 impl InheritedSockets {
-    /// Takes them from the environment. A socket is for the port that it is named after, `router` or `metrics`;
+    /// Takes them from the environment. A socket is for the port that it is named after: `router`, `metrics` or `http`;
     /// one with another name is the public port.
     pub fn take() -> Result<Self, SocketError> {
         let names = std::env::var(NAMES).unwrap_or_default();
@@ -49,6 +50,7 @@ impl InheritedSockets {
             let place = match name.as_str() {
                 "router" => &mut inherited.router,
                 "metrics" => &mut inherited.metrics,
+                "http" => &mut inherited.http,
                 _ => &mut inherited.public,
             };
             if place.replace(socket).is_some() {

@@ -27,8 +27,8 @@ pub use role::{Role, RoleProblem};
 pub use sources::{Problem, SettingsError};
 pub use table::Settings;
 pub use value::{
-    AccessMode, AddressOrOff, AllowedOrigins, AllowedVapidKeys, BillingMode, LogFormat, NamePart,
-    PublicUrl, StoreKind,
+    AccessMode, AddressOrOff, AllowedOrigins, AllowedVapidKeys, BillingMode, DirectoryUrl,
+    DomainName, Email, LogFormat, NamePart, PublicUrl, StoreKind,
 };
 
 use sources::RawSettings;
@@ -55,7 +55,8 @@ impl Settings {
         flags: &Flags,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, SettingsError> {
-        let given = RawSettings::gather(flags, environment)?;
+        let mut given = RawSettings::gather(flags, environment)?;
+        given.add_defaults_of_domain();
         Self::read(given)?.checked()
     }
 
@@ -99,7 +100,13 @@ impl Settings {
 
     /// The scheme of the public port.
     pub fn scheme(&self) -> &'static str {
-        if self.certificate_files().is_some() { "https" } else { "http" }
+        let has_tls = self.certificate_files().is_some() || self.acme_domain().is_some();
+        if has_tls { "https" } else { "http" }
+    }
+
+    /// The domain for which the server orders certificates.
+    pub fn acme_domain(&self) -> Option<&str> {
+        self.domain.as_ref().filter(|_| self.tls_certificate.is_none()).map(DomainName::as_str)
     }
 
     /// The files of the certificate of the public port, if it speaks TLS.
@@ -176,6 +183,22 @@ mod tests {
         assert!(lines[0].starts_with("payload_bytes_max = 1000000") && lines[0].contains("380000"));
         assert!(lines[1].starts_with("channels_max = 20000") && lines[1].contains("10000"));
         assert!(load(&[], &[], "store = \"dynamodb\"").is_ok());
+    }
+
+    #[test]
+    fn a_domain_changes_defaults_and_each_of_them_can_be_set() {
+        let public = load(&[("domain", "Push.example.net")], &[], "").unwrap();
+        assert_eq!(public.listen.to_string(), "[::]:443");
+        assert_eq!(public.http_listen.0.unwrap().to_string(), "[::]:80");
+        assert_eq!(public.public_url.as_ref().unwrap().as_str(), "https://push.example.net");
+        assert_eq!((public.acme_domain(), public.scheme()), (Some("push.example.net"), "https"));
+        let file = "domain = \"a.net\"\nlisten = \"127.0.0.1:1\"\nhttp_listen = \"off\"\n\
+                    public_url = \"https://b.net\"\ntls_certificate = \"c\"\ntls_key = \"k\"\n";
+        let chosen = load(&[], &[], file).unwrap();
+        assert_eq!(chosen.listen.to_string(), "127.0.0.1:1");
+        assert_eq!(chosen.http_listen.0, None);
+        assert_eq!(chosen.public_url.as_ref().unwrap().as_str(), "https://b.net");
+        assert_eq!((chosen.acme_domain(), chosen.scheme()), (None, "https"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 use super::flags::{Flags, default_of};
 use super::setting::Setting;
 use super::table::Settings;
-use super::value::{TomlKind, Value};
+use super::value::{DomainName, TomlKind, Value};
 use crate::renamed;
 
 /// Prefix of the environment variables of settings.
@@ -74,6 +74,21 @@ impl RawSettings {
             given.add_file(&path).map_err(|problem| SettingsError(vec![problem]))?;
         }
         Ok(given)
+    }
+
+    /// Adds what `domain` changes the defaults of other settings to.
+    pub(super) fn add_defaults_of_domain(&mut self) {
+        let domain = self.entries.iter().find(|entry| entry.name == "domain");
+        let Some(domain) = domain.and_then(|entry| DomainName::parse(&entry.text).ok()) else {
+            return;
+        };
+        let public_url = format!("https://{}", domain.as_str());
+        for (name, text) in
+            [("listen", "[::]:443"), ("http_listen", "[::]:80"), ("public_url", &public_url)]
+        {
+            // The entries of higher places are before these.
+            self.entries.push(Entry { name, text: text.to_owned(), place: "domain".into() });
+        }
     }
 
     /// Adds the variables with the prefix; returns the path of the file if one names it.

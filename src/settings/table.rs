@@ -15,7 +15,10 @@ use super::setting::{
     COUNT, Group, PER_MINUTE, Setting, UP_TO_A_DAY_S, WAIT_MS, optional, settings,
 };
 use super::sources::{RawSettings, SettingsError};
-use super::value::{AddressOrOff, BillingMode, LogFormat, NamePart, PublicUrl, StoreKind, Value};
+use super::value::{
+    AddressOrOff, BillingMode, DirectoryUrl, DomainName, Email, LogFormat, NamePart, PublicUrl,
+    StoreKind, Value,
+};
 use super::{AccessMode, AllowedOrigins, AllowedVapidKeys};
 use crate::node_address::{AllowedNodes, Networks};
 use feeds::with_feeds;
@@ -69,6 +72,21 @@ with_feeds! {
 
         /// File with the private key of `tls_certificate`, in PEM.
         tls_key: Option<PathBuf> = None;
+
+        /// Public name of this server, such as push.example.net, for a server without a proxy. `listen` is then [::]:443
+        /// by default, `http_listen` [::]:80, and `public_url` https:// with this name. The server orders its certificate
+        /// and renews it (ACME), unless `tls_certificate` is set. By this setting you agree to the terms of the authority.
+        domain: Option<DomainName> = None;
+
+        /// Address and port that answer the authority over http and redirect all others to `public_url`; `off` for none.
+        /// With `domain`, [::]:80 is the default. With `off` the authority must reach port 443.
+        http_listen: AddressOrOff = AddressOrOff(None);
+
+        /// ACME directory of the authority that issues the certificate of `domain`.
+        acme_directory_url: DirectoryUrl = DirectoryUrl::lets_encrypt();
+
+        /// Email address that the authority may write to. Let's Encrypt needs none.
+        acme_contact: Option<Email> = None;
 
         /// Time for a TLS handshake. The server then closes the connection.
         tls_handshake_timeout_ms: u64 = 10_000, in WAIT_MS, "ms";

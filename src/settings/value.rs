@@ -1,6 +1,8 @@
 //! Types of the values of settings. Each has one text form for file, environment, command line and
 //! documentation.
 
+mod acme;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -9,6 +11,8 @@ use slog::Level;
 use state_machine::wire::VapidKey;
 use storage::WhenFull;
 use url::Url;
+
+pub use acme::{DirectoryUrl, DomainName, Email};
 
 use crate::node_address::{AllowedNodes, Networks};
 
@@ -261,6 +265,9 @@ values! {
     AddressOrOff: Text, "ADDRESS:PORT|off", AddressOrOff::read, AddressOrOff::text;
     PathBuf: Text, "PATH", path, |path: &PathBuf| path.display().to_string();
     AllowedNodes: Text, "LIST", AllowedNodes::parse, AllowedNodes::to_string;
+    DomainName: Text, "NAME", DomainName::read, |name: &DomainName| name.as_str().to_owned();
+    DirectoryUrl: Text, "URL", DirectoryUrl::read, |url: &DirectoryUrl| url.url().to_string();
+    Email: Text, "ADDRESS", Email::read, |email: &Email| email.as_str().to_owned();
     AllowedOrigins: Text, "LIST", AllowedOrigins::read, AllowedOrigins::text;
     AccessMode: Text, "ACCESS", |text| named(&ACCESS, text), |mode| name_of(&ACCESS, mode);
     AllowedVapidKeys: Text, "LIST", AllowedVapidKeys::read, AllowedVapidKeys::text;

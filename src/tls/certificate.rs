@@ -51,6 +51,8 @@ pub struct CertificateFiles {
 #[derive(Debug, Clone)]
 pub struct Certificate {
     pub key: Arc<CertifiedKey>,
+    /// The begin of its validity.
+    pub begins: Time,
     /// The end of its validity.
     pub expires: Time,
 }
@@ -63,7 +65,8 @@ impl CertificateFiles {
             .map_err(|_| TlsError::NoCertificate(self.certificate.clone()))?;
         let first =
             chain.first().ok_or_else(|| TlsError::NoCertificate(self.certificate.clone()))?;
-        let expires = expiry(first).ok_or_else(|| TlsError::Malformed(self.certificate.clone()))?;
+        let (begins, expires) =
+            validity(first).ok_or_else(|| TlsError::Malformed(self.certificate.clone()))?;
         let key = PrivateKeyDer::from_pem_slice(&read(&self.key)?)
             .map_err(|_| TlsError::NoKey(self.key.clone()))?;
         let key = CertifiedKey::from_der(chain, key, &default_provider());
@@ -75,7 +78,7 @@ impl CertificateFiles {
         if expires <= now {
             return Err(TlsError::Expired(self.certificate.clone()));
         }
-        Ok(Certificate { key: Arc::new(key), expires })
+        Ok(Certificate { key: Arc::new(key), begins, expires })
     }
 
     /// When the files were changed last. None for one that is missing.
@@ -100,8 +103,8 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     Ok(bytes)
 }
 
-/// The end of the validity of a certificate (RFC 5280 §4.1), in DER. None if it is malformed.
-fn expiry(certificate: &[u8]) -> Option<Time> {
+/// The begin and the end of the validity of a certificate (RFC 5280 §4.1), in DER. None if it is malformed.
+fn validity(certificate: &[u8]) -> Option<(Time, Time)> {
     const SEQUENCE: u8 = 0x30;
     const VERSION: u8 = 0xa0;
     let (_, certificate, _) = value(certificate)?;
@@ -114,9 +117,10 @@ fn expiry(certificate: &[u8]) -> Option<Time> {
         fields = value(fields)?.2;
     }
     let (tag, validity, _) = value(fields)?;
-    let (_, _, not_after) = value(validity).filter(|_| tag == SEQUENCE)?;
-    let (tag, not_after, _) = value(not_after)?;
-    time(tag, std::str::from_utf8(not_after).ok()?)
+    let (begin_tag, not_before, not_after) = value(validity).filter(|_| tag == SEQUENCE)?;
+    let (end_tag, not_after, _) = value(not_after)?;
+    let read = |tag, bytes| time(tag, std::str::from_utf8(bytes).ok()?);
+    Some((read(begin_tag, not_before)?, read(end_tag, not_after)?))
 }
 
 /// A value of DER: its tag, its contents, and what follows it.
@@ -147,7 +151,8 @@ fn time(tag: u8, text: &str) -> Option<Time> {
     let month = Month::try_from(number(4, 2)?).ok()?;
     let date = Date::from_calendar_date(year, month, number(6, 2)?).ok()?;
     let time = date.with_hms(number(8, 2)?, number(10, 2)?, number(12, 2)?).ok()?;
-    let seconds = u64::try_from(time.assume_utc().unix_timestamp()).ok()?;
+    // A validity may begin before the epoch.
+    let seconds = u64::try_from(time.assume_utc().unix_timestamp()).unwrap_or_default();
     Some(Time(0) + Span::from_secs(seconds))
 }
 
@@ -219,10 +224,10 @@ mod tests {
         let key = KeyPair::generate().unwrap();
         let der = params(2030).self_signed(&key).unwrap().der().to_vec();
         for end in 0..der.len() {
-            assert!(expiry(&der[..end]).is_none(), "{end}");
+            assert!(validity(&der[..end]).is_none(), "{end}");
             let mut changed = der.clone();
             changed[end] = 0xff;
-            let _ = expiry(&changed);
+            let _ = validity(&changed);
         }
     }
 }

@@ -7,29 +7,43 @@ use rustls::sign::CertifiedKey;
 
 use super::certificate::Certificate;
 
+/// The protocol of tls-alpn-01 (RFC 8737), by which an authority asks for a proof.
+pub const PROOF_PROTOCOL: &[u8] = b"acme-tls/1";
+
 /// All threads share it. Running connections keep the certificate that they began with.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Certificates {
-    current: RwLock<Certificate>,
+    /// None until the first one was ordered. Handshakes fail without it.
+    current: RwLock<Option<Certificate>>,
+    /// What an authority is shown while an order is in progress.
+    proof: RwLock<Option<Arc<CertifiedKey>>>,
 }
 
 impl Certificates {
-    pub fn new(first: Certificate) -> Self {
-        Self { current: RwLock::new(first) }
+    pub fn new(first: Option<Certificate>) -> Self {
+        Self { current: RwLock::new(first), ..Self::default() }
     }
 
-    pub fn current(&self) -> Certificate {
+    pub fn current(&self) -> Option<Certificate> {
         // A panic cannot leave it half-updated.
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub fn replace(&self, certificate: Certificate) {
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = certificate;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Some(certificate);
+    }
+
+    pub fn set_proof(&self, proof: Option<Arc<CertifiedKey>>) {
+        *self.proof.write().unwrap_or_else(PoisonError::into_inner) = proof;
     }
 }
 
 impl ResolvesServerCert for Certificates {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.current().key)
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let is_authority = hello.alpn().is_some_and(|names| names.eq([PROOF_PROTOCOL]));
+        match is_authority {
+            true => self.proof.read().unwrap_or_else(PoisonError::into_inner).clone(),
+            false => Some(self.current()?.key),
+        }
     }
 }

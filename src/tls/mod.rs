@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use certificate::TlsError;
-use certificates::Certificates;
+use certificates::{Certificates, PROOF_PROTOCOL};
 use stream::Stream;
 
 /// Bytes of an encrypted answer that wait in TLS for a peer that does not read, beside those of its connection.
@@ -60,6 +60,10 @@ impl Tls {
             tls.set_buffer_limit(Some(UNSENT_BYTES_MAX));
         });
         let failure = match timeout(self.handshake_timeout, handshake).await {
+            // The handshake is the answer to the authority.
+            Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(PROOF_PROTOCOL) => {
+                return None;
+            }
             Ok(Ok(stream)) => return Some(Stream::Tls(Box::new(stream))),
             Ok(Err(error)) => error.to_string(),
             Err(_) => "it took longer than tls_handshake_timeout_ms".to_owned(),
@@ -77,7 +81,8 @@ fn config(certificates: Arc<Certificates>) -> Result<ServerConfig, TlsError> {
         .with_protocol_versions(DEFAULT_VERSIONS)
         .map_err(TlsError::Library)?;
     let mut config = config.with_no_client_auth().with_cert_resolver(certificates);
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols =
+        [b"h2".as_slice(), b"http/1.1", PROOF_PROTOCOL].map(<[u8]>::to_vec).into();
     // A returning agent resumes its session with a ticket that it keeps itself: the server holds nothing for it.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.ticketer = Ticketer::new().map_err(TlsError::Library)?;

@@ -70,11 +70,15 @@ impl Reloader {
         }
     }
 
+    fn last_days(&self, now: Time) -> Option<u64> {
+        self.certificates.current()?.last_days(now)
+    }
+
     /// Warns of the end of the certificate, once a day. Returns when it warned last.
     fn warn_of_end(&self, warned_at: Option<Time>) -> Option<Time> {
         let now = self.clock.now();
         let is_due = warned_at.is_none_or(|at: Time| at + WARN_EVERY <= now);
-        let Some(days) = self.certificates.current().last_days(now).filter(|_| is_due) else {
+        let Some(days) = self.last_days(now).filter(|_| is_due) else {
             return warned_at;
         };
         warn!(self.log, "the certificate ends soon, renew its files: they are read again by themselves";

@@ -1,6 +1,7 @@
 //! End-to-end tests: the real binary in its own processes, real sockets, a real browser and a
 //! widely used sender library.
 
+mod acme;
 mod admin;
 mod backup;
 mod bad_frames;

@@ -31,6 +31,8 @@ pub(crate) struct Server {
 pub(crate) struct Launch {
     /// The role of the node, which selects its command line.
     pub(crate) role: Role,
+    /// The address to listen on, if it was chosen before. Otherwise it is a free one.
+    pub(crate) port: Option<SocketAddr>,
     /// Arguments in addition to directory and addresses.
     pub(crate) arguments: Vec<String>,
     /// Environment variables of this process only.
@@ -313,6 +315,8 @@ fn put_keys(data_dir: &Path, keys: &str) -> io::Result<()> {
 }
 
 fn spawn(dir: &Path, before: Option<Ports>, launch: &Launch) -> Result<(Child, Ports), NotStarted> {
+    let chosen = launch.port.map(|public| Ports { public, router: None });
+    let before = chosen.or(before);
     let mut process = command(dir, launch)
         .args(["serve", "--role", launch.role.name()])
         .arg("--data-dir")

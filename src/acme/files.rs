@@ -1,0 +1,135 @@
+//! The account and the certificates, in `acme/HOST` of the data directory. HOST is that of the authority, so that a change of
+//! it is an account and a certificate of another.
+
+use std::fs::{self, DirBuilder};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use instant_acme::AccountCredentials;
+use state_machine::Time;
+use tempfile::NamedTempFile;
+use url::Url;
+
+use super::AcmeError;
+use crate::regular_file;
+use crate::tls::certificate::{Certificate, CertificateFiles, TlsError};
+
+/// Size of the largest account file that is read.
+const ACCOUNT_BYTES_MAX: u64 = 64 * 1024;
+
+pub(super) struct AcmeFiles {
+    dir: PathBuf,
+    /// The key and the chain of the domain in one file, so that both are replaced at once.
+    certificate: PathBuf,
+}
+
+impl AcmeFiles {
+    pub(super) fn new(data_dir: &Path, directory: &Url, domain: &str) -> Self {
+        let host = directory.host_str().unwrap_or_default();
+        let port = directory.port().map(|port| format!("_{port}")).unwrap_or_default();
+        let dir = data_dir.join("acme").join(format!("{host}{port}"));
+        Self { certificate: dir.join(format!("{domain}.pem")), dir }
+    }
+
+    /// The stored certificate, if it is good.
+    pub(super) fn certificate(&self, now: Time) -> Result<Certificate, TlsError> {
+        pair(&self.certificate).read(now)
+    }
+
+    /// Stores a pair that can be used. One that cannot changes nothing.
+    pub(super) fn save_certificate(
+        &self,
+        key: &str,
+        chain: &str,
+        now: Time,
+    ) -> Result<Certificate, AcmeError> {
+        let file = self.written(format!("{key}\n{chain}").as_bytes())?;
+        let certificate = pair(file.path()).read(now)?;
+        persist(file, &self.certificate)?;
+        Ok(certificate)
+    }
+
+    /// The account, if there is one.
+    pub(super) fn account(&self) -> io::Result<Option<AccountCredentials>> {
+        let file = match regular_file::open(&self.account_file()) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        Ok(Some(serde_json::from_reader(file.take(ACCOUNT_BYTES_MAX))?))
+    }
+
+    pub(super) fn save_account(&self, account: &AccountCredentials) -> io::Result<()> {
+        persist(self.written(&serde_json::to_vec(account)?)?, &self.account_file())
+    }
+
+    /// Deletes the account, which the authority does not have any more.
+    pub(super) fn forget_account(&self) -> io::Result<()> {
+        fs::remove_file(self.account_file())
+    }
+
+    fn account_file(&self) -> PathBuf {
+        self.dir.join("account.json")
+    }
+
+    /// A temporary file with these bytes, which its owner alone can read.
+    fn written(&self, bytes: &[u8]) -> io::Result<NamedTempFile> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
+        let mut file = NamedTempFile::new_in(&self.dir)?;
+        file.write_all(bytes)?;
+        file.as_file().sync_all()?;
+        Ok(file)
+    }
+}
+
+fn pair(path: &Path) -> CertificateFiles {
+    CertificateFiles { certificate: path.to_owned(), key: path.to_owned() }
+}
+
+fn persist(file: NamedTempFile, path: &Path) -> io::Result<()> {
+    file.persist(path)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const NOW: Time = Time(1_795_392_000_000);
+
+    fn files(dir: &TempDir, host: &str, domain: &str) -> AcmeFiles {
+        let url = Url::parse(host).expect("it is a URL");
+        AcmeFiles::new(dir.path(), &url, domain)
+    }
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().expect("it exists").permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_stored_certificate_is_that_of_its_domain_and_authority_and_its_owner_alone_reads_it() {
+        let (dir, key) = (TempDir::new().unwrap(), KeyPair::generate().unwrap());
+        let mut params = CertificateParams::new(["push.example.net".to_owned()]).unwrap();
+        params.not_after = date_time_ymd(2030, 12, 1);
+        let chain = params.self_signed(&key).unwrap().pem();
+        let stored = files(&dir, "https://authority:14000/dir", "push.example.net");
+        stored.save_certificate(&key.serialize_pem(), &chain, NOW).unwrap();
+        assert_eq!((mode(&stored.dir), mode(&stored.certificate)), (0o700, 0o600));
+        assert!(stored.certificate(NOW).is_ok());
+        let other = KeyPair::generate().unwrap().serialize_pem();
+        assert!(stored.save_certificate(&other, &chain, NOW).is_err());
+        assert!(stored.certificate(NOW).is_ok(), "a pair that cannot be used changes nothing");
+        assert_eq!(stored.dir.read_dir().unwrap().count(), 1);
+        for (host, domain) in [
+            ("https://authority:14000/dir", "other.example.net"),
+            ("https://authority/dir", "push.example.net"),
+        ] {
+            assert!(files(&dir, host, domain).certificate(NOW).is_err(), "{host} {domain}");
+        }
+    }
+}

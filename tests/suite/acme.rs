@@ -1,0 +1,282 @@
+//! Certificates by ACME, from Pebble, the test authority of Let's Encrypt.
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::{AT_ONCE, Launch, Server, until};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A Pebble, and the ports at which it expects the server.
+struct Authority {
+    process: Child,
+    dir: TempDir,
+    api: SocketAddr,
+    management: SocketAddr,
+    http: SocketAddr,
+    tls: SocketAddr,
+}
+
+impl Authority {
+    /// Starts a Pebble that refuses so many percent of nonces.
+    async fn start(nonces_refused: u8) -> Self {
+        let dir = TempDir::new().expect("a temporary directory can be made");
+        let [api, management, http, tls] = free_ports();
+        let (ca, certificate, key) = pair();
+        for (name, text) in [("ca.pem", ca), ("pair.pem", certificate), ("pair.key", key)] {
+            fs::write(dir.path().join(name), text).expect("a file can be written");
+        }
+        let config = json!({"pebble": {
+            "listenAddress": api, "managementListenAddress": management,
+            "certificate": dir.path().join("pair.pem"), "privateKey": dir.path().join("pair.key"),
+            "httpPort": http.port(), "tlsPort": tls.port(),
+        }});
+        let path = dir.path().join("pebble.json");
+        fs::write(&path, config.to_string()).expect("a file can be written");
+        let process = pebble(dir.path(), nonces_refused);
+        let authority = Self { process, dir, api, management, http, tls };
+        authority.answers().await;
+        authority
+    }
+
+    /// Starts it again, without the accounts, the orders and the root that it had.
+    async fn start_again(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        self.process = pebble(self.dir.path(), 0);
+        self.answers().await;
+    }
+
+    /// Waits until it answers, and stores its root.
+    async fn answers(&self) {
+        let url = format!("https://{}/roots/0", self.management);
+        until(AT_ONCE, "Pebble answers", async || {
+            let root = self.curl("ca.pem", &[&url]);
+            let Some(root) = root.filter(|_| TcpStream::connect(self.api).is_ok()) else {
+                return false;
+            };
+            fs::write(self.path("root.pem"), root).expect("a file can be written");
+            true
+        })
+        .await;
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).expect("Pebble has a log")
+    }
+
+    /// Runs curl with these roots, and returns what it printed if it succeeded.
+    fn curl(&self, roots: &str, arguments: &[&str]) -> Option<String> {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--show-error", "--max-time", "5", "--cacert"])
+            .arg(self.path(roots));
+        let output = curl.args(arguments).output().expect("curl is installed");
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// A server of this authority's.
+    fn launch(&self, http: bool) -> Launch {
+        let listen = if http { self.http.to_string() } else { "off".to_owned() };
+        self.launch_on(&listen)
+    }
+
+    /// A server with this `http_listen`.
+    fn launch_on(&self, listen: &str) -> Launch {
+        let directory = format!("https://{}/dir", self.api);
+        let mut launch = Launch::default().with(&[
+            "--domain=localhost",
+            &format!("--acme-directory-url={directory}"),
+            &format!("--http-listen={listen}"),
+        ]);
+        launch.port = Some(self.tls);
+        launch.variables.push(("SSL_CERT_FILE", self.path("ca.pem").display().to_string()));
+        launch
+    }
+
+    /// The certificate that the server presents, if it is one of this authority's.
+    fn presented(&self) -> Option<String> {
+        let connect = format!("localhost:443:{}", self.tls);
+        let arguments =
+            ["--connect-to", &connect, "--output", "/dev/null", "--write-out", "%{certs}"];
+        self.curl("root.pem", &[&arguments[..], &["https://localhost/health"]].concat())
+    }
+
+    /// The certificate that the server presents, whoever issued it.
+    fn any_certificate(&self) -> String {
+        let url = format!("https://{}/", self.tls);
+        let arguments =
+            ["--insecure", "--output", "/dev/null", "--write-out", "%{certs}", "--url", &url];
+        let printed = self.curl("ca.pem", &arguments).expect("the server presents a certificate");
+        let begin = printed.find("-----BEGIN").expect("curl prints it in PEM");
+        printed[begin..].trim_end().to_owned() + "\n"
+    }
+
+    async fn issued(&self) -> String {
+        let mut presented = None;
+        until(AT_ONCE, "the server presents a certificate of Pebble's", async || {
+            presented = self.presented();
+            presented.is_some()
+        })
+        .await;
+        presented.expect("waited for")
+    }
+
+    fn orders(&self) -> usize {
+        self.log().matches("Added order").count()
+    }
+}
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn free_ports<const N: usize>() -> [SocketAddr; N] {
+    let ports = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").expect("there are free ports"));
+    ports.map(|port| port.local_addr().expect("a bound port has an address"))
+}
+
+/// A certificate authority for Pebble itself, and the certificate and the key of its port.
+fn pair() -> (String, String, String) {
+    let made = "the test can make it";
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name.push(DnType::CommonName, "authority of a test");
+    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().expect(made)).expect(made);
+    let key = KeyPair::generate().expect(made);
+    let params = CertificateParams::new(["127.0.0.1".to_owned()]).expect(made);
+    (ca.pem(), params.signed_by(&key, &ca).expect(made).pem(), key.serialize_pem())
+}
+
+/// Stores a certificate as if it had been ordered before, and returns it.
+fn store_certificate(
+    server: &Server,
+    authority: &Authority,
+    began: Duration,
+    ends: Duration,
+) -> String {
+    let key = KeyPair::generate().expect("the test can make it");
+    let names = ["localhost".to_owned()];
+    let mut params = CertificateParams::new(names).expect("the test can make it");
+    let now = SystemTime::now();
+    (params.not_before, params.not_after) = ((now - began).into(), (now + ends).into());
+    let certificate = params.self_signed(&key).expect("the test can make it").pem();
+    let pem = format!("{}{certificate}", key.serialize_pem());
+    let dir = server.data_dir().join("acme").join(format!("127.0.0.1_{}", authority.api.port()));
+    fs::create_dir_all(&dir).expect("a directory can be made");
+    fs::write(dir.join("localhost.pem"), pem).expect("a file can be written");
+    certificate.replace("\r\n", "\n")
+}
+
+/// Starts Pebble with the files in the directory.
+fn pebble(dir: &Path, nonces_refused: u8) -> Child {
+    let log = File::create(dir.join("log")).expect("a file can be written");
+    let mut pebble = Command::new("pebble");
+    pebble.arg("-config").arg(dir.join("pebble.json"));
+    // It answers without the waits of a real authority, and validates each order.
+    pebble.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_AUTHZREUSE", "0");
+    pebble.env("PEBBLE_WFE_NONCEREJECT", nonces_refused.to_string());
+    pebble.stdout(log.try_clone().expect("a file has a second handle")).stderr(log);
+    pebble.stdin(Stdio::null()).spawn().expect("pebble is installed: tests/install-tools")
+}
+
+#[actix_web::test]
+async fn a_certificate_is_ordered_by_http_01_once_although_half_of_all_nonces_are_refused() {
+    let authority = Authority::start(50).await;
+    let mut server = Server::launch(authority.launch(true));
+    let first = authority.issued().await;
+    assert!(server.log().contains("\"challenge\":\"http-01\""));
+    assert!(authority.log().contains("reject 50% of good nonces"));
+    // The port of the challenge sends others to https, and takes no bodies.
+    let url = format!("http://{}/health?a=b", authority.http);
+    let printed = ["--output", "/dev/null", "--write-out", "%{http_code} %{redirect_url}"];
+    let ask = |method: &[&str]| authority.curl("ca.pem", &[&printed[..], method, &[&url]].concat());
+    assert_eq!(ask(&[]).unwrap(), "308 https://localhost/health?a=b");
+    assert_eq!(ask(&["--head"]).unwrap(), "308 https://localhost/health?a=b");
+    assert_eq!(ask(&["--data", "x"]).unwrap(), "403 ");
+    let wrong = format!("http://{}/.well-known/acme-challenge/x", authority.http);
+    assert_eq!(authority.curl("ca.pem", &[&printed[..], &[&wrong]].concat()).unwrap(), "404 ");
+    let orders = authority.orders();
+    server.terminate();
+    server.restart();
+    assert_eq!(authority.issued().await, first);
+    assert!(server.log().contains("the stored certificate is used"));
+    assert_eq!(authority.orders(), orders);
+}
+
+#[actix_web::test]
+async fn a_certificate_is_ordered_by_tls_alpn_01_without_a_port_of_http() {
+    let authority = Authority::start(0).await;
+    let server = Server::launch(authority.launch(false));
+    authority.issued().await;
+    assert!(server.log().contains("\"challenge\":\"tls-alpn-01\""));
+    assert_eq!(authority.orders(), 1);
+}
+
+#[actix_web::test]
+async fn a_certificate_with_a_third_of_its_lifetime_left_is_renewed_and_one_with_more_is_not() {
+    let mut authority = Authority::start(0).await;
+    let mut server = Server::launch(authority.launch(true));
+    authority.issued().await;
+    // The authority has lost its accounts meanwhile, so the server makes a new one.
+    authority.start_again().await;
+    server.terminate();
+    store_certificate(&server, &authority, 61 * DAY, 29 * DAY);
+    server.restart();
+    authority.issued().await;
+    assert_eq!(authority.orders(), 1);
+    server.terminate();
+    let stored = store_certificate(&server, &authority, 59 * DAY, 31 * DAY);
+    server.restart();
+    assert_eq!(authority.any_certificate(), stored);
+    assert_eq!(authority.orders(), 1);
+}
+
+#[actix_web::test]
+async fn a_failed_order_leaves_the_certificate_and_the_next_one_comes_later_or_at_a_signal() {
+    let authority = Authority::start(0).await;
+    let mut server = Server::start();
+    server.terminate();
+    let stored = store_certificate(&server, &authority, 61 * DAY, 29 * DAY);
+    // The authority asks another port than this for the answer.
+    server.restart_as(authority.launch_on("127.0.0.1:0"));
+    let failed = "the order of a certificate failed, the one before stays in use";
+    until(AT_ONCE, "the order fails", async || server.log().contains(failed)).await;
+    assert_eq!(authority.any_certificate(), stored);
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains(failed)).expect("waited for");
+    let line: Value = serde_json::from_str(line).expect("the log is JSON");
+    assert_eq!((&line["failures"], &line["days_left"]), (&json!(1), &json!(28)), "{line}");
+    assert!((900..=1125).contains(&line["retry_in_s"].as_u64().unwrap()), "{line}");
+    let why = line["why"].as_str().unwrap();
+    assert!(why.contains("verify the domain") && why.contains("/acme-challenge/"), "{line}");
+    // The next order proves the domain in the other way.
+    server.signal("HUP");
+    authority.issued().await;
+    assert!(server.log().contains("\"challenge\":\"tls-alpn-01\""));
+}
+
+#[actix_web::test]
+async fn a_server_whose_authority_does_not_answer_starts_and_logs_the_reason() {
+    let [nowhere] = free_ports();
+    let server = Server::start_with(&[
+        "--domain=localhost",
+        "--http-listen=127.0.0.1:0",
+        &format!("--acme-directory-url=https://{nowhere}/dir"),
+    ]);
+    until(AT_ONCE, "the order fails", async || server.log().contains("Connection refused")).await;
+    assert!(server.log().contains("TLS handshakes fail until it was ordered"));
+}
