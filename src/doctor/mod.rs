@@ -41,15 +41,12 @@ pub struct DoctorArgs {
     pub flags: Flags,
 }
 
-/// The result of a check.
+/// The result of a check, and what the operator should do about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Finding {
     level: Level,
-    /// What was checked.
     check: &'static str,
-    /// What was found.
     found: String,
-    /// What to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
 }
