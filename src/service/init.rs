@@ -123,9 +123,10 @@ impl<I: BufRead, O: Write> Questions<I, O> {
         Ok(())
     }
 
-    /// Who terminates TLS in front of a public URL: a proxy on this machine, or the server with a certificate.
+    /// Who terminates TLS in front of a public URL: a proxy on this machine, or the server with a certificate that it
+    /// orders.
     fn proxy(&mut self) -> Result<(), InitError> {
-        const DECIDED: [&str; 3] = ["trusted_proxies", "tls_certificate", "listen"];
+        const DECIDED: [&str; 4] = ["trusted_proxies", "tls_certificate", "domain", "listen"];
         let settings = check(&self.chosen)?;
         let Some(url) = settings.public_url.as_ref().map(PublicUrl::as_str) else { return Ok(()) };
         let Some(host) = url.strip_prefix("https://").map(str::to_owned) else { return Ok(()) };
@@ -144,11 +145,8 @@ impl<I: BufRead, O: Write> Questions<I, O> {
             self.choose("trusted_proxies", "127.0.0.1, ::1".to_owned());
             return Ok(());
         }
-        let host = host.split(':').next().unwrap_or_default();
-        let folder = format!("/etc/letsencrypt/live/{host}");
-        self.choose("listen", "0.0.0.0:443".to_owned());
-        self.choose("tls_certificate", format!("{folder}/fullchain.pem"));
-        self.choose("tls_key", format!("{folder}/privkey.pem"));
+        let host = host.split(':').next().unwrap_or_default().to_owned();
+        self.choose("domain", host);
         Ok(())
     }
 
@@ -210,19 +208,19 @@ mod tests {
     }
 
     #[test]
-    fn without_a_proxy_the_server_has_a_certificate() {
-        let (chosen, _) = answers("https://push.example.net:8443\nno\n/srv/k\n\n").unwrap();
-        let folder = "/etc/letsencrypt/live/push.example.net";
-        let (certificate, key) =
-            (format!("{folder}/fullchain.pem"), format!("{folder}/privkey.pem"));
+    fn without_a_proxy_the_server_orders_a_certificate() {
+        let (chosen, _) = answers("https://push.example.net\nno\n/srv/k\n\n").unwrap();
         let expected = [
-            ("public_url", "https://push.example.net:8443"),
-            ("listen", "0.0.0.0:443"),
-            ("tls_certificate", &*certificate),
-            ("tls_key", &*key),
+            ("public_url", "https://push.example.net"),
+            ("domain", "push.example.net"),
             ("data_dir", "/srv/k"),
         ];
         assert_eq!(pairs(&chosen), expected);
+        let settings = check(&chosen).unwrap();
+        assert_eq!(
+            (settings.listen.port(), settings.acme_domain()),
+            (443, Some("push.example.net"))
+        );
     }
 
     #[test]
