@@ -89,8 +89,8 @@ async fn nginx_that_removes_response_headers_is_told() {
 #[actix_web::test]
 async fn nginx_that_ends_silent_connections_is_told() {
     let change =
-        |sample: Sample| sample.replace("proxy_read_timeout 10m;", "proxy_read_timeout 1s;");
-    is_told(Kind::Nginx, change, 5, ["silent connection", "closed", "proxy_read_timeout"]).await;
+        |sample: Sample| sample.replace("proxy_read_timeout 10m;", "proxy_read_timeout 3s;");
+    is_told(Kind::Nginx, change, 8, ["silent connection", "closed", "proxy_read_timeout"]).await;
 }
 
 #[actix_web::test]
