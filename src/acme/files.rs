@@ -7,21 +7,33 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use instant_acme::AccountCredentials;
+use serde::{Deserialize, Serialize};
 use state_machine::Time;
 use tempfile::NamedTempFile;
 use url::Url;
 
 use super::AcmeError;
+use super::schedule::Failures;
 use crate::regular_file;
 use crate::tls::certificate::{Certificate, CertificateFiles, TlsError};
 
-/// Size of the largest account file that is read.
-const ACCOUNT_BYTES_MAX: u64 = 64 * 1024;
+/// Size of the largest JSON file that is read.
+const JSON_BYTES_MAX: u64 = 64 * 1024;
 
 pub(super) struct AcmeFiles {
     dir: PathBuf,
     /// The key and the chain of the domain in one file, so that both are replaced at once.
     certificate: PathBuf,
+    /// The orders of the domain that failed.
+    failures: PathBuf,
+}
+
+/// [`Failures`] in a file.
+#[derive(Serialize, Deserialize)]
+struct StoredFailures {
+    number: u32,
+    /// In ms since 1970.
+    last_ms: u64,
 }
 
 impl AcmeFiles {
@@ -29,7 +41,11 @@ impl AcmeFiles {
         let host = directory.host_str().unwrap_or_default();
         let port = directory.port().map(|port| format!("_{port}")).unwrap_or_default();
         let dir = data_dir.join("acme").join(format!("{host}{port}"));
-        Self { certificate: dir.join(format!("{domain}.pem")), dir }
+        Self {
+            certificate: dir.join(format!("{domain}.pem")),
+            failures: dir.join(format!("{domain}.failures.json")),
+            dir,
+        }
     }
 
     /// The stored certificate, if it is good.
@@ -56,7 +72,7 @@ impl AcmeFiles {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
-        Ok(Some(serde_json::from_reader(file.take(ACCOUNT_BYTES_MAX))?))
+        Ok(Some(serde_json::from_reader(file.take(JSON_BYTES_MAX))?))
     }
 
     pub(super) fn save_account(&self, account: &AccountCredentials) -> io::Result<()> {
@@ -66,6 +82,27 @@ impl AcmeFiles {
     /// Deletes the account, which the authority does not have any more.
     pub(super) fn forget_account(&self) -> io::Result<()> {
         fs::remove_file(self.account_file())
+    }
+
+    /// The failures that were stored, or `none`. A file that cannot be read is replaced by the next order.
+    pub(super) fn failures(&self, none: Failures) -> Failures {
+        let file = regular_file::open(&self.failures).map(|file| file.take(JSON_BYTES_MAX)).ok();
+        let stored = file.and_then(|file| serde_json::from_reader::<_, StoredFailures>(file).ok());
+        stored.map_or(none, |StoredFailures { number, last_ms }| Failures {
+            number,
+            last: Time(last_ms),
+            ..none
+        })
+    }
+
+    pub(super) fn save_failures(&self, failures: Failures) -> io::Result<()> {
+        let Failures { number, last, place: _ } = failures;
+        let stored = StoredFailures { number, last_ms: last.0 };
+        persist(self.written(&serde_json::to_vec(&stored)?)?, &self.failures)
+    }
+
+    pub(super) fn forget_failures(&self) -> io::Result<()> {
+        fs::remove_file(&self.failures)
     }
 
     fn account_file(&self) -> PathBuf {
@@ -125,6 +162,15 @@ mod tests {
         assert!(stored.save_certificate(&other, &chain, NOW).is_err());
         assert!(stored.certificate(NOW).is_ok(), "a pair that cannot be used changes nothing");
         assert_eq!(stored.dir.read_dir().unwrap().count(), 1);
+        let none = Failures { number: 0, last: Time(0), place: 7 };
+        assert_eq!(stored.failures(none), none);
+        stored.save_failures(none.and_one_at(NOW)).unwrap();
+        assert_eq!(stored.failures(none), Failures { number: 1, last: NOW, place: 7 });
+        assert_eq!(mode(&stored.failures), 0o600);
+        fs::write(&stored.failures, "{").unwrap();
+        assert_eq!(stored.failures(none), none, "a damaged file stops no order");
+        stored.forget_failures().unwrap();
+        assert_eq!(stored.failures(none), none);
         for (host, domain) in [
             ("https://authority:14000/dir", "other.example.net"),
             ("https://authority/dir", "push.example.net"),

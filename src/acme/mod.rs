@@ -13,6 +13,7 @@ pub mod schedule;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use actix_web::rt::spawn;
@@ -119,24 +120,26 @@ pub fn start(
 impl Orderer {
     async fn run(self, mut hangup: Signal) {
         let none = Failures { number: 0, last: Time(0), place: place(&self.domain) };
-        let mut failures = none;
+        let mut failures = self.files.failures(none).at_start(self.clock.now());
         loop {
             self.until_due(failures, &mut hangup).await;
             // After a failure the other way is tried: a firewall may have closed one of the two ports.
             let is_http = self.has_http && failures.number.is_multiple_of(2);
             let proof = if is_http { Proof::Http } else { Proof::Tls };
             info!(self.log, "a certificate is ordered"; "domain" => &self.domain, "challenge" => proof.name());
-            let ordered = timeout(ORDER_TIME, Box::pin(self.order(proof))).await;
+            let begun = failures.and_one_at(self.clock.now());
+            let ordered = timeout(ORDER_TIME, Box::pin(self.counted_order(begun, proof))).await;
             self.answers.clear();
             self.certificates.set_proof(None);
             failures = match ordered.unwrap_or(Err(AcmeError::TooLong)) {
                 Ok(certificate) => {
+                    self.certificates.orders_succeeded.fetch_add(1, Ordering::Relaxed);
                     info!(self.log, "a new certificate is used"; "domain" => &self.domain,
                         "expires_on_day" => day(&certificate));
                     self.certificates.replace(certificate);
                     none
                 }
-                Err(why) => self.failed(failures, proof, &why),
+                Err(why) => self.failed(begun, proof, &why),
             };
         }
     }
@@ -153,9 +156,18 @@ impl Orderer {
         }
     }
 
-    fn failed(&self, before: Failures, proof: Proof, why: &AcmeError) -> Failures {
+    /// Makes an order. It is stored as failed while it runs, for a server that ends meanwhile.
+    async fn counted_order(&self, begun: Failures, proof: Proof) -> Result<Certificate, AcmeError> {
+        self.files.save_failures(begun)?;
+        let certificate = self.order(proof).await?;
+        self.files.forget_failures()?;
+        Ok(certificate)
+    }
+
+    fn failed(&self, begun: Failures, proof: Proof, why: &AcmeError) -> Failures {
+        self.certificates.orders_failed.fetch_add(1, Ordering::Relaxed);
         let now = self.clock.now();
-        let failures = Failures { number: before.number.saturating_add(1), last: now, ..before };
+        let failures = Failures { last: now, ..begun };
         let current = self.validity();
         let retry_in_s = order_at(current, failures).since(now).0 / 1000;
         let left = current.map_or(Span::ZERO, |valid| valid.expires.since(now));

@@ -12,6 +12,10 @@ const RETRY_MAX: Span = Span::from_secs(12 * 60 * 60);
 /// A wait is longer by up to one part of this many, so that servers do not retry at the same time.
 const SPREAD_PART: u64 = 4;
 
+/// From this many failures on, a restart brings no order forward. With fewer, the operator who has mended the firewall
+/// starts again and has a certificate at once. A server that ends again and again reaches this number.
+const RESTART_FAILURES_MAX: u32 = 3;
+
 /// The times between which a certificate is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
@@ -27,6 +31,20 @@ pub struct Failures {
     pub last: Time,
     /// The place of this server among all, from 0 to 255, by which its waits differ from theirs.
     pub place: u8,
+}
+
+impl Failures {
+    /// These and an order that began now. It counts as failed until it has ended well.
+    pub fn and_one_at(self, now: Time) -> Self {
+        Self { number: self.number.saturating_add(1), last: now, ..self }
+    }
+
+    /// What a server that starts now makes of the failures before.
+    pub fn at_start(self, now: Time) -> Self {
+        let waits = self.number >= RESTART_FAILURES_MAX;
+        // The clock may have been set back since.
+        Self { last: if waits { self.last.min(now) } else { Time(0) }, ..self }
+    }
 }
 
 /// When the next order is due: at once without a certificate, otherwise when a third of its lifetime is left, and not
@@ -101,6 +119,39 @@ mod tests {
         let current = Some(Validity { begins: Time(0), expires: Time(90 * DAY) });
         assert_eq!(order_at(current, failed(1, 60 * DAY, 0)), Time(60 * DAY + 15 * MINUTE));
         assert_eq!(order_at(current, failed(1, 10 * DAY, 0)), Time(60 * DAY));
+    }
+
+    #[test]
+    fn a_restart_orders_at_once_after_few_failures_and_waits_after_many() {
+        let now = Time(DAY);
+        for (number, last, due) in [
+            (1, DAY - MINUTE, 15 * MINUTE),
+            (2, DAY - MINUTE, 30 * MINUTE),
+            (3, DAY - MINUTE, DAY + 59 * MINUTE),
+            // The clock was ahead when the order failed.
+            (3, 9 * DAY, DAY + 60 * MINUTE),
+        ] {
+            let at = order_at(None, failed(number, last, 0).at_start(now));
+            assert_eq!(at, Time(due), "{number} failures");
+        }
+    }
+
+    #[test]
+    fn a_server_that_ends_during_each_order_makes_at_most_4_an_hour() {
+        let (mut stored, mut orders) = (failed(0, 0, 0), Vec::new());
+        // It starts each minute of ten hours.
+        for minute in 0..600 {
+            let now = Time(DAY + minute * MINUTE);
+            let failures = stored.at_start(now);
+            if order_at(None, failures) <= now {
+                stored = failures.and_one_at(now);
+                orders.push(now);
+            }
+        }
+        assert!(orders.len() > 4, "{orders:?}");
+        for (first, fifth) in orders.iter().zip(&orders[4..]) {
+            assert!(fifth.since(*first) > Span(60 * MINUTE), "{first:?} {fifth:?}");
+        }
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! `kalends doctor`: checks an installation, its files and its public URL.
 //!
 //! - [`local`]: settings, data directory and limits of this machine.
+//! - [`reach`]: DNS, the clock and the certificate of the public URL.
 //! - [`public`]: a user agent and an application server that use the public URL.
 
 mod local;
 mod public;
+mod reach;
 
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::time::Duration;

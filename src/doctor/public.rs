@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 use url::Url;
 
-use super::Findings;
+use super::{Findings, reach};
 use crate::dev::agent::{Agent, Event};
 use crate::dev::encrypt::MESSAGE_BYTES_MAX;
 use crate::dev::identity::Identity;
@@ -30,6 +30,10 @@ struct Session {
 }
 
 pub(super) async fn check(url: &Url, idle: Duration, findings: &mut Findings) -> io::Result<()> {
+    if !reach::dns(url, findings).await? {
+        return Ok(());
+    }
+    reach::clock(url, findings).await?;
     let mut socket_url = url.clone();
     let scheme = if url.scheme() == "https" { "wss" } else { "ws" };
     socket_url.set_scheme(scheme).expect("a WebSocket has the host of an HTTP URL");
@@ -48,6 +52,7 @@ pub(super) async fn check(url: &Url, idle: Duration, findings: &mut Findings) ->
         }
     };
     findings.ok("user agent", format!("it connects to {socket_url} and subscribes"))?;
+    reach::certificate(&session.socket, findings)?;
     let subscription = session.agent.identity.subscription().expect("it is subscribed");
     if subscription.endpoint.origin() != url.origin() {
         let found = format!(

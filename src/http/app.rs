@@ -22,6 +22,7 @@ use super::push_counters::PushCounters;
 use super::vapid::Vapid;
 use crate::bridges::Bridges;
 use crate::limits::Limits;
+use crate::tls::certificates::Certificates;
 
 /// The state of a process, which has at least one of the two roles.
 #[derive(Clone)]
@@ -45,6 +46,8 @@ pub struct SharedState {
     pub limits: Arc<Limits>,
     /// Messages that were deleted because they had expired.
     pub messages_expired: AtomicU64,
+    /// What the public port presents, if it speaks TLS.
+    pub certificates: Arc<Certificates>,
     /// The messages that waited in the store when they were counted last; none if that is not known.
     pub waiting: Mutex<Option<WaitingPage>>,
     pub log: Logger,

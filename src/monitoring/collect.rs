@@ -117,6 +117,7 @@ pub async fn collect(node: &AppState) -> Vec<Sample> {
     of_process(&mut samples);
     // A server of all roles has no router port.
     of_ports(&mut samples, common, node.endpoints.is_none());
+    of_certificate(&mut samples, common);
     of_store(&mut samples, common);
     if let Ok(Ok(state)) = timeout(ANSWER_WAIT, common.feeds.observe()).await {
         of_feeds(&mut samples, &state);
@@ -153,6 +154,15 @@ fn of_ports(samples: &mut Samples, common: &SharedState, is_connection_node: boo
     for (limit, refused) in common.limits.refused() {
         samples.labelled(&table::LIMIT_REFUSALS, [limit.into()], refused);
     }
+}
+
+fn of_certificate(samples: &mut Samples, SharedState { certificates, .. }: &SharedState) {
+    if let Some(certificate) = certificates.current() {
+        samples.add(&table::CERTIFICATE_EXPIRES, certificate.expires.as_secs());
+    }
+    let orders = [&certificates.orders_succeeded, &certificates.orders_failed];
+    let orders = orders.map(|count| count.load(Ordering::Relaxed));
+    samples.each(&table::CERTIFICATE_ORDERS, &table::ORDERS, orders);
 }
 
 fn of_store(samples: &mut Samples, common: &SharedState) {

@@ -97,6 +97,9 @@ const CALLS: &[&str] = &{
     names
 };
 
+/// The results of orders of a certificate.
+pub const ORDERS: [&str; 2] = ["succeeded", "failed"];
+
 const MAILBOXES: &[&str] = &["registry", "endpoint", "publisher", "broadcasts"];
 
 const STATES: &[&str] = &["closed", "open", "half_open"];
@@ -155,6 +158,11 @@ metrics! {
     ROUTER_PORT_CONNECTIONS_MAX: Gauge, "kalends_router_port_connections_max";
     /// How often a connection took the last place of the router port.
     ROUTER_PORT_FULL: Counter, "kalends_router_port_full_total";
+
+    /// The end of the certificate that the public port presents, in seconds since 1970. Not there without TLS.
+    CERTIFICATE_EXPIRES: Gauge, "kalends_certificate_expires_timestamp_seconds";
+    /// Orders of a certificate by ACME, by their result.
+    CERTIFICATE_ORDERS: Counter, "kalends_certificate_orders_total", result in These(&ORDERS);
 
     /// Valid pushes by their outcome.
     PUSHES: Counter, "kalends_pushes_total", outcome in These(&OUTCOMES);
@@ -252,7 +260,8 @@ mod tests {
             assert!(of_process || metric.name.starts_with("kalends_"), "{}", metric.name);
             assert_eq!(metric.name.ends_with("_total"), is_counter, "{}", metric.name);
             let is_histogram = metric.kind == Kind::Histogram;
-            let has_unit = metric.name.ends_with("_seconds") && !of_process;
+            let is_point = metric.name.ends_with("_timestamp_seconds");
+            let has_unit = metric.name.ends_with("_seconds") && !of_process && !is_point;
             assert_eq!(has_unit, is_histogram, "{}", metric.name);
         }
         let mut names: Vec<_> = ALL.iter().map(|metric| metric.name).collect();

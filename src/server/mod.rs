@@ -159,7 +159,10 @@ fn public_ports(
     origin: &str,
 ) -> Result<RunningServers, ServeError> {
     let (certificate, files) = certificate.unzip();
-    let certificates = Arc::new(Certificates::new(certificate));
+    let certificates = Arc::clone(&node.common.certificates);
+    if let Some(certificate) = certificate {
+        certificates.replace(certificate);
+    }
     let tls = tls(files, &certificates, settings, node)?;
     let answers = Arc::new(Answers::default());
     let http =

@@ -94,6 +94,7 @@ pub(super) async fn assemble(
         accept_failures: AcceptFailures::watch(clock.clone(), log.clone()),
         limits: Limits::new(settings, clock.clone(), log.clone()),
         messages_expired: AtomicU64::new(0),
+        certificates: Arc::default(),
         waiting: Mutex::default(),
         log: log.clone(),
     });

@@ -17,8 +17,8 @@ use crate::regular_file;
 /// Size of the largest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Time before the end of a certificate from which the log warns.
-const WARN_BEFORE: Span = Span::from_secs(14 * 24 * 60 * 60);
+/// Time before the end of a certificate from which the log and the doctor warn.
+pub const WARN_BEFORE: Span = Span::from_secs(14 * 24 * 60 * 60);
 
 /// Why there is no TLS.
 #[derive(Debug, thiserror::Error)]
@@ -104,7 +104,7 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
 }
 
 /// The begin and the end of the validity of a certificate (RFC 5280 §4.1), in DER. None if it is malformed.
-fn validity(certificate: &[u8]) -> Option<(Time, Time)> {
+pub fn validity(certificate: &[u8]) -> Option<(Time, Time)> {
     const SEQUENCE: u8 = 0x30;
     const VERSION: u8 = 0xa0;
     let (_, certificate, _) = value(certificate)?;

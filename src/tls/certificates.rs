@@ -1,5 +1,6 @@
 //! The certificate that a port presents. It is replaced while connections run.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -13,17 +14,17 @@ pub const PROOF_PROTOCOL: &[u8] = b"acme-tls/1";
 /// All threads share it. Running connections keep the certificate that they began with.
 #[derive(Debug, Default)]
 pub struct Certificates {
-    /// None until the first one was ordered. Handshakes fail without it.
+    /// None without TLS, and until the first one was ordered. Handshakes fail without it.
     current: RwLock<Option<Certificate>>,
     /// What an authority is shown while an order is in progress.
     proof: RwLock<Option<Arc<CertifiedKey>>>,
+    /// Orders that ended with a certificate, since the start.
+    pub orders_succeeded: AtomicU64,
+    /// Orders that ended without one, since the start.
+    pub orders_failed: AtomicU64,
 }
 
 impl Certificates {
-    pub fn new(first: Option<Certificate>) -> Self {
-        Self { current: RwLock::new(first), ..Self::default() }
-    }
-
     pub fn current(&self) -> Option<Certificate> {
         // A panic cannot leave it half-updated.
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()

@@ -260,6 +260,11 @@ async fn a_failed_order_leaves_the_certificate_and_the_next_one_comes_later_or_a
     let line = log.lines().find(|line| line.contains(failed)).expect("waited for");
     let line: Value = serde_json::from_str(line).expect("the log is JSON");
     assert_eq!((&line["failures"], &line["days_left"]), (&json!(1), &json!(28)), "{line}");
+    // It is stored: the next start has it, and orders at once after so few.
+    let failures = server.data_dir().join("acme");
+    let failures = failures.join(format!("127.0.0.1_{}", authority.api.port()));
+    let failures = failures.join("localhost.failures.json");
+    assert!(fs::read_to_string(&failures).unwrap().starts_with("{\"number\":1,"));
     assert!((900..=1125).contains(&line["retry_in_s"].as_u64().unwrap()), "{line}");
     let why = line["why"].as_str().unwrap();
     assert!(why.contains("verify the domain") && why.contains("/acme-challenge/"), "{line}");
@@ -267,6 +272,26 @@ async fn a_failed_order_leaves_the_certificate_and_the_next_one_comes_later_or_a
     server.signal("HUP");
     authority.issued().await;
     assert!(server.log().contains("\"challenge\":\"tls-alpn-01\""));
+    until(AT_ONCE, "the failures are forgotten", async || !failures.exists()).await;
+}
+
+#[actix_web::test]
+async fn a_server_that_failed_often_orders_nothing_when_it_starts_again() {
+    let authority = Authority::start(0).await;
+    let mut server = Server::start();
+    server.terminate();
+    store_certificate(&server, &authority, 61 * DAY, 29 * DAY);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
+    let failures = json!({"number": 3, "last_ms": u64::try_from(now).unwrap()}).to_string();
+    let dir = server.data_dir().join("acme").join(format!("127.0.0.1_{}", authority.api.port()));
+    fs::write(dir.join("localhost.failures.json"), failures).unwrap();
+    server.restart_as(authority.launch(true));
+    // The port of http_listen is served, so the task of orders has begun.
+    until(AT_ONCE, "the server listens", async || TcpStream::connect(authority.http).is_ok()).await;
+    assert!(!server.log().contains("a certificate is ordered"));
+    server.signal("HUP");
+    authority.issued().await;
+    assert_eq!(authority.orders(), 1);
 }
 
 #[actix_web::test]

@@ -37,18 +37,18 @@ async fn a_silent_connection_is_closed() {
 
 #[actix_web::test]
 async fn unfinished_headers_are_answered_408() {
-    let server = Server::start_with(&["--request-headers-timeout-ms", "500"]);
+    let server = Server::start_with(&["--request-headers-timeout-ms", "3000"]);
     let mut bystander = Bystander::connect(&server).await;
     let mut raw = Raw::open(&server).await;
     raw.write("POST /wpush/x HTTP/1.1\r\nHost: a\r\nTT").await;
-    let answer = raw.rest(Duration::from_millis(500) + COARSE).await;
+    let answer = raw.rest(Duration::from_millis(3000) + COARSE).await;
     assert!(answer.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&answer));
     bystander.is_unaffected().await;
 }
 
 #[actix_web::test]
 async fn slow_headers_close_the_connection() {
-    let server = Server::start_with(&["--request-headers-timeout-ms", "500"]);
+    let server = Server::start_with(&["--request-headers-timeout-ms", "3000"]);
     let mut bystander = Bystander::connect(&server).await;
     let stream = TcpStream::connect(server.address()).await.unwrap();
     let (_read, mut write) = stream.into_split();

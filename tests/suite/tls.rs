@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use actix_web::rt::time::timeout;
 use futures_util::{SinkExt, StreamExt};
@@ -28,6 +28,8 @@ use crate::harness::{AT_ONCE, Launch, Program, Server, kalends, until};
 
 /// Resident memory of an idle agent over TLS, in KiB, half as much again as when this was written.
 const KIB_OF_AGENT_MAX: f64 = 17.0;
+
+const DAY_S: u64 = 24 * 60 * 60;
 
 /// A certificate authority, and the files of a certificate that it signed.
 struct Authority {
@@ -56,11 +58,17 @@ impl Authority {
         self.dir.path().join(name)
     }
 
-    /// Writes a new pair over the one before. Returns its serial number.
+    /// Writes a new pair over the one before. Returns its certificate.
     fn issue(&self) -> Vec<u8> {
+        self.issue_for(Duration::from_secs(365 * DAY_S))
+    }
+
+    /// Like [`issue`](Self::issue), for a certificate that ends after this time.
+    fn issue_for(&self, time: Duration) -> Vec<u8> {
         let key = KeyPair::generate().expect("the test can make it");
-        let params =
+        let mut params =
             CertificateParams::new(["127.0.0.1".to_owned()]).expect("the test can make it");
+        params.not_after = (SystemTime::now() + time).into();
         let certificate = params.signed_by(&key, &self.issuer).expect("the test can make it");
         fs::write(self.path("pair.pem"), certificate.pem()).expect("the test can make it");
         fs::write(self.path("pair.key"), key.serialize_pem()).expect("the test can make it");
@@ -380,4 +388,46 @@ async fn an_idle_agent_over_tls_takes_little_memory() {
     let each = (kib[1] - kib[0]) as f64 / 400.0;
     println!("{each:.1} KiB resident for each agent");
     assert!(each < KIB_OF_AGENT_MAX, "{each} KiB resident for each agent");
+}
+
+#[actix_web::test]
+async fn the_doctor_and_the_metrics_tell_the_end_of_the_certificate() {
+    let authority = Authority::new();
+    for (days, level) in [(100, "ok"), (10, "warn")] {
+        // An hour more, for the time that the test takes.
+        let ends = Duration::from_secs(days * DAY_S + 3600);
+        authority.issue_for(ends);
+        let server = authority.server(&["--metrics-listen=127.0.0.1:0"]);
+        let expires = metric(&server, "kalends_certificate_expires_timestamp_seconds").await;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        assert!((days * DAY_S..=days * DAY_S + 3600).contains(&(expires - now)), "{expires}");
+
+        let mut doctor = kalends(&["doctor", "--json", "--idle-s=0", "--public-url"]);
+        doctor.arg(format!("https://{}", server.address())).arg("--data-dir");
+        doctor.arg(server.data_dir()).env("SSL_CERT_FILE", authority.path("ca.pem"));
+        let ended = Program::run(doctor).await;
+        let found = format!(
+            r#"{{"level":"{level}","check":"certificate","found":"it ends in {days} days""#
+        );
+        assert!(ended.stdout.contains(&found), "{}", ended.stdout);
+        assert_eq!(ended.code, Some(0), "{}", ended.stdout);
+    }
+}
+
+/// The value of a metric without labels.
+async fn metric(server: &Server, name: &str) -> u64 {
+    let mut line = None;
+    until(AT_ONCE, "the port is logged", async || {
+        let log = server.log();
+        let is_port = |line: &&str| line.contains("listening for scrapers of metrics");
+        line = log.lines().find(is_port).map(str::to_owned);
+        line.is_some()
+    })
+    .await;
+    let line: Value = serde_json::from_str(&line.expect("waited for")).expect("it is JSON");
+    let url = format!("http://{}/metrics", line["address"].as_str().expect("it has an address"));
+    let answer = crate::harness::Sender::new().get(&url).await;
+    let text = String::from_utf8(answer.body).expect("metrics are UTF-8");
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.expect("the metric is there").parse().expect("it is a number")
 }

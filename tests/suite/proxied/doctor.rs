@@ -42,9 +42,15 @@ async fn a_good_proxy_passes_every_check() {
         let origin = proxied.proxy_process.origin();
         let (is_content, findings) = examined(&proxied.server, &origin, 0).await;
         assert!(is_content && troubles(&findings).is_empty(), "{kind:?}: {findings:#?}");
-        for check in
-            ["user agent", "endpoint", "push", "large push", "stored push", "silent connection"]
-        {
+        for check in [
+            "clock",
+            "user agent",
+            "endpoint",
+            "push",
+            "large push",
+            "stored push",
+            "silent connection",
+        ] {
             assert!(findings.iter().any(|finding| finding["check"] == check), "{check}");
         }
     }
@@ -102,6 +108,24 @@ async fn caddy_that_answers_with_another_site_is_told() {
         )
     };
     is_told(Kind::Caddy, change, 0, ["user agent", "answered 200", "another site"]).await;
+}
+
+#[actix_web::test]
+async fn a_clock_that_is_wrong_by_years_is_told() {
+    let change = |sample: Sample| {
+        let date = "\theader {\n\t\tDate \"Thu, 01 Jan 2015 00:00:00 GMT\"\n\t\tdefer\n\t}\n\thandle / {\n";
+        sample.replace("\thandle / {\n", date)
+    };
+    is_told(Kind::Caddy, change, 0, ["clock", "s behind this machine's", "run NTP"]).await;
+}
+
+#[actix_web::test]
+async fn a_name_without_an_address_is_told() {
+    let server = Server::start();
+    let (is_content, findings) = examined(&server, "http://push.invalid", 0).await;
+    let troubles = troubles(&findings);
+    assert!(!is_content && troubles.len() == 1, "{troubles:?}");
+    assert!(troubles[0].starts_with("DNS | push.invalid has no address: "), "{troubles:?}");
 }
 
 #[actix_web::test]

@@ -1,0 +1,112 @@
+//! What the public URL leads to: its name in DNS, the clock behind it and the end of its certificate.
+
+use std::io;
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
+
+use actix_web::http::header::HttpDate;
+use actix_web::rt::task::spawn_blocking;
+use state_machine::{Span, Time};
+use tokio::net::lookup_host;
+use tokio::time::timeout;
+use tokio_tungstenite::MaybeTlsStream;
+use url::{Host, Url};
+
+use super::Findings;
+use crate::https_client::{WebSocket, http_client};
+use crate::tls::certificate::{WARN_BEFORE, validity};
+
+/// Maximum time for DNS to answer.
+const DNS_WAIT: Duration = Duration::from_secs(10);
+
+/// Difference of two clocks above which the doctor warns. An answer has its time in whole seconds.
+const CLOCK_WARN: Duration = Duration::from_secs(30);
+
+/// Difference of two clocks above which the check fails: signed pushes are then refused by some servers.
+const CLOCK_FAIL: Duration = Duration::from_secs(300);
+
+/// Looks the name of the URL up. Returns whether it has an address.
+pub(super) async fn dns(url: &Url, findings: &mut Findings) -> io::Result<bool> {
+    let (Some(Host::Domain(name)), Some(port)) = (url.host(), url.port_or_known_default()) else {
+        return Ok(true);
+    };
+    let found = match timeout(DNS_WAIT, lookup_host((name, port))).await {
+        Ok(Ok(found)) => Ok(addresses(found.map(|address| address.ip()))),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("no answer in {} s", DNS_WAIT.as_secs())),
+    };
+    match found {
+        Ok(addresses) => findings.ok("DNS", format!("{name} is {addresses}")).map(|()| true),
+        Err(why) => {
+            let remedy = "add an A or AAAA record for the name, or correct public_url";
+            findings.fail("DNS", format!("{name} has no address: {why}"), remedy).map(|()| false)
+        }
+    }
+}
+
+/// Each address once, in the order of the answer.
+fn addresses(found: impl Iterator<Item = IpAddr>) -> String {
+    let mut addresses: Vec<String> = Vec::new();
+    for address in found.map(|address| address.to_string()) {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    addresses.join(", ")
+}
+
+/// Compares the clock of this machine with the one that answers. Nothing is found if there is no answer: the next check
+/// has the reason.
+pub(super) async fn clock(url: &Url, findings: &mut Findings) -> io::Result<()> {
+    let asked = url.clone();
+    let date = spawn_blocking(move || date(&asked)).await.ok().flatten();
+    let Some(theirs) = date else { return Ok(()) };
+    let ours = SystemTime::now();
+    let (apart, which) = match theirs.duration_since(ours) {
+        Ok(ahead) => (ahead, "ahead of"),
+        Err(behind) => (behind.duration(), "behind"),
+    };
+    let found = format!("the clock that answers is {} s {which} this machine's", apart.as_secs());
+    let remedy = "run NTP on both machines: VAPID tokens, TTLs and months depend on the clock";
+    match apart {
+        _ if apart >= CLOCK_FAIL => findings.fail("clock", found, remedy),
+        _ if apart >= CLOCK_WARN => findings.warn("clock", found, remedy),
+        _ => findings.ok("clock", format!("it differs by less than {} s", CLOCK_WARN.as_secs())),
+    }
+}
+
+/// The time of an answer. Its status does not matter.
+fn date(url: &Url) -> Option<SystemTime> {
+    let answer = http_client(url).ok()?.get(url.as_str()).call().ok()?;
+    let date: HttpDate = answer.headers().get("date")?.to_str().ok()?.parse().ok()?;
+    Some(date.into())
+}
+
+/// Warns of a certificate that ends soon. Nothing is found without TLS.
+pub(super) fn certificate(socket: &WebSocket, findings: &mut Findings) -> io::Result<()> {
+    let MaybeTlsStream::Rustls(stream) = socket.get_ref() else { return Ok(()) };
+    let chain = stream.get_ref().1.peer_certificates();
+    let Some((_, expires)) = chain.and_then(|chain| validity(chain.first()?)) else {
+        return findings.warn("certificate", "its end cannot be read", "look at it with openssl");
+    };
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = Time(now.map_or(0, |now| now.as_secs() * 1000));
+    let left = Span(expires.0.saturating_sub(now.0));
+    let found = format!("it ends in {} days", left.0 / Span::from_secs(24 * 60 * 60).0);
+    if left <= WARN_BEFORE {
+        let remedy = "renew it: all agents disconnect when it ends";
+        return findings.warn("certificate", found, remedy);
+    }
+    findings.ok("certificate", found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_is_found_for_each_kind_of_socket_is_named_once() {
+        let found = ["127.0.0.1", "::1", "127.0.0.1"].map(|text| text.parse::<IpAddr>().unwrap());
+        assert_eq!(addresses(found.into_iter()), "127.0.0.1, ::1");
+    }
+}
