@@ -121,6 +121,7 @@ impl Orderer {
     async fn run(self, mut hangup: Signal) {
         let none = Failures { number: 0, last: Time(0), place: place(&self.domain) };
         let mut failures = self.files.failures(none).at_start(self.clock.now());
+        self.warn_of_delay(failures);
         loop {
             self.until_due(failures, &mut hangup).await;
             // After a failure the other way is tried: a firewall may have closed one of the two ports.
@@ -160,8 +161,21 @@ impl Orderer {
     async fn counted_order(&self, begun: Failures, proof: Proof) -> Result<Certificate, AcmeError> {
         self.files.save_failures(begun)?;
         let certificate = self.order(proof).await?;
-        self.files.forget_failures()?;
+        if let Err(why) = self.files.forget_failures() {
+            // The certificate is good, and what stays can only delay an order after a restart.
+            warn!(self.log, "the failures of orders cannot be deleted"; "domain" => &self.domain, "why" => %why);
+        }
         Ok(certificate)
+    }
+
+    /// Warns if failures before this start delay an order that is due.
+    fn warn_of_delay(&self, failures: Failures) {
+        let (now, current) = (self.clock.now(), self.validity());
+        let due = order_at(current, failures);
+        if due > now && order_at(current, Failures { number: 0, ..failures }) <= now {
+            warn!(self.log, "orders of a certificate failed before this start, the next one waits";
+                "domain" => &self.domain, "failures" => failures.number, "retry_in_s" => due.since(now).0 / 1000);
+        }
     }
 
     fn failed(&self, begun: Failures, proof: Proof, why: &AcmeError) -> Failures {

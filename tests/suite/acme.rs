@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::harness::{AT_ONCE, Launch, Server, until};
+use crate::metrics::scrape;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -255,7 +256,8 @@ async fn a_failed_order_leaves_the_certificate_and_the_next_one_comes_later_or_a
     server.terminate();
     let stored = store_certificate(&server, &authority, 61 * DAY, 29 * DAY);
     // The authority asks another port than this for the answer.
-    server.restart_as(authority.launch_on("127.0.0.1:0"));
+    let launch = authority.launch_on("127.0.0.1:0").with(&["--metrics-listen=127.0.0.1:0"]);
+    server.restart_as(launch);
     let failed = "the order of a certificate failed, the one before stays in use";
     until(AT_ONCE, "the order fails", async || server.log().contains(failed)).await;
     assert_eq!(authority.any_certificate(), stored);
@@ -276,6 +278,13 @@ async fn a_failed_order_leaves_the_certificate_and_the_next_one_comes_later_or_a
     authority.issued().await;
     assert!(server.log().contains("\"challenge\":\"tls-alpn-01\""));
     until(AT_ONCE, "the failures are forgotten", async || !failures.exists()).await;
+    until(AT_ONCE, "both orders are counted", async || {
+        let metrics = scrape(&server).await;
+        let orders =
+            |result| metrics[&format!("kalends_certificate_orders_total{{result=\"{result}\"}}")];
+        [orders("failed"), orders("succeeded")] == [1.0, 1.0]
+    })
+    .await;
 }
 
 #[actix_web::test]
@@ -291,6 +300,8 @@ async fn a_server_that_failed_often_orders_nothing_when_it_starts_again() {
     // An order at the start would fail, because no authority runs yet.
     authority.stop();
     server.restart_as(authority.launch(true));
+    let waits = "orders of a certificate failed before this start, the next one waits";
+    until(AT_ONCE, "the wait is logged", async || server.log().contains(waits)).await;
     authority.start_again().await;
     server.signal("HUP");
     authority.issued().await;

@@ -17,21 +17,23 @@ use crate::harness::{
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The address of the port of metrics, from the log.
-fn metrics_url(server: &Server) -> String {
-    let log = server.log();
-    let line = log.lines().rfind(|line| line.contains("listening for scrapers of metrics"));
-    let line: Value = serde_json::from_str(line.expect("the port is logged"))
-        .expect("the line is JSON with an address");
-    format!(
-        "http://{}/metrics",
-        line["address"].as_str().expect("the line is JSON with an address")
-    )
+/// The URL of the metrics, from the log.
+async fn metrics_url(server: &Server) -> String {
+    let mut line = None;
+    until(AT_ONCE, "the port of metrics is logged", async || {
+        let log = server.log();
+        let is_port = |line: &&str| line.contains("listening for scrapers of metrics");
+        line = log.lines().rfind(is_port).map(str::to_owned);
+        line.is_some()
+    })
+    .await;
+    let line: Value = serde_json::from_str(&line.expect("waited for")).expect("the log is JSON");
+    format!("http://{}/metrics", line["address"].as_str().expect("the line has an address"))
 }
 
-async fn scrape(server: &Server) -> BTreeMap<String, f64> {
+pub(crate) async fn scrape(server: &Server) -> BTreeMap<String, f64> {
     let get = Sender::new();
-    let get = get.request(awc::http::Method::GET, &metrics_url(server));
+    let get = get.request(awc::http::Method::GET, &metrics_url(server).await);
     let answer = get.header("accept", "application/openmetrics-text").send().await;
     assert_eq!((answer.status, answer.header("content-type")), (200, Some(OPEN_METRICS)));
     let text = String::from_utf8(answer.body).expect("metrics are UTF-8 with numbers");
@@ -240,7 +242,7 @@ async fn prometheus_scrapes_a_server_and_knows_each_metric_of_the_board_and_the_
     let mut agent = Agent::new(&server).await;
     let channel = agent.register().await;
     Sender::new().push_to(&mut agent, &channel, "direct").await;
-    let url = metrics_url(&server);
+    let url = metrics_url(&server).await;
     let text = Sender::new().get(&url).await;
     assert_eq!(text.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     checked_by_promtool(&text.body);

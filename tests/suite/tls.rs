@@ -25,6 +25,7 @@ use tokio_tungstenite::tungstenite::http::header::SEC_WEBSOCKET_PROTOCOL;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 use crate::harness::{AT_ONCE, Launch, Program, Server, kalends, until};
+use crate::metrics::scrape;
 
 /// Resident memory of an idle agent over TLS, in KiB, half as much again as when this was written.
 const KIB_OF_AGENT_MAX: f64 = 17.0;
@@ -60,15 +61,19 @@ impl Authority {
 
     /// Writes a new pair over the one before. Returns its certificate.
     fn issue(&self) -> Vec<u8> {
-        self.issue_for(Duration::from_secs(365 * DAY_S))
+        self.issue_with(|_| ())
     }
 
     /// Like [`issue`](Self::issue), for a certificate that ends after this time.
     fn issue_for(&self, time: Duration) -> Vec<u8> {
+        self.issue_with(|params| params.not_after = (SystemTime::now() + time).into())
+    }
+
+    fn issue_with(&self, change: impl FnOnce(&mut CertificateParams)) -> Vec<u8> {
         let key = KeyPair::generate().expect("the test can make it");
         let mut params =
             CertificateParams::new(["127.0.0.1".to_owned()]).expect("the test can make it");
-        params.not_after = (SystemTime::now() + time).into();
+        change(&mut params);
         let certificate = params.signed_by(&key, &self.issuer).expect("the test can make it");
         fs::write(self.path("pair.pem"), certificate.pem()).expect("the test can make it");
         fs::write(self.path("pair.key"), key.serialize_pem()).expect("the test can make it");
@@ -398,7 +403,8 @@ async fn the_doctor_and_the_metrics_tell_the_end_of_the_certificate() {
         let ends = Duration::from_secs(days * DAY_S + 3600);
         authority.issue_for(ends);
         let server = authority.server(&["--metrics-listen=127.0.0.1:0"]);
-        let expires = metric(&server, "kalends_certificate_expires_timestamp_seconds").await;
+        let metrics = scrape(&server).await;
+        let expires = metrics["kalends_certificate_expires_timestamp_seconds"] as u64;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
         assert!((days * DAY_S..=days * DAY_S + 3600).contains(&(expires - now)), "{expires}");
 
@@ -412,22 +418,4 @@ async fn the_doctor_and_the_metrics_tell_the_end_of_the_certificate() {
         assert!(ended.stdout.contains(&found), "{}", ended.stdout);
         assert_eq!(ended.code, Some(0), "{}", ended.stdout);
     }
-}
-
-/// The value of a metric without labels.
-async fn metric(server: &Server, name: &str) -> u64 {
-    let mut line = None;
-    until(AT_ONCE, "the port is logged", async || {
-        let log = server.log();
-        let is_port = |line: &&str| line.contains("listening for scrapers of metrics");
-        line = log.lines().find(is_port).map(str::to_owned);
-        line.is_some()
-    })
-    .await;
-    let line: Value = serde_json::from_str(&line.expect("waited for")).expect("it is JSON");
-    let url = format!("http://{}/metrics", line["address"].as_str().expect("it has an address"));
-    let answer = crate::harness::Sender::new().get(&url).await;
-    let text = String::from_utf8(answer.body).expect("metrics are UTF-8");
-    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    value.expect("the metric is there").parse().expect("it is a number")
 }
