@@ -6,13 +6,14 @@ use std::time::{Duration, SystemTime};
 
 use actix_web::http::header::HttpDate;
 use actix_web::rt::task::spawn_blocking;
-use state_machine::{Span, Time};
+use state_machine::Span;
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 use tokio_tungstenite::MaybeTlsStream;
 use url::{Host, Url};
 
-use super::Findings;
+use super::{Findings, Level};
+use crate::clock::SystemClock;
 use crate::https_client::{WebSocket, http_client};
 use crate::tls::certificate::{WARN_BEFORE, validity};
 
@@ -61,18 +62,28 @@ pub(super) async fn clock(url: &Url, findings: &mut Findings) -> io::Result<()> 
     let asked = url.clone();
     let date = spawn_blocking(move || date(&asked)).await.ok().flatten();
     let Some(theirs) = date else { return Ok(()) };
-    let ours = SystemTime::now();
+    let remedy = "run NTP on both machines: VAPID tokens, TTLs and months depend on the clock";
+    match compared(theirs, SystemTime::now()) {
+        (Level::Ok, found) => findings.ok("clock", found),
+        (Level::Warn, found) => findings.warn("clock", found, remedy),
+        (Level::Fail, found) => findings.fail("clock", found, remedy),
+    }
+}
+
+fn compared(theirs: SystemTime, ours: SystemTime) -> (Level, String) {
     let (apart, which) = match theirs.duration_since(ours) {
         Ok(ahead) => (ahead, "ahead of"),
         Err(behind) => (behind.duration(), "behind"),
     };
-    let found = format!("the clock that answers is {} s {which} this machine's", apart.as_secs());
-    let remedy = "run NTP on both machines: VAPID tokens, TTLs and months depend on the clock";
-    match apart {
-        _ if apart >= CLOCK_FAIL => findings.fail("clock", found, remedy),
-        _ if apart >= CLOCK_WARN => findings.warn("clock", found, remedy),
-        _ => findings.ok("clock", format!("it differs by less than {} s", CLOCK_WARN.as_secs())),
-    }
+    let level = match apart {
+        _ if apart >= CLOCK_FAIL => Level::Fail,
+        _ if apart >= CLOCK_WARN => Level::Warn,
+        _ => {
+            let found = format!("it differs by less than {} s", CLOCK_WARN.as_secs());
+            return (Level::Ok, found);
+        }
+    };
+    (level, format!("the clock that answers is {} s {which} this machine's", apart.as_secs()))
 }
 
 /// The time of an answer. Its status does not matter.
@@ -89,9 +100,7 @@ pub(super) fn certificate(socket: &WebSocket, findings: &mut Findings) -> io::Re
     let Some((_, expires)) = chain.and_then(|chain| validity(chain.first()?)) else {
         return findings.warn("certificate", "its end cannot be read", "look at it with openssl");
     };
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let now = Time(now.map_or(0, |now| now.as_secs() * 1000));
-    let left = Span(expires.0.saturating_sub(now.0));
+    let left = expires.since(SystemClock::shifted(0).now());
     let found = format!("it ends in {} days", left.0 / Span::from_secs(24 * 60 * 60).0);
     if left <= WARN_BEFORE {
         let remedy = "renew it: all agents disconnect when it ends";
@@ -103,6 +112,28 @@ pub(super) fn certificate(socket: &WebSocket, findings: &mut Findings) -> io::Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clocks_half_a_minute_apart_are_warned_of_and_five_minutes_fail() {
+        let ours = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        for (seconds, level) in [
+            (0, Level::Ok),
+            (29, Level::Ok),
+            (30, Level::Warn),
+            (299, Level::Warn),
+            (300, Level::Fail),
+        ] {
+            let apart = Duration::from_secs(seconds);
+            let (ahead, behind) = (compared(ours + apart, ours), compared(ours - apart, ours));
+            assert_eq!((ahead.0, behind.0), (level, level), "{seconds} s");
+            let words = |which| format!("is {seconds} s {which} this machine's");
+            if level != Level::Ok {
+                assert!(
+                    ahead.1.contains(&words("ahead of")) && behind.1.contains(&words("behind"))
+                );
+            }
+        }
+    }
 
     #[test]
     fn an_address_that_is_found_for_each_kind_of_socket_is_named_once() {
