@@ -26,12 +26,18 @@ const IDLE: Duration = Duration::from_millis(200);
 /// `request_headers_timeout_ms` of the tests: long enough for the pushes of a bystander on a busy machine.
 const HEADERS_TIMEOUT: Duration = Duration::from_millis(3000);
 
-/// How late a busy machine may notice the end of a timeout.
-const COARSE: Duration = Duration::from_secs(5);
+/// The timeouts under test are checked twice a second.
+const COARSE: Duration = Duration::from_millis(1500);
+
+/// A server with [`HEADERS_TIMEOUT`].
+fn impatient() -> Server {
+    let timeout = HEADERS_TIMEOUT.as_millis().to_string();
+    Server::start_with(&["--request-headers-timeout-ms", &timeout])
+}
 
 #[actix_web::test]
 async fn a_silent_connection_is_closed() {
-    let server = Server::start_with(&["--request-headers-timeout-ms", "3000"]);
+    let server = impatient();
     let mut bystander = Bystander::connect(&server).await;
     let raw = Raw::open(&server).await;
     raw.rest(HEADERS_TIMEOUT + COARSE).await;
@@ -40,7 +46,7 @@ async fn a_silent_connection_is_closed() {
 
 #[actix_web::test]
 async fn unfinished_headers_are_answered_408() {
-    let server = Server::start_with(&["--request-headers-timeout-ms", "3000"]);
+    let server = impatient();
     let mut bystander = Bystander::connect(&server).await;
     let mut raw = Raw::open(&server).await;
     raw.write("POST /wpush/x HTTP/1.1\r\nHost: a\r\nTT").await;
@@ -51,7 +57,7 @@ async fn unfinished_headers_are_answered_408() {
 
 #[actix_web::test]
 async fn slow_headers_close_the_connection() {
-    let server = Server::start_with(&["--request-headers-timeout-ms", "3000"]);
+    let server = impatient();
     let mut bystander = Bystander::connect(&server).await;
     let stream = TcpStream::connect(server.address()).await.unwrap();
     let (_read, mut write) = stream.into_split();
@@ -298,7 +304,7 @@ async fn requests_that_are_decoded_late_are_answered() {
 
 #[actix_web::test]
 async fn a_further_request_has_as_much_time_for_its_headers_as_the_first() {
-    let server = Server::start_with(&["--request-headers-timeout-ms", "3000"]);
+    let server = impatient();
     let mut bystander = Bystander::connect(&server).await;
     for part in ["\r\n", "POST /wpush/x HTTP/1.1\r\nHost: a\r\nTT"] {
         let mut raw = Raw::open(&server).await;
