@@ -1,5 +1,6 @@
 //! The server of a port, public or router: HTTP/1 whose upgrades take their sockets with them.
 
+use std::future::ready;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
@@ -78,13 +79,13 @@ fn set_options(socket: &SockRef<'_>, user_timeout: Duration) -> io::Result<()> {
     socket.set_recv_buffer_size(BUFFER_BYTES)
 }
 
-/// Serves a listener of [`bind`], with TLS if there is one. Each connection holds what `open` returns. Each worker calls
-/// `configure` for its routes.
+/// Serves a listener of [`bind`], with TLS if there is one. `open` is called with the peer: each connection holds what it
+/// returns, and is closed at once if that is none. Each worker calls `configure` for its routes.
 pub fn serve<G, C>(
     listener: TcpListener,
     limits: HttpPortLimits,
     tls: Option<Arc<Tls>>,
-    open: impl Fn() -> G + Send + Clone + 'static,
+    open: impl Fn(Option<SocketAddr>) -> Option<G> + Send + Clone + 'static,
     configure: impl Fn() -> C + Send + Clone + 'static,
 ) -> io::Result<Server>
 where
@@ -115,7 +116,8 @@ where
                 let http2 = if tls.is_some() { Some(http2.await?) } else { None };
                 let services = Rc::new(Services { connections, http2 });
                 Ok::<_, ()>(fn_service(move |stream: TcpStream| {
-                    let (opened, peer) = (open(), stream.peer_addr().ok());
+                    let peer = stream.peer_addr().ok();
+                    let Some(opened) = open(peer) else { return Either::Left(ready(Ok(()))) };
                     let served = match &tls {
                         None => {
                             Either::Left(services.connections.call((Stream::Plain(stream), peer)))
@@ -127,11 +129,11 @@ where
                             peer,
                         ))),
                     };
-                    async move {
+                    Either::Right(async move {
                         let ended = served.await;
                         drop(opened);
                         ended
-                    }
+                    })
                 }))
             }
         })

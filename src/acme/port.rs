@@ -11,9 +11,11 @@ use actix_web::web::{self, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
 
 use crate::http_port::{self, HttpPortLimits};
+use crate::limits::Limits;
 use crate::settings::Settings;
 
-/// Connections of the port. Above it, further ones wait. Each ends with its first answer.
+/// Connections of the port. Above it, further ones wait. Each ends with its first answer, and an address has few of them
+/// ([`Limits::open_plain_connection`]).
 const CONNECTIONS_MAX: usize = 256;
 
 const CHALLENGE_PATH: &str = "/.well-known/acme-challenge/";
@@ -47,7 +49,9 @@ pub fn serve(
     settings: &Settings,
     origin: &str,
     answers: &Arc<Answers>,
+    limits: &Arc<Limits>,
 ) -> io::Result<Server> {
+    let limited = Arc::clone(limits);
     let limits = HttpPortLimits {
         workers: 1,
         worker_connections_max: CONNECTIONS_MAX,
@@ -60,7 +64,7 @@ pub fn serve(
         listener,
         limits,
         None,
-        || (),
+        move |peer| limited.open_plain_connection(peer),
         move || {
             let (origin, answers) = (Arc::clone(&origin), Arc::clone(&answers));
             move |service: &mut ServiceConfig| {

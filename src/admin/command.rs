@@ -3,14 +3,16 @@
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::path::PathBuf;
 
+use serde::Deserialize;
 use storage::StoreError;
+use storage::maintenance::TableStatus;
 use tokio::runtime::Builder;
 use tokio::signal::ctrl_c;
 use tokio::sync::{mpsc, watch};
 
 use super::backend::{Backend, reach};
 use super::bar::Bar;
-use super::commands::Request;
+use super::commands::{ReadOnlyArgs, Request};
 use super::job_context::JobContext;
 use super::output::{Completion, Output};
 use super::print::Printer;
@@ -91,11 +93,34 @@ pub enum AdminError {
 
 /// Runs a request on the store that the settings name, and prints its output.
 pub fn run(request: Request, settings: &Settings) -> Result<(), AdminError> {
-    let request = request.with_settings(settings);
-    let runtime = Builder::new_current_thread().enable_all().build()?;
     let bar = Bar::new(stderr().is_terminal());
     let mut printer = Printer::new(stdout().lock(), request.is_json(), bar);
-    match runtime.block_on(run_and_print(request, settings, &mut printer))? {
+    run_with(request, settings, &mut printer)
+}
+
+/// The tables of the store.
+pub fn tables(settings: &Settings) -> Result<Vec<TableStatus>, AdminError> {
+    let mut text = Vec::new();
+    let request = Request::List(ReadOnlyArgs { json: true });
+    run_with(request, settings, &mut Printer::new(&mut text, true, Bar::new(false)))?;
+    let list: TableList = serde_json::from_slice(&text).map_err(|_| AdminError::NoAnswer)?;
+    Ok(list.tables)
+}
+
+/// The object that `tables list --json` prints.
+#[derive(Deserialize)]
+struct TableList {
+    tables: Vec<TableStatus>,
+}
+
+fn run_with<W: Write>(
+    request: Request,
+    settings: &Settings,
+    printer: &mut Printer<W>,
+) -> Result<(), AdminError> {
+    let request = request.with_settings(settings);
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    match runtime.block_on(run_and_print(request, settings, printer))? {
         Completion::Done => Ok(()),
         Completion::Unwell => Err(AdminError::Job("not everything is as it should be".into())),
         Completion::Stopped => {

@@ -4,12 +4,16 @@ use std::io;
 
 use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
+use state_machine::{Month, Time};
 use storage::embedded::check_dir;
+use storage::maintenance::{Table, TableStatus};
 
 use super::Findings;
+use crate::admin::command;
+use crate::clock::unix_now;
 use crate::keys::Keys;
-use crate::node_address::Networks;
-use crate::settings::{PublicUrl, Settings, StoreKind};
+use crate::settings::{Settings, StoreKind};
+use crate::store::message_tables;
 
 /// Open files beside the connections, about as many as a server reserves.
 const FILES_RESERVED: u64 = 512;
@@ -48,7 +52,7 @@ pub(super) fn check(settings: &Settings, findings: &mut Findings) -> io::Result<
         disk(settings, findings)?;
     }
     open_files(settings, findings)?;
-    proxy(settings, findings)
+    tables(settings, findings)
 }
 
 fn disk(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
@@ -95,17 +99,57 @@ fn open_files(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
     }
 }
 
-/// A proxy whose address is unknown is limited as a single sender.
-fn proxy(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
-    let url = settings.public_url.as_ref().map(PublicUrl::as_str).unwrap_or_default();
-    let has_proxy = url.starts_with("https:") && settings.scheme() == "http";
-    if has_proxy && settings.trusted_proxies == Networks::default() {
-        return findings.warn(
-            "limits by address",
-            "public_url is https, the server speaks http, and trusted_proxies is empty",
-            "name the proxy in trusted_proxies and let it set X-Forwarded-For: otherwise all users together have the \
-             limits of one address",
-        );
+/// The message tables that a server uses now, and that of next month where servers create none.
+fn tables(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
+    let check = "message tables";
+    let tables = match command::tables(settings) {
+        Ok(tables) => tables,
+        Err(error) => return findings.fail(check, error.to_string(), "as it says"),
+    };
+    let missing =
+        if settings.rotation { missing(&tables, unix_now(), settings) } else { Vec::new() };
+    if missing.is_empty() {
+        return findings.ok(check, "this month's table and the next one's are as they should be");
     }
-    findings.ok("limits by address", "trusted_proxies fits public_url")
+    let remedy =
+        "`kalends tables create` creates it: without it agents cannot change to that month";
+    findings.fail(check, format!("there is no table of {}", missing.join(", ")), remedy)
+}
+
+fn missing(tables: &[TableStatus], now: Time, settings: &Settings) -> Vec<String> {
+    let mut needed = message_tables::needed_months(now, None);
+    if settings.store == StoreKind::DynamoDb && !settings.create_tables {
+        needed.insert(Month::of(now).next());
+    }
+    needed.retain(|month| !tables.iter().any(|table| table.table == Table::Messages(*month)));
+    needed.iter().map(Month::to_string).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use storage::maintenance::Capacity;
+
+    use super::*;
+
+    #[test]
+    fn next_months_table_is_missed_at_once_where_servers_create_none() {
+        let tables = ["2026_10", "2026_11"].map(|month| TableStatus {
+            table: Table::Messages(month.parse().unwrap()),
+            name: month.to_owned(),
+            state: "active".to_owned(),
+            items: 0,
+            bytes: 0,
+            capacity: Capacity::OnDemand,
+        });
+        let missing_at = |day: u64, create_tables| {
+            let settings =
+                Settings { store: StoreKind::DynamoDb, create_tables, ..Settings::default() };
+            missing(&tables, Time(day * 24 * 60 * 60 * 1000), &settings)
+        };
+        // The 13th, the last day of November, and the first of December.
+        assert!(missing_at(20_770, true).is_empty());
+        assert_eq!(missing_at(20_770, false), ["2026_12"]);
+        assert_eq!(missing_at(20_787, true), ["2026_12"]);
+        assert_eq!(missing_at(20_788, true), ["2026_12"]);
+    }
 }

@@ -143,9 +143,16 @@ pub fn run(args: &DoctorArgs, settings: &Settings) -> Result<(), DoctorError> {
     let url = url.unwrap_or_else(|| settings.public_origin(settings.listen));
     let url: Url = url.parse().expect("an origin is a URL");
     let idle = Duration::from_secs(args.idle_s);
-    System::new().block_on(public::check(&url, idle, &mut findings))?;
+    let has_proxy = has_proxy(&url, settings);
+    System::new().block_on(public::check(&url, has_proxy, idle, &mut findings))?;
     match findings.failed {
         0 => Ok(()),
         failed => Err(DoctorError::Failed(failed)),
     }
+}
+
+/// Whether a proxy must be between the URL and the server. One that speaks TLS to a server with TLS is not recognised.
+fn has_proxy(url: &Url, settings: &Settings) -> bool {
+    let is_other_port = url.port_or_known_default() != Some(settings.listen.port());
+    settings.scheme() == "http" && (url.scheme() == "https" || is_other_port)
 }

@@ -29,11 +29,19 @@ struct Session {
     agent: Agent,
 }
 
-pub(super) async fn check(url: &Url, idle: Duration, findings: &mut Findings) -> io::Result<()> {
+pub(super) async fn check(
+    url: &Url,
+    has_proxy: bool,
+    idle: Duration,
+    findings: &mut Findings,
+) -> io::Result<()> {
     if !reach::dns(url, findings).await? {
         return Ok(());
     }
-    reach::clock(url, findings).await?;
+    if let Some(answer) = reach::request(url).await {
+        reach::clock(&answer, findings)?;
+        reach::client_address(&answer, has_proxy, findings)?;
+    }
     let mut socket_url = url.clone();
     let scheme = if url.scheme() == "https" { "wss" } else { "ws" };
     socket_url.set_scheme(scheme).expect("a WebSocket has the host of an HTTP URL");

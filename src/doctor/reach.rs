@@ -1,4 +1,5 @@
-//! What the public URL leads to: its name in DNS, the clock behind it and the end of its certificate.
+//! What the public URL leads to: its name in DNS, the clock behind it, the address that limits see, and the end of the
+//! certificate.
 
 use std::io;
 use std::net::IpAddr;
@@ -6,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use actix_web::http::header::HttpDate;
 use actix_web::rt::task::spawn_blocking;
+use serde::Deserialize;
 use state_machine::Span;
 use tokio::net::lookup_host;
 use tokio::time::timeout;
@@ -15,10 +17,14 @@ use url::{Host, Url};
 use super::{Findings, Level};
 use crate::clock::SystemClock;
 use crate::https_client::{WebSocket, http_client};
+use crate::limits::{Client, ClientSource};
 use crate::tls::certificate::{WARN_BEFORE, validity};
 
 /// Maximum time for DNS to answer.
 const DNS_WAIT: Duration = Duration::from_secs(10);
+
+/// Bytes of an answer that are read.
+const BODY_BYTES_MAX: u64 = 16 * 1024;
 
 /// Difference of two clocks above which the doctor warns. An answer has its time in whole seconds.
 const CLOCK_WARN: Duration = Duration::from_secs(30);
@@ -56,12 +62,37 @@ fn addresses(found: impl Iterator<Item = IpAddr>) -> String {
     addresses.join(", ")
 }
 
-/// Compares the clock of this machine with the one that answers. Nothing is found if there is no answer: the next check
-/// has the reason.
-pub(super) async fn clock(url: &Url, findings: &mut Findings) -> io::Result<()> {
-    let asked = url.clone();
-    let date = spawn_blocking(move || date(&asked)).await.ok().flatten();
-    let Some(theirs) = date else { return Ok(()) };
+/// The answer to a plain request of the URL. Its status does not matter.
+pub(super) struct Answer {
+    date: Option<SystemTime>,
+    /// Who the request came from. None if no server of Kalends answered.
+    client: Option<Client>,
+}
+
+/// Requests the URL. There is no answer without a server: the next check has the reason.
+pub(super) async fn request(url: &Url) -> Option<Answer> {
+    let url = url.clone();
+    spawn_blocking(move || answer(&url)).await.ok().flatten()
+}
+
+fn answer(url: &Url) -> Option<Answer> {
+    #[derive(Deserialize)]
+    struct Body {
+        client: Client,
+    }
+    let mut answer = http_client(url).ok()?.get(url.as_str()).call().ok()?;
+    let date = answer.headers().get("date").and_then(|date| date.to_str().ok()?.parse().ok());
+    let body = answer.body_mut().with_config().limit(BODY_BYTES_MAX).read_to_string();
+    let body = body.ok().and_then(|text| serde_json::from_str::<Body>(&text).ok());
+    Some(Answer {
+        date: date.map(|date: HttpDate| date.into()),
+        client: body.map(|body| body.client),
+    })
+}
+
+/// Compares the clock of this machine with the one that answers.
+pub(super) fn clock(answer: &Answer, findings: &mut Findings) -> io::Result<()> {
+    let Some(theirs) = answer.date else { return Ok(()) };
     let remedy = "run NTP on both machines: VAPID tokens, TTLs and months depend on the clock";
     match compared(theirs, SystemTime::now()) {
         (Level::Ok, found) => findings.ok("clock", found),
@@ -86,11 +117,28 @@ fn compared(theirs: SystemTime, ours: SystemTime) -> (Level, String) {
     (level, format!("the clock that answers is {} s {which} this machine's", apart.as_secs()))
 }
 
-/// The time of an answer. Its status does not matter.
-fn date(url: &Url) -> Option<SystemTime> {
-    let answer = http_client(url).ok()?.get(url.as_str()).call().ok()?;
-    let date: HttpDate = answer.headers().get("date")?.to_str().ok()?.parse().ok()?;
-    Some(date.into())
+/// Whether the address of a client passes the proxy, if there is one. Otherwise all clients have the limits of one.
+pub(super) fn client_address(
+    answer: &Answer,
+    has_proxy: bool,
+    findings: &mut Findings,
+) -> io::Result<()> {
+    let Some(Client { address, from }) = &answer.client else { return Ok(()) };
+    match from {
+        ClientSource::Connection if has_proxy => findings.warn(
+            "limits by address",
+            format!("the server sees {address}, and no address in X-Forwarded-For of a trusted proxy"),
+            "let the proxy set X-Forwarded-For and name it in trusted_proxies: otherwise all clients together have the \
+             limits of one address",
+        ),
+        ClientSource::Connection => {
+            findings.ok("limits by address", format!("the server sees {address}"))
+        }
+        ClientSource::Forwarded => findings.ok(
+            "limits by address",
+            format!("the server sees {address}, by the proxy's X-Forwarded-For"),
+        ),
+    }
 }
 
 /// Warns of a certificate that ends soon. Nothing is found without TLS.

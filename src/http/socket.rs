@@ -5,6 +5,7 @@ use actix_web::http::header::UPGRADE;
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use actors::access::WithAccess;
+use serde_json::json;
 use state_machine::Uaid;
 use state_machine::connection::ConnectionSeed;
 use uuid::Uuid;
@@ -13,13 +14,16 @@ use super::PushError;
 use super::app::WebSocketRole;
 
 pub(super) async fn connect(request: HttpRequest, app: Data<WebSocketRole>) -> HttpResponse {
+    if !request.headers().contains_key(UPGRADE) {
+        // `kalends doctor` reads which address limits see.
+        let client = app.common.limits.client(request.peer_addr(), request.headers());
+        let error = PushError::Http(StatusCode::UPGRADE_REQUIRED);
+        return error.response_with(&error, &json!({ "client": client }));
+    }
     upgrade(&request, &app).unwrap_or_else(|error| error.closing_response())
 }
 
 fn upgrade(request: &HttpRequest, app: &WebSocketRole) -> Result<HttpResponse, PushError> {
-    if !request.headers().contains_key(UPGRADE) {
-        return Err(PushError::Http(StatusCode::UPGRADE_REQUIRED));
-    }
     let common = &app.common;
     // A web page must not use up the connects of its visitor.
     if !app.origin_check.try_admit(request.headers(), common.clock.now(), &common.log) {

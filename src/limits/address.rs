@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use actix_web::http::header::HeaderMap;
 use actors::SharedLogLimiter;
+use serde::{Deserialize, Serialize};
 use slog::{Logger, debug, warn};
 use state_machine::{Span, Time};
 
@@ -17,6 +18,22 @@ const SITE: Ipv6Addr = Ipv6Addr::from_bits(!0 << (128 - 56));
 
 /// Minimum time between two log lines about proxies, which anyone can cause by a header.
 const LOG_EVERY: Span = Span::from_secs(60 * 60);
+
+/// Who a request comes from.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Client {
+    pub address: IpAddr,
+    pub from: ClientSource,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ClientSource {
+    #[serde(rename = "connection")]
+    Connection,
+    /// The header of a trusted proxy.
+    #[serde(rename = "X-Forwarded-For")]
+    Forwarded,
+}
 
 pub(super) struct Addresses {
     trusted_proxies: Networks,
@@ -54,10 +71,24 @@ impl Addresses {
         if peer.is_loopback() && !is_forwarded && !self.loopback_limited {
             return None;
         }
-        Some(match forwarded.unwrap_or(peer) {
-            IpAddr::V4(address) => address.into(),
-            IpAddr::V6(address) => (address & SITE).into(),
-        })
+        Some(site(forwarded.unwrap_or(peer)))
+    }
+
+    /// Who a request comes from, as limits see it.
+    pub(super) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> Client {
+        let peer = peer.to_canonical();
+        let has_header = headers.contains_key(FORWARDED) && self.trusted_proxies.contains(peer);
+        let forwarded = has_header.then(|| self.forwarded(headers)).flatten();
+        let from = if has_header { ClientSource::Forwarded } else { ClientSource::Connection };
+        Client { address: forwarded.unwrap_or(peer), from }
+    }
+
+    /// The address or the IPv6 /56 that a connection counts for before it has a request; none if it has no limit by
+    /// address, as those of trusted proxies.
+    pub(super) fn of_connection(&self, peer: Option<SocketAddr>) -> Option<IpAddr> {
+        let peer = peer?.ip().to_canonical();
+        let is_exempt = peer.is_loopback() && !self.loopback_limited;
+        (!is_exempt && !self.trusted_proxies.contains(peer)).then(|| site(peer))
     }
 
     /// The last address that no trusted proxy has: each proxy appends the address of its own peer, and what precedes
@@ -89,6 +120,14 @@ impl Addresses {
                 "requests" => requests, "is_loopback" => peer.is_loopback());
             debug!(self.log, "a trusted proxy without a valid X-Forwarded-For"; "peer" => %peer);
         }
+    }
+}
+
+/// The part of an address that names a customer.
+fn site(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => (address & SITE).into(),
     }
 }
 
@@ -167,6 +206,37 @@ mod tests {
         ] {
             assert_eq!(counted("10.0.0.0/8", false, "10.0.0.1", forwarded), "10.0.0.1");
         }
+    }
+
+    #[test]
+    fn a_client_is_told_which_address_counts_and_who_names_it() {
+        use ClientSource::{Connection, Forwarded};
+        let addresses = addresses("10.0.0.0/8", false);
+        for (peer, forwarded, address, from) in [
+            ("192.0.2.1", None, "192.0.2.1", Connection),
+            ("192.0.2.1", Some("1.2.3.4"), "192.0.2.1", Connection),
+            ("10.0.0.1", None, "10.0.0.1", Connection),
+            ("10.0.0.1", Some("1.2.3.4"), "1.2.3.4", Forwarded),
+            ("10.0.0.1", Some("10.0.0.2"), "10.0.0.1", Forwarded),
+        ] {
+            let lines = forwarded.map(HeaderValue::from_static);
+            let client = addresses.client(peer.parse().unwrap(), &headers(lines));
+            assert_eq!(client, Client { address: address.parse().unwrap(), from }, "{peer}");
+        }
+    }
+
+    #[test]
+    fn a_connection_counts_before_its_request_unless_it_is_of_a_trusted_proxy() {
+        let of = |loopback_limited, peer: &str| {
+            let addresses = addresses("10.0.0.0/8", loopback_limited);
+            let address = addresses.of_connection(Some(peer.parse().unwrap()));
+            address.map(|address| address.to_string())
+        };
+        assert_eq!(of(false, "192.0.2.1:5").as_deref(), Some("192.0.2.1"));
+        assert_eq!(of(false, "[2001:db8:1:2ff::1]:5").as_deref(), Some("2001:db8:1:200::"));
+        assert_eq!(of(false, "10.0.0.1:5"), None);
+        assert_eq!(of(false, "127.0.0.1:5"), None);
+        assert_eq!(of(true, "127.0.0.1:5").as_deref(), Some("127.0.0.1"));
     }
 
     #[test]

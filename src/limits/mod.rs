@@ -22,6 +22,7 @@ use state_machine::connection::CloseReason;
 use state_machine::{Chid, Span, Uaid};
 
 use address::Addresses;
+pub use address::{Client, ClientSource};
 use connections::ConnectionLimiter;
 use connects::ConnectLimiter;
 use limiter::{Limiter, Sender};
@@ -29,6 +30,9 @@ use port::Port;
 pub use port::{OpenConnection, PortName, PortState};
 
 use crate::settings::Settings;
+
+/// Open connections of one address to the port of `http_listen`.
+const PLAIN_CONNECTIONS_MAX: usize = 16;
 
 /// The limits of a process, which all its threads share.
 pub struct Limits {
@@ -39,6 +43,8 @@ pub struct Limits {
     subscription_pushes: Limiter,
     vapid_key_pushes: Limiter,
     address_pushes: Limiter,
+    address_handshakes: Limiter,
+    plain_connections: ConnectionLimiter,
     address_connects: Limiter,
     address_connections: ConnectionLimiter,
     address_new_agents: Limiter,
@@ -58,6 +64,13 @@ pub struct OverLimit {
     pub per_minute: u64,
     /// When one more request passes.
     pub wait: Span,
+}
+
+/// Counts a connection to the port of `http_listen` until it is dropped.
+pub struct PlainConnection {
+    limits: Arc<Limits>,
+    /// None if this peer has no limit by address.
+    address: Option<IpAddr>,
 }
 
 /// The limits of one connection.
@@ -88,6 +101,12 @@ impl Limits {
             subscription_pushes: limiter!(subscription_pushes_per_minute_max, "subscription"),
             vapid_key_pushes: limiter!(vapid_key_pushes_per_minute_max, "vapid-key"),
             address_pushes: limiter!(address_pushes_per_minute_max, "address"),
+            address_handshakes: limiter!(address_handshakes_per_minute_max, "address"),
+            plain_connections: ConnectionLimiter::new(
+                "http_listen",
+                PLAIN_CONNECTIONS_MAX,
+                log.clone(),
+            ),
             address_connects: limiter!(address_connects_per_minute_max, "address"),
             address_connections: ConnectionLimiter::new(
                 "address_connections_max",
@@ -118,6 +137,27 @@ impl Limits {
             PortName::Public => &self.port,
             PortName::Router => &self.router_port,
         }
+    }
+
+    /// Charges a TLS handshake, before it costs anything. Returns whether the peer may make it.
+    pub fn handshake_from(&self, peer: Option<SocketAddr>) -> bool {
+        let address = self.addresses.of_connection(peer);
+        self.charge(&self.address_handshakes, address.map(Sender::Address)).is_ok()
+    }
+
+    /// None if the address has [`PLAIN_CONNECTIONS_MAX`] connections to the port of `http_listen`.
+    pub fn open_plain_connection(
+        self: &Arc<Self>,
+        peer: Option<SocketAddr>,
+    ) -> Option<PlainConnection> {
+        let (address, now) = (self.addresses.of_connection(peer), self.clock.now());
+        let is_open = address.is_none_or(|address| self.plain_connections.try_open(address, now));
+        is_open.then(|| PlainConnection { limits: Arc::clone(self), address })
+    }
+
+    /// Who a request comes from, as limits see it.
+    pub fn client(&self, peer: Option<SocketAddr>, headers: &HeaderMap) -> Option<Client> {
+        Some(self.addresses.client(peer?.ip(), headers))
     }
 
     /// The address that a request counts for; none if its peer has no limit by address.
@@ -195,6 +235,7 @@ impl Limits {
         let now = self.clock.now();
         self.limiters().into_iter().for_each(|limiter| limiter.report(now));
         self.address_connections.report(now);
+        self.plain_connections.report(now);
         self.connects.report(now, &self.log);
         self.port.report(now, &self.log);
         self.router_port.report(now, &self.log);
@@ -202,15 +243,20 @@ impl Limits {
 
     /// How many requests each limit has refused, by its setting.
     pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let others = [self.address_connections.refused(), self.connects.refused()];
+        let others = [
+            self.address_connections.refused(),
+            self.plain_connections.refused(),
+            self.connects.refused(),
+        ];
         self.limiters().into_iter().map(Limiter::refused).chain(others)
     }
 
-    fn limiters(&self) -> [&Limiter; 8] {
+    fn limiters(&self) -> [&Limiter; 9] {
         [
             &self.subscription_pushes,
             &self.vapid_key_pushes,
             &self.address_pushes,
+            &self.address_handshakes,
             &self.address_connects,
             &self.address_new_agents,
             &self.address_registers,
@@ -249,6 +295,14 @@ impl Drop for OneAgent {
     fn drop(&mut self) {
         if let Some(address) = self.address {
             self.limits.address_connections.close(address);
+        }
+    }
+}
+
+impl Drop for PlainConnection {
+    fn drop(&mut self) {
+        if let Some(address) = self.address {
+            self.limits.plain_connections.close(address);
         }
     }
 }

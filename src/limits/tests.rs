@@ -3,6 +3,7 @@ use slog::{Discard, o};
 use state_machine::Time;
 
 use super::*;
+use crate::node_address::Networks;
 
 const NOW: Time = Time(1_000_000);
 const A: Uaid = Uaid([1; 16]);
@@ -78,6 +79,40 @@ fn an_address_connects_so_often_a_minute_and_another_is_unaffected() {
     for address in [ip("192.0.2.1"), ip("192.0.2.2")] {
         limited.admits_three_a_minute(|limits| limits.connect_from(address).is_ok());
     }
+}
+
+#[test]
+fn an_address_makes_so_many_handshakes_a_minute_and_another_is_unaffected() {
+    let limited = Limited::by(|settings| {
+        settings.address_handshakes_per_minute_max = 3;
+        settings.trusted_proxies = Networks::parse("10.0.0.0/8").unwrap();
+    });
+    for peer in ["192.0.2.1:1000", "192.0.2.2:1000", "[2001:db8::1]:1000"] {
+        let peer = Some(peer.parse().unwrap());
+        limited.admits_three_a_minute(|limits| limits.handshake_from(peer));
+    }
+    for peer in ["10.0.0.1:1000", "127.0.0.1:1000"] {
+        let peer = Some(peer.parse().unwrap());
+        assert!((0..100).all(|_| limited.0.handshake_from(peer)), "{peer:?} has no limit");
+    }
+}
+
+#[test]
+fn an_address_has_few_connections_without_tls_and_another_is_unaffected() {
+    let limited = Limited::by(|_| ());
+    let open = |peer: &str| {
+        let peer = Some(peer.parse().unwrap());
+        (0..100).map_while(|_| limited.0.open_plain_connection(peer)).collect::<Vec<_>>()
+    };
+    for peer in ["192.0.2.1:1000", "192.0.2.2:1000"] {
+        let mut connections = open(peer);
+        assert_eq!(connections.len(), PLAIN_CONNECTIONS_MAX);
+        connections.pop();
+        assert_eq!(open(peer).len(), 1);
+    }
+    assert_eq!(open("127.0.0.1:1000").len(), 100, "loopback has no limit");
+    let refused = limited.0.refused().find(|(name, _)| *name == "http_listen");
+    assert_eq!(refused, Some(("http_listen", 4)));
 }
 
 #[test]

@@ -84,8 +84,13 @@ pub fn start(
             allows_half_closed: true,
         };
         let node = Data::new(node.clone());
-        let server =
-            http_port::serve(listener, limits, None, || (), move || routes(Data::clone(&node)));
+        let server = http_port::serve(
+            listener,
+            limits,
+            None,
+            |_| Some(()),
+            move || routes(Data::clone(&node)),
+        );
         actix_web::rt::spawn(server.map_err(failed)?);
         info!(log, "listening for scrapers of metrics"; "address" => %address, "path" => "/metrics");
     }

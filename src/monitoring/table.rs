@@ -67,13 +67,15 @@ const PHASES: &[&str] = &[
     "Closed",
 ];
 
-/// The limits that refuse: settings, and `connects_per_second_max` among them.
+/// The limits that refuse: settings, and `http_listen`, the connections of an address to that port.
 pub const LIMITS: &[&str] = &[
     "subscription_pushes_per_minute_max",
     "vapid_key_pushes_per_minute_max",
     "address_pushes_per_minute_max",
+    "address_handshakes_per_minute_max",
     "address_connects_per_minute_max",
     "address_connections_max",
+    "http_listen",
     "address_new_agents_per_minute_max",
     "address_registers_per_minute_max",
     "agent_registers_per_minute_max",

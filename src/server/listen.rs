@@ -107,7 +107,7 @@ impl BoundSockets {
     ) -> Result<Option<Port>, ServeError> {
         let Some((listener, router)) = self.router.take().zip(router) else { return Ok(None) };
         let counted = Arc::clone(limits);
-        let open = move || counted.open_connection(PortName::Router);
+        let open = move |_| Some(counted.open_connection(PortName::Router));
         Port::serve(listener, |listener| router.serve(listener, open)).map(Some)
     }
 
@@ -220,7 +220,11 @@ fn server(
         allows_half_closed: true,
     };
     let (node, counted) = (node.clone(), Arc::clone(&node.common.limits));
-    let open = move || counted.open_connection(PortName::Public);
+    let makes_handshakes = tls.is_some();
+    let open = move |peer| {
+        let is_admitted = !makes_handshakes || counted.handshake_from(peer);
+        is_admitted.then(|| counted.open_connection(PortName::Public))
+    };
     http_port::serve(listener, limits, tls, open, move || routes(node.clone(), apis.clone()))
 }
 

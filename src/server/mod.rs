@@ -165,8 +165,9 @@ fn public_ports(
     }
     let tls = tls(files, &certificates, settings, node)?;
     let answers = Arc::new(Answers::default());
-    let http =
-        sockets.serve_http(|listener| acme::port::serve(listener, settings, origin, &answers))?;
+    let http = sockets.serve_http(|listener| {
+        acme::port::serve(listener, settings, origin, &answers, &node.common.limits)
+    })?;
     let ports = sockets.serve_public(settings, node, apis, tls, [router, http])?;
     let (clock, log) = (node.common.clock.clone(), node.common.log.clone());
     acme::start(settings, certificates, answers, clock, log).map_err(ServeError::Signals)?;

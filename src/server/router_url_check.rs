@@ -137,7 +137,7 @@ mod tests {
     }
 
     fn listen(port: RouterPort, address: SocketAddr) {
-        spawn(port.serve(TcpListener::bind(address).unwrap(), || ()).unwrap());
+        spawn(port.serve(TcpListener::bind(address).unwrap(), |_| Some(())).unwrap());
     }
 
     fn name(address: SocketAddr) -> NodeId {

@@ -413,6 +413,11 @@ with_feeds! {
         /// addresses with the same first 56 bits count as one, for each limit by address. 0 is no limit.
         address_pushes_per_minute_max: usize = 60_000, in PER_MINUTE, "pushes a minute";
 
+        /// TLS handshakes of the public port from one address in a minute, and at once. A further connection is closed
+        /// before its handshake, which costs about 0.25 ms of a core. Peers in `trusted_proxies` have no such limit. 0
+        /// is no limit.
+        address_handshakes_per_minute_max: usize = 6000, in PER_MINUTE, "handshakes a minute";
+
         /// Requests for a WebSocket, and those of phones over HTTP, from one address in a minute, and at once. A further
         /// one gets 429. 0 is no limit.
         address_connects_per_minute_max: usize = 3000, in PER_MINUTE, "connects a minute";

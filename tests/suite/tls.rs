@@ -396,6 +396,22 @@ async fn an_idle_agent_over_tls_takes_little_memory() {
 }
 
 #[actix_web::test]
+async fn an_address_makes_so_many_handshakes_and_further_connections_are_closed() {
+    let authority = Authority::new();
+    let limits = ["--loopback-limited=true", "--address-handshakes-per-minute-max=3"];
+    let server = authority.server(&limits);
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        open.push(authority.connect(&server).await);
+    }
+    let mut fourth = TcpStream::connect(server.address()).await.unwrap();
+    let end = timeout(AT_ONCE, fourth.read(&mut [0; 1])).await;
+    assert!(matches!(end, Ok(Ok(0) | Err(_))), "the fourth connection is closed: {end:?}");
+    open[0].write_all(b"GET /__version__ HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    assert!(open[0].read(&mut [0; 1]).await.unwrap() == 1, "the first one is served");
+}
+
+#[actix_web::test]
 async fn the_doctor_and_the_metrics_tell_the_end_of_the_certificate() {
     let authority = Authority::new();
     for (days, level) in [(100, "ok"), (10, "warn")] {

@@ -22,7 +22,7 @@ mod tests;
 
 use std::fmt;
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -176,7 +176,7 @@ impl RouterPort {
     pub fn serve<G: 'static>(
         self,
         listener: TcpListener,
-        open: impl Fn() -> G + Send + Clone + 'static,
+        open: impl Fn(Option<SocketAddr>) -> Option<G> + Send + Clone + 'static,
     ) -> io::Result<Server> {
         let limits = self.limits.port;
         let port = Data::new(self);

@@ -5,10 +5,14 @@ use serde_json::Value;
 use super::{Kind, ProxiedServer, Sample};
 use crate::harness::{Program, Server, kalends};
 
+/// The address of each proxy.
+const TRUSTED: &str = "--trusted-proxies=127.0.0.1";
+
 /// What the doctor finds, and whether it is content.
 async fn examined(server: &Server, url: &str, idle_s: u64) -> (bool, Vec<Value>) {
     let mut command = kalends(&["doctor", "--json", "--public-url", url]);
     command.arg(format!("--idle-s={idle_s}")).arg("--data-dir").arg(server.data_dir());
+    command.arg(format!("--listen={}", server.address()));
     let ended = Program::run(command).await;
     let findings = ended.stdout.lines().map(|line| serde_json::from_str(line).expect("it is JSON"));
     (ended.code == Some(0), findings.collect())
@@ -31,7 +35,7 @@ async fn is_told(
     idle_s: u64,
     told: [&str; 3],
 ) -> bool {
-    let proxied = ProxiedServer::start_with(kind, &[], change).await;
+    let proxied = ProxiedServer::start_with(kind, &[TRUSTED], change).await;
     let origin = proxied.proxy_process.origin();
     let (is_content, findings) = examined(&proxied.server, &origin, idle_s).await;
     let troubles = troubles(&findings);
@@ -45,12 +49,14 @@ async fn is_told(
 #[actix_web::test]
 async fn a_good_proxy_passes_every_check() {
     for kind in [Kind::Nginx, Kind::Caddy] {
-        let proxied = ProxiedServer::start(kind).await;
+        let proxied = ProxiedServer::start_with(kind, &[TRUSTED], |sample| sample).await;
         let origin = proxied.proxy_process.origin();
         let (is_content, findings) = examined(&proxied.server, &origin, 0).await;
         assert!(is_content && troubles(&findings).is_empty(), "{kind:?}: {findings:#?}");
         for check in [
+            "message tables",
             "clock",
+            "limits by address",
             "user agent",
             "endpoint",
             "push",
@@ -107,6 +113,29 @@ async fn nginx_that_ends_silent_connections_is_told() {
 }
 
 #[actix_web::test]
+async fn nginx_that_names_no_client_is_told() {
+    let change = |sample: Sample| {
+        let (named, upgrade) = (
+            "        proxy_set_header X-Forwarded-For $remote_addr;\n",
+            "        proxy_set_header Upgrade $http_upgrade;\n",
+        );
+        sample.replace(&format!("{named}{upgrade}"), upgrade)
+    };
+    let told = ["limits by address", "the server sees 127.0.0.1", "name it in trusted_proxies"];
+    assert!(is_told(Kind::Nginx, change, 0, told).await, "it is a warning");
+}
+
+#[actix_web::test]
+async fn a_proxy_that_is_not_trusted_is_told() {
+    let proxied = ProxiedServer::start(Kind::Caddy).await;
+    let origin = proxied.proxy_process.origin();
+    let (is_content, findings) = examined(&proxied.server, &origin, 0).await;
+    let troubles = troubles(&findings);
+    assert!(is_content && troubles.len() == 1, "{troubles:?}");
+    assert!(troubles[0].contains("name it in trusted_proxies"), "{troubles:?}");
+}
+
+#[actix_web::test]
 async fn caddy_that_answers_with_another_site_is_told() {
     let change = |sample: Sample| {
         sample.replace(
@@ -147,7 +176,7 @@ async fn caddy_that_keeps_pushes_for_itself_is_told() {
 #[actix_web::test]
 async fn a_proxy_without_its_server_is_told() {
     for kind in [Kind::Nginx, Kind::Caddy] {
-        let mut proxied = ProxiedServer::start(kind).await;
+        let mut proxied = ProxiedServer::start_with(kind, &[TRUSTED], |sample| sample).await;
         proxied.server.kill();
         let origin = proxied.proxy_process.origin();
         let (is_content, findings) = examined(&proxied.server, &origin, 0).await;
