@@ -10,6 +10,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 use tar::{Archive, Builder, EntryType, Header};
 
+use super::meter::Meter;
 use super::{BackupError, CLOCK_FILE};
 use crate::keys::fingerprint::KeyList;
 use crate::keys::{KEYS_FILE, Keys};
@@ -54,8 +55,9 @@ impl Manifest {
         keys: &Keys,
         created_at_ms: u64,
         public_url: Option<String>,
+        meter: &mut Meter,
     ) -> Result<Self, BackupError> {
-        let files: Result<_, _> = files.iter().map(|file| ArchivedFile::of(file)).collect();
+        let files: Result<_, _> = files.iter().map(|file| ArchivedFile::of(file, meter)).collect();
         Ok(Self {
             format: FORMAT,
             kalends: env!("CARGO_PKG_VERSION").to_owned(),
@@ -68,10 +70,10 @@ impl Manifest {
 }
 
 impl ArchivedFile {
-    fn of(path: &Path) -> Result<Self, BackupError> {
+    fn of(path: &Path, meter: &mut Meter) -> Result<Self, BackupError> {
         let unreadable = |error| BackupError::Unreadable { path: path.to_owned(), error };
         let mut file = File::open(path).map_err(unreadable)?;
-        let (bytes, sha256) = copy(&mut file, &mut io::sink()).map_err(unreadable)?;
+        let (bytes, sha256) = copy(&mut file, &mut meter.over(io::sink())).map_err(unreadable)?;
         let name = path.file_name().expect("a file has a name").to_string_lossy().into_owned();
         Ok(Self { name, bytes, sha256 })
     }

@@ -4,11 +4,14 @@ use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use clap::Args;
 use storage::embedded::{Embedded, SNAPSHOT_DIR};
 
+use super::age::Age;
 use super::archive::{self, Manifest};
+use super::meter::Meter;
 use super::{BackupError, CLOCK_FILE, STANDARD};
 use crate::admin::backend::check_owner;
 use crate::admin::command::{self, AdminError};
@@ -24,6 +27,12 @@ pub struct BackupArgs {
     /// Replace FILE if it exists
     #[arg(long)]
     pub force: bool,
+    /// Encrypt the archive to this recipient of age, such as age1...; repeatable. The program age must be installed
+    #[arg(long, value_name = "RECIPIENT")]
+    pub encrypt_to: Vec<String>,
+    /// Encrypt the archive with a passphrase, for which age asks on the terminal
+    #[arg(long, conflicts_with = "encrypt_to")]
+    pub passphrase: bool,
     #[command(flatten)]
     pub flags: Flags,
 }
@@ -39,6 +48,10 @@ pub fn run(args: &BackupArgs, settings: &Settings) -> Result<(), BackupError> {
     if !is_standard && !args.force && args.file.exists() {
         return Err(BackupError::Exists { file: args.file.clone() });
     }
+    let is_encrypted = args.passphrase || !args.encrypt_to.is_empty();
+    if is_encrypted {
+        Age::check(&args.encrypt_to)?;
+    }
     if settings.store == StoreKind::DynamoDb {
         return Ok(command::run(Request::Snapshot, settings)?);
     }
@@ -52,19 +65,50 @@ pub fn run(args: &BackupArgs, settings: &Settings) -> Result<(), BackupError> {
     let files = snapshot.add_other_files(data_dir)?;
     let keys = Keys::load(&snapshot.path).map_err(BackupError::Keys)?;
     let public_url = settings.public_url.as_ref().map(PublicUrl::as_str).map(str::to_owned);
-    let manifest = Manifest::of(&files, &keys, unix_now().0, public_url)?;
-    let written = match is_standard {
-        true => archive::write(io::stdout().lock(), &manifest, &files),
-        false => write_file(args, &manifest, &files),
+    let mut meter = Meter::new(!args.passphrase);
+    meter.begin("reading the copy", bytes_of(&files));
+    let manifest = Manifest::of(&files, &keys, unix_now().0, public_url, &mut meter)?;
+    meter.begin("writing the archive", manifest.files.iter().map(|file| file.bytes).sum());
+    let mut write = |to: Stdio, plain: &mut dyn Write| -> Result<(), WriteError> {
+        if !is_encrypted {
+            return Ok(archive::write(meter.over(plain), &manifest, &files)?);
+        }
+        let mut age = Age::encrypt(&args.encrypt_to, to)?;
+        let written = archive::write(meter.over(io::BufWriter::new(age.input())), &manifest, &files);
+        age.finish()?;
+        Ok(written?)
     };
-    written.map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => BackupError::Exists { file: args.file.clone() },
-        _ => BackupError::Unwritable { path: args.file.clone(), error },
+    let written = match is_standard {
+        true => write(Stdio::inherit(), &mut io::stdout().lock()),
+        false => write_file(args, write),
+    };
+    written.map_err(|error| match error {
+        WriteError::Age(error) => error,
+        WriteError::Io(error) if error.kind() == ErrorKind::AlreadyExists => {
+            BackupError::Exists { file: args.file.clone() }
+        }
+        WriteError::Io(error) => BackupError::Unwritable { path: args.file.clone(), error },
     })
 }
 
-/// Writes under a temporary name, and renames.
-fn write_file(args: &BackupArgs, manifest: &Manifest, files: &[PathBuf]) -> io::Result<()> {
+/// Why an archive was not written.
+#[derive(Debug, thiserror::Error)]
+enum WriteError {
+    #[error(transparent)]
+    Age(#[from] BackupError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+fn bytes_of(files: &[PathBuf]) -> u64 {
+    files.iter().filter_map(|file| fs::metadata(file).ok()).map(|file| file.len()).sum()
+}
+
+/// Writes under a temporary name, and renames. `write` gets the file as the output of another program, and as its own.
+fn write_file(
+    args: &BackupArgs,
+    write: impl FnOnce(Stdio, &mut dyn Write) -> Result<(), WriteError>,
+) -> Result<(), WriteError> {
     let dir = match args.file.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         _ => Path::new("."),
@@ -72,15 +116,18 @@ fn write_file(args: &BackupArgs, manifest: &Manifest, files: &[PathBuf]) -> io::
     let owner_only = Permissions::from_mode(0o600);
     let mut file =
         tempfile::Builder::new().prefix(".backup-").permissions(owner_only).tempfile_in(dir)?;
-    archive::write(io::BufWriter::new(file.as_file_mut()), manifest, files)?;
-    file.as_file_mut().flush()?;
+    let output = file.as_file().try_clone()?.into();
+    let mut plain = io::BufWriter::new(file.as_file_mut());
+    write(output, &mut plain)?;
+    plain.flush()?;
+    drop(plain);
     file.as_file().sync_all()?;
     let persisted = match args.force {
         true => file.persist(&args.file),
         false => file.persist_noclobber(&args.file),
     };
     persisted.map_err(|error| error.error)?;
-    File::open(dir)?.sync_all()
+    Ok(File::open(dir)?.sync_all()?)
 }
 
 impl SnapshotDir {

@@ -8,7 +8,7 @@ The exit code is 1 on failure, and FILE is then as it was.
 
 Examples:
   kalends backup /backup/kalends.tar --data-dir /var/lib/kalends
-  kalends backup - --data-dir /var/lib/kalends | age -r age1... > kalends.tar.age
+  kalends backup /backup/kalends.tar.age --encrypt-to age1... --data-dir /var/lib/kalends
   kalends restore --check /backup/kalends.tar";
 
 pub const RESTORE: &str = "\
@@ -18,4 +18,4 @@ error has the reason. docs/operations.md describes what agents and senders see a
 
 Examples:
   kalends restore /backup/kalends.tar --data-dir /var/lib/kalends
-  age -d -i key.txt kalends.tar.age | kalends restore - --data-dir /var/lib/kalends";
+  kalends restore /backup/kalends.tar.age --identity key.txt --data-dir /var/lib/kalends";

@@ -3,12 +3,16 @@
 //! A backup begins with a snapshot of the store's files, which the process that holds the store makes
 //! ([`admin`](crate::admin)). The command then archives it with the files that belong to it.
 //!
+//! - [`age`]: encryption of an archive.
 //! - [`archive`]: the format, a tar file that begins with `manifest.json`.
+//! - [`meter`] shows progress.
 //! - [`create`]: `kalends backup`; [`restore`]: `kalends restore`.
 
+mod age;
 mod archive;
 pub mod create;
 pub mod help;
+mod meter;
 pub mod restore;
 
 use std::io::{self, Read};
@@ -53,14 +57,18 @@ pub enum BackupError {
     Keys(KeysError),
     #[error("a database in the archive cannot be used: {0}")]
     Database(OpenError),
+    #[error("the program age is not installed: install it (the package age), or pipe the archive to another program")]
+    NoAge,
+    #[error("age failed, {0}: the line above has its reason")]
+    Age(String),
     #[error("{} is not empty: restore into a directory that is empty or missing", dir.display())]
     NotEmpty { dir: PathBuf },
 }
 
 /// Reads from standard input or from a file.
-fn open(file: &Path) -> Result<Box<dyn Read>, BackupError> {
+fn open(file: &Path) -> Result<Box<dyn Read + Send>, BackupError> {
     if file.as_os_str() == STANDARD {
-        return Ok(Box::new(io::stdin().lock()));
+        return Ok(Box::new(io::stdin()));
     }
     let opened = regular_file::open(file);
     let unreadable = |error| BackupError::Unreadable { path: file.to_owned(), error };

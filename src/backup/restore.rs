@@ -1,7 +1,7 @@
 //! `kalends restore`: an archive is extracted beside the data directory, verified, and renamed.
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, ErrorKind, Write, stderr};
+use std::io::{self, ErrorKind, Read, Write, stderr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use clap::Args;
 use storage::embedded::check_restored;
 use tempfile::TempDir;
 
+use super::age::{self, Age};
 use super::archive::{self, Manifest};
 use super::{BackupError, STANDARD, open};
 use crate::settings::{Flags, Settings};
@@ -20,6 +21,9 @@ pub struct RestoreArgs {
     /// Verify the archive, and restore nothing
     #[arg(long)]
     pub check: bool,
+    /// The identity file for an archive that was encrypted to a recipient of age; without it age asks for a passphrase
+    #[arg(long, value_name = "FILE")]
+    pub identity: Option<PathBuf>,
     #[command(flatten)]
     pub flags: Flags,
 }
@@ -29,7 +33,7 @@ pub fn run(args: &RestoreArgs, settings: &Settings) -> Result<(), BackupError> {
     if !args.check {
         check_empty(target)?;
     }
-    let archive = open(&args.file)?;
+    let mut archive = open(&args.file)?;
     let beside = match args.check {
         true if args.file.as_os_str() == STANDARD => std::env::temp_dir(),
         true => parent(&args.file),
@@ -43,13 +47,34 @@ pub fn run(args: &RestoreArgs, settings: &Settings) -> Result<(), BackupError> {
     let mut builder = tempfile::Builder::new();
     let extracted = builder.prefix(".restore-").permissions(owner_only).tempdir_in(&beside);
     let extracted = extracted.map_err(unwritable)?;
-    let manifest = archive::extract(archive, extracted.path())?;
+    let (beginning, is_encrypted) = age::beginning(&mut archive).map_err(BackupError::Truncated)?;
+    let manifest = match is_encrypted {
+        true => extract_encrypted(beginning, archive, args.identity.as_deref(), extracted.path())?,
+        false => archive::extract((&beginning[..]).chain(archive), extracted.path())?,
+    };
     check_restored(extracted.path()).map_err(BackupError::Database)?;
     if !args.check {
         give_name(extracted, target)?;
     }
     report(args, &manifest, target);
     Ok(())
+}
+
+fn extract_encrypted(
+    beginning: Vec<u8>,
+    rest: impl Read + Send + 'static,
+    identity: Option<&Path>,
+    dir: &Path,
+) -> Result<Manifest, BackupError> {
+    let mut age = Age::decrypt(identity, beginning, rest)?;
+    let mut plain = age.output();
+    let extracted = archive::extract(&mut plain, dir);
+    // `age` verifies the end of the file when it has read it.
+    let rest = io::copy(&mut plain, &mut io::sink());
+    // What it could not decrypt is no archive: its reason comes first.
+    age.finish()?;
+    rest.map_err(BackupError::Truncated)?;
+    extracted
 }
 
 fn check_empty(dir: &Path) -> Result<(), BackupError> {

@@ -3,9 +3,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Output;
 
 use futures_util::future::join_all;
 use tempfile::TempDir;
+use tokio::process::Command;
 
 use crate::harness::{Agent, ExitOutput, Program, Sender, Server, Socket, kalends};
 
@@ -172,4 +174,101 @@ async fn nothing_that_exists_is_overwritten() {
     assert_ne!(fs::read(&file).unwrap(), archive);
     let sound = command("restore", &file, &["--check"], &server.data_dir()).await;
     assert_eq!(sound.code, Some(0), "{sound:?}");
+}
+
+/// Makes an identity of age. Returns its recipient.
+async fn identity(home: &TempDir, name: &str) -> String {
+    let path = home.path().join(name);
+    let made = Command::new("age-keygen").arg("-o").arg(&path).output().await;
+    assert!(made.expect("age-keygen is installed").status.success());
+    let text = fs::read_to_string(path).expect("age-keygen wrote it");
+    let line = text.lines().find_map(|line| line.strip_prefix("# public key: "));
+    line.expect("an identity names its recipient").to_owned()
+}
+
+#[actix_web::test]
+async fn an_archive_for_a_recipient_of_age_is_restored_with_its_identity_only() {
+    let mut server = Server::start();
+    let (uaid, channel) = Agent::offline(&server).await;
+    Sender::new().push(&channel.endpoint, "kept").await;
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("a.age");
+    let recipient = identity(&home, "own.key").await;
+    identity(&home, "other.key").await;
+
+    let wrong = command("backup", &file, &["--encrypt-to=age1wrong"], &server.data_dir()).await;
+    assert_eq!(wrong.code, Some(1));
+    assert!(wrong.stderr.contains("malformed recipient") && !file.exists(), "{wrong:?}");
+    let to = format!("--encrypt-to={recipient}");
+    let ended = command("backup", &file, &[&to], &server.data_dir()).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o600);
+    let encrypted = fs::read(&file).unwrap();
+    assert!(encrypted.starts_with(b"age-encryption.org/v1"));
+
+    server.terminate();
+    fs::remove_dir_all(server.data_dir()).unwrap();
+    let with = |name: &str| format!("--identity={}", home.path().join(name).display());
+    let other = command("restore", &file, &[&with("other.key")], &server.data_dir()).await;
+    assert_eq!(other.code, Some(1));
+    assert!(other.stderr.contains("no identity matched"), "{other:?}");
+    fs::write(home.path().join("cut.age"), &encrypted[..encrypted.len() - 1]).unwrap();
+    let cut = home.path().join("cut.age");
+    let cut = command("restore", &cut, &[&with("own.key")], &server.data_dir()).await;
+    assert!(cut.code == Some(1) && cut.stderr.contains("age failed"), "{cut:?}");
+    assert!(!server.data_dir().exists());
+    let own = command("restore", &file, &[&with("own.key")], &server.data_dir()).await;
+    assert_eq!(own.code, Some(0), "{own:?}");
+    server.restart();
+    let mut agent = Agent::reconnect(&server, &uaid).await;
+    assert_eq!(agent.notification().await.body(), "kept");
+}
+
+#[actix_web::test]
+async fn encryption_without_the_program_fails_before_anything_is_read() {
+    let (server, home) = (Server::start(), tempfile::tempdir().unwrap());
+    let file = home.path().join("a.age");
+    let mut backup = kalends(&["backup", "--passphrase"]);
+    backup.arg(&file).arg("--data-dir").arg(server.data_dir()).env("PATH", home.path());
+    let ended = Program::run(backup).await;
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.stderr.contains("age is not installed") && !file.exists(), "{ended:?}");
+}
+
+/// Answers each question about a passphrase on a terminal of its own.
+const TERMINAL: &str = r#"
+import os, pty, sys
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[2], sys.argv[2:])
+text = b""
+try:
+    while data := os.read(terminal, 1024):
+        text += data
+        if b"passphrase" in text and text.rstrip().endswith(b":"):
+            text = b""
+            os.write(terminal, sys.argv[1].encode() + b"\n")
+except OSError:
+    pass
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"#;
+
+#[actix_web::test]
+async fn an_archive_with_a_passphrase_is_restored_with_it_only() {
+    let (server, home) = (Server::start(), tempfile::tempdir().unwrap());
+    let file = home.path().join("a.age");
+    let run = async |passphrase: &str, arguments: &[&str], dir: &Path| -> Output {
+        let mut command = Command::new("python3");
+        command.args(["-c", TERMINAL, passphrase, env!("CARGO_BIN_EXE_kalends")]).args(arguments);
+        command.arg(&file).arg("--data-dir").arg(dir);
+        command.output().await.unwrap()
+    };
+    let made = run("a long secret", &["backup", "--passphrase"], &server.data_dir()).await;
+    assert!(made.status.success(), "{made:?}");
+    assert!(fs::read(&file).unwrap().starts_with(b"age-encryption.org/v1"));
+    let target = home.path().join("restored");
+    let wrong = run("another secret", &["restore"], &target).await;
+    assert!(!wrong.status.success() && !target.exists(), "{wrong:?}");
+    let restored = run("a long secret", &["restore"], &target).await;
+    assert!(restored.status.success() && target.join("keys.toml").exists(), "{restored:?}");
 }

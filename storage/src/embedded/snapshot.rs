@@ -55,7 +55,14 @@ impl Snapshot {
         let (dir, mut done) = (data_dir.path().join(SNAPSHOT_DIR), 0);
         for (key, conn) in self.0 {
             let path = dir.join(key.to_string());
-            done += copy_file(key, &conn, &path, |copied| on_step(done + copied, total))?;
+            done += copy_file(key, &conn, &path, |copied| {
+                // Meanwhile the write-ahead logs grow, with no other bound.
+                check_space(data_dir, 0, free_bytes_min)?;
+                match on_step(done + copied, total) {
+                    true => Ok(()),
+                    false => Err(StoreError::Failed("the backup was interrupted".to_owned())),
+                }
+            })?;
         }
         sync(&dir).map_err(|error| unwritable(&error))
     }
@@ -76,7 +83,7 @@ fn copy_file(
     key: FileKey,
     from: &Connection,
     to: &Path,
-    mut on_step: impl FnMut(u64) -> bool,
+    mut on_step: impl FnMut(u64) -> Result<(), StoreError>,
 ) -> Result<u64, StoreError> {
     let name = key.to_string();
     let create = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to);
@@ -87,9 +94,7 @@ fn copy_file(
         let step = backup.step(STEP_PAGES).map_err(|error| failed(&name, &error))?;
         let progress = backup.progress();
         let copied = (progress.pagecount - progress.remaining).unsigned_abs().into();
-        if !on_step(copied) {
-            return Err(StoreError::Failed("the backup was interrupted".to_owned()));
-        }
+        on_step(copied)?;
         if step == StepResult::Done {
             break copied;
         }
