@@ -1,6 +1,6 @@
 # Commands for developers. `make test` runs all checks, and CI runs it.
 
-.PHONY: test tools lint deps check-deps mutants chaos cluster fuzz idle soak capacity bench deb
+.PHONY: test tools lint deps check-deps mutants chaos cluster fuzz idle soak capacity bench deb cross
 
 # Installs what the tests need and checks the sources meanwhile, and runs all tests.
 test:
@@ -87,6 +87,11 @@ bench:
 deb:
 	cargo build --release --locked --bin kalends
 	packaging/deb target/release/kalends target/packages
+
+# `kalends` for another platform, which must deliver a push (packaging/cross): TARGET is aarch64-unknown-linux-gnu,
+# aarch64-unknown-linux-musl or x86_64-unknown-linux-musl.
+cross:
+	packaging/cross $(TARGET)
 
 # Makes one small change to the state machines at a time, and lists those that no test notices (docs/models.md). FILE
 # selects some by a pattern, JOBS is the number of changes at once. Requires

@@ -76,8 +76,8 @@ fn future(facts: &Inspection, record: &RecordFacts) -> Option<String> {
     let ahead = record.connected_at_ms.checked_sub(facts.at_ms).filter(|ahead| *ahead > 60_000)?;
     let ahead = span(ahead);
     Some(format!(
-        "the record is of a connection {ahead} in the future: the clock of a node was wrong, and the user agent cannot \
-         connect until then"
+        "the record is of a connection {ahead} in the future: the clock of a node was wrong; the user agent connects \
+         and its pushes arrive nevertheless, so correct that clock and nothing else"
     ))
 }
 

@@ -122,6 +122,22 @@ fn channels(answer: &Answer) -> Vec<String> {
 }
 
 #[actix_web::test]
+async fn a_closed_server_registers_no_phone_and_serves_those_that_it_has() {
+    let mut world = World::start();
+    let phone = world.register("fcm", "token-one").await;
+    world.server.kill();
+    world.restart(bridged(&world.service, &["--access=token"]));
+    let path = format!("{}/v1/fcm/{APP}/registration", world.server.origin());
+    let body = json!({"token": "token-two", "key": null}).to_string();
+    let request = world.sender.request(Method::POST, &path).raw_body(body);
+    let answer = request.header("content-type", "application/json").send().await;
+    assert_eq!(answer.status, 401, "{answer}");
+    assert_eq!(world.channels(&phone).await, [phone.channel.clone()]);
+    world.sender.push(&phone.endpoint, "it is served").await;
+    until(AT_ONCE, "the push arrives", async || world.received().len() == 1).await;
+}
+
+#[actix_web::test]
 async fn a_flood_to_one_phone_leaves_places_to_another_and_health_counts_it() {
     let world = World::with(&["--bridge-pushes-in-flight-max=20", "--bridge-timeout-ms=60000"]);
     let flooded = world.register("fcm", "token-one").await;
