@@ -74,7 +74,8 @@ pub fn run(args: &BackupArgs, settings: &Settings) -> Result<(), BackupError> {
             return Ok(archive::write(meter.over(plain), &manifest, &files)?);
         }
         let mut age = Age::encrypt(&args.encrypt_to, to)?;
-        let written = archive::write(meter.over(io::BufWriter::new(age.input())), &manifest, &files);
+        let written =
+            archive::write(meter.over(io::BufWriter::new(age.input())), &manifest, &files);
         age.finish()?;
         Ok(written?)
     };

@@ -57,7 +57,9 @@ pub enum BackupError {
     Keys(KeysError),
     #[error("a database in the archive cannot be used: {0}")]
     Database(OpenError),
-    #[error("the program age is not installed: install it (the package age), or pipe the archive to another program")]
+    #[error(
+        "the program age is not installed: install it (the package age), or pipe the archive to another program"
+    )]
     NoAge,
     #[error("age failed, {0}: the line above has its reason")]
     Age(String),
