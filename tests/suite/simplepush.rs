@@ -1,11 +1,15 @@
 //! SimplePush: an agent whose hello has no `use_webpush`, and PUT of application servers.
 
+use std::path::PathBuf;
+
 use awc::http::Method;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 use uuid::Uuid;
 
-use crate::harness::{Agent, Answer, Cluster, ClusterPlan, Sender, Server, Socket, unix_now_s};
+use crate::harness::{
+    Agent, Answer, Cluster, ClusterPlan, Program, Sender, Server, Socket, kalends, unix_now_s,
+};
 
 /// A SimplePush agent whose hello was answered.
 struct SimpleAgent {
@@ -118,6 +122,43 @@ async fn a_version_is_delivered_and_acked_and_stored_for_an_agent_that_is_away()
     });
     assert_eq!(answer.status, 200, "{answer}");
     assert!((before..=unix_now_s()).contains(&version), "{version} is not the time");
+}
+
+#[actix_web::test]
+async fn a_restored_channel_has_the_version_of_the_backup_and_takes_a_later_one() {
+    let mut server = Server::start_with(&["--simplepush=true"]);
+    let mut agent = SimpleAgent::connect(&server, None).await;
+    let (id, endpoint) = agent.register().await;
+    agent.leave().await;
+    store(&endpoint, "version=5").await;
+    let home = tempfile::tempdir().unwrap();
+    let run = async |name: &str, data_dir: PathBuf| {
+        let mut command = kalends(&[name, "--data-dir"]);
+        command.arg(data_dir).arg(home.path().join("a.tar"));
+        let ended = Program::run(command).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    };
+    run("backup", server.data_dir()).await;
+    store(&endpoint, "version=6").await;
+    let mut agent = agent.reconnect(&server).await;
+    agent.gets(json!({"channelID": id, "version": 6})).await;
+    agent.ack(json!({"channelID": id, "version": 6})).await;
+    agent.has_nothing_more().await;
+    agent.leave().await;
+
+    server.terminate();
+    std::fs::remove_dir_all(server.data_dir()).unwrap();
+    run("restore", server.data_dir()).await;
+    server.restart();
+    let mut agent = agent.reconnect(&server).await;
+    agent.gets(json!({"channelID": id, "version": 5})).await;
+    agent.ack(json!({"channelID": id, "version": 5})).await;
+    agent.has_nothing_more().await;
+    let (answer, ()) = tokio::join!(put(&endpoint, "version=7"), async {
+        agent.gets(json!({"channelID": id, "version": 7})).await;
+        agent.ack(json!({"channelID": id, "version": 7})).await;
+    });
+    assert_eq!(answer.status, 200, "{answer}");
 }
 
 /// The version is behind the first page that the agent has not acked yet.
