@@ -101,7 +101,7 @@ impl ServerMessage {
             },
             Self::Pong => "{}".to_owned(),
             Self::Hello { uaid, broadcasts } => format!(
-                r#"{{"messageType":"hello","uaid":"{uaid}","status":200,"use_webpush":true,"broadcasts":{}}}"#,
+                r#"{{"messageType":"hello","uaid":"{uaid}","status":200,"use_webpush":true,"urgency":true,"broadcasts":{}}}"#,
                 news(broadcasts)
             ),
             Self::SimplePushHello { uaid } => {

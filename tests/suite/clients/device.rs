@@ -44,7 +44,7 @@ impl Device {
         socket.send_json(&hello).await;
         let answer = socket.receive().await.expect("hello is answered");
         let expected = json!({"messageType": "hello", "status": 200, "use_webpush": true,
-            "broadcasts": {}, "uaid": self.uaid.as_deref().map_or(answer["uaid"].clone(), Value::from)});
+            "urgency": true, "broadcasts": {}, "uaid": self.uaid.as_deref().map_or(answer["uaid"].clone(), Value::from)});
         assert_eq!(answer, expected, "{}", self.program.name);
         self.uaid = answer["uaid"].as_str().map(str::to_owned);
         self.socket = Some(socket);
@@ -200,6 +200,12 @@ impl Device {
             assert_eq!(self.program.keepalive, Keepalive::PingAndEmptyMessage, "unexpected {{}}");
             self.socket().send_json(&json!({})).await;
         }
+    }
+
+    /// Sets the least urgency that wakes the device, as a program does when its battery is low or charging.
+    pub(super) async fn set_urgency(&mut self, min: &str) {
+        self.socket().send_json(&json!({"messageType": "urgency", "min": min})).await;
+        assert_eq!(self.message().await, json!({"messageType": "urgency", "status": 200}));
     }
 
     fn socket(&mut self) -> &mut Socket {

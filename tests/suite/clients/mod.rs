@@ -45,6 +45,28 @@ async fn a_subscribed_app_receives_pushes_online_and_offline_once_each() {
 }
 
 #[actix_web::test]
+async fn a_device_on_battery_gets_less_urgent_messages_when_it_charges() {
+    let server = Server::start();
+    for_each_program(async |program| {
+        let (mut device, app) = Device::with_app(program, &server).await;
+        device.set_urgency("normal").await;
+        let sender = Sender::new();
+        let push = async |urgency: &str| {
+            let post = app.post(&sender, &server).header("urgency", urgency).body(urgency);
+            assert_eq!(post.send().await.status, 201);
+        };
+        push("low").await;
+        let (_, urgent) = tokio::join!(push("high"), device.notification());
+        assert_eq!(urgent.body(), "high", "{}", program.name);
+        device.send_collected_acks().await;
+        assert_eq!(device.pending_notifications().await, []);
+        device.set_urgency("very-low").await;
+        assert_eq!(device.notification().await.body(), "low", "{}", program.name);
+    })
+    .await;
+}
+
+#[actix_web::test]
 async fn keepalives_are_answered() {
     let server = Server::start();
     for_each_program(async |program| {

@@ -13,7 +13,7 @@ fresh U9
 
 agent> {"messageType":"hello","use_webpush":true}
 registry< register U9
-agent< {"messageType":"hello","uaid":"{U9}","status":200,"use_webpush":true,"broadcasts":{}}
+agent< {"messageType":"hello","uaid":"{U9}","status":200,"use_webpush":true,"urgency":true,"broadcasts":{}}
 agent> {"messageType":"register","channelID":"{C1}"}
 store< 0 register U9 at=+0ms create=2026_11
 agent> {"messageType":"register","channelID":"{C2}"}

@@ -19,7 +19,7 @@ store> 0 registered U1 at=+0ms curmonth=2026_11
 store< 1 read_channels U1 2026_11
 "#;
 
-const HELLO: &str = r#"agent< {"messageType":"hello","uaid":"{U1}","status":200,"use_webpush":true,"broadcasts":{}}
+const HELLO: &str = r#"agent< {"messageType":"hello","uaid":"{U1}","status":200,"use_webpush":true,"urgency":true,"broadcasts":{}}
 store< 2 fetch U1 2026_11
 "#;
 
