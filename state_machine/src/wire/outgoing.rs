@@ -321,7 +321,7 @@ mod tests {
         let hello = json_of(&ServerMessage::Hello { uaid, broadcasts: BroadcastUpdate::default() });
         assert_eq!(
             hello,
-            json!({"messageType": "hello", "uaid": uaid.to_string(), "status": 200, "use_webpush": true, "broadcasts": {}})
+            json!({"messageType": "hello", "uaid": uaid.to_string(), "status": 200, "use_webpush": true, "urgency": true, "broadcasts": {}})
         );
         let registered = json_of(&ServerMessage::Registered { uaid, chid, key: None });
         assert_eq!(registered["status"], 200);
