@@ -387,6 +387,8 @@ impl<T: Transport> Client<T> {
             mailbox: self.mailbox.state(),
             phase: self.phase,
             unacked: self.connection.unacked(),
+            overdue: self.connection.overdue(),
+            oldest_unacked: self.connection.oldest_unacked(),
             pushes_waiting: self.pushes.len(),
             deadline: self.connection.deadline(),
         }

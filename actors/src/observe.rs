@@ -89,6 +89,10 @@ pub struct ClientState {
     pub phase: PhaseName,
     /// Messages that were sent to the agent and are not acked.
     pub unacked: usize,
+    /// Those of them that have waited for more than `ack_wait`.
+    pub overdue: usize,
+    /// When the oldest of the others was sent.
+    pub oldest_unacked: Option<Time>,
     /// Pushes whose endpoints wait for an answer.
     pub pushes_waiting: usize,
     /// The next deadline, and what it is for.

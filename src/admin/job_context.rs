@@ -6,6 +6,7 @@ use actors::{Access, BoundedAddr, Clock, Directory, Feeds, RegistryActor};
 use state_machine::{Month, Time};
 use storage::StoreAdmin;
 
+use crate::http::push_history::PushHistory;
 use crate::limits::Limits;
 use crate::peers::outbound::NodeAccess;
 
@@ -47,6 +48,8 @@ pub struct ProcessView {
     /// The limits of the server that this job runs in.
     pub limits: Option<Arc<Limits>>,
     pub unacked_max: usize,
+    /// The last pushes that this process took. None if it takes none.
+    pub pushes: Option<Arc<PushHistory>>,
 }
 
 /// The servers that use the store.

@@ -19,6 +19,7 @@ use super::endpoint_token::EndpointTokens;
 use super::message_url::MessageUrls;
 use super::origin_check::OriginCheck;
 use super::push_counters::PushCounters;
+use super::push_history::PushHistory;
 use super::vapid::Vapid;
 use crate::bridges::Bridges;
 use crate::limits::Limits;
@@ -79,6 +80,7 @@ pub struct EndpointRole {
     pub bridges: Arc<Bridges>,
     pub ids: MessageIds,
     pub counters: PushCounters,
+    pub history: Arc<PushHistory>,
 }
 
 /// The limits of one push.

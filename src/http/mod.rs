@@ -15,6 +15,7 @@ mod params;
 mod push;
 pub mod push_counters;
 pub mod push_headers;
+pub mod push_history;
 pub mod request_body_drain;
 pub mod routes;
 mod simplepush;

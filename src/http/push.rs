@@ -8,12 +8,13 @@ use actix_web::{HttpRequest, HttpResponse, Resource};
 use actors::DeliverPush;
 use slog::debug;
 use state_machine::delivery::Outcome;
-use state_machine::{Message, Uaid};
+use state_machine::{Message, Span, Uaid};
 
 use super::app::{EndpointRole, LocalEndpoint, PushLimits};
 use super::body::read_body;
 use super::endpoint_token::{EndpointToken, TokenVersion};
 use super::push_headers::{self, PushHeaders};
+use super::push_history::{OVER_LIMIT, PushRecord};
 use super::routes::preflight_or_refused;
 use super::vapid::{Credentials, VapidKey};
 use super::{PushError, simplepush};
@@ -61,8 +62,13 @@ async fn push(
     let body = read_body(headers, payload, max_bytes, app.limits.body_timeout).await?;
     let payload = push_headers::payload(headers, body)?;
     // The body was read, so a refused sender keeps its connection.
-    limits.push_to(uaid, chid, key)?;
     let accepted_at = app.common.clock.now();
+    if let Err(refused) = limits.push_to(uaid, chid, key) {
+        let (id, took, outcome) = (None, Span::ZERO, OVER_LIMIT);
+        let push = PushRecord { at: accepted_at, took, uaid, chid, id, ttl, urgency, outcome };
+        app.history.add(push);
+        return Err(refused.into());
+    }
     let id = app.ids.mint(accepted_at, topic.is_some());
     let message = Message { id, chid, topic, urgency, accepted_at, ttl, offers: 0, payload };
     let reference = message.key();
@@ -90,7 +96,7 @@ pub(super) async fn deliver(
     if access.has_ended(uaid) {
         return Err(PushError::UserGone);
     }
-    let ttl_s = message.ttl.0 / 1000;
+    let Message { id, chid, ttl, urgency, accepted_at: at, .. } = message;
     let bytes = message.payload.as_ref().map_or(0, |payload| payload.data.len());
     let began = Instant::now();
     let outcome = endpoint.address().send(DeliverPush { uaid, message }).await;
@@ -98,8 +104,12 @@ pub(super) async fn deliver(
         debug!(app.common.log, "the endpoint actor refused a push"; "error" => %error);
         Outcome::Unavailable
     });
-    app.counters.count_outcome(&outcome, began.elapsed());
-    debug!(app.common.log, "processed a push"; "outcome" => ?outcome, "ttl_s" => ttl_s);
+    let took = began.elapsed();
+    let name = app.counters.count_outcome(&outcome, took);
+    let took = Span(took.as_millis() as u64);
+    let id = Some(id);
+    app.history.add(PushRecord { at, took, uaid, chid, id, ttl, urgency, outcome: name });
+    debug!(app.common.log, "processed a push"; "outcome" => ?outcome, "ttl_s" => ttl.0 / 1000);
     if let Outcome::Delivered | Outcome::Stored = outcome {
         access.count_push(uaid, bytes);
     }

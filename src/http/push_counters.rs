@@ -55,11 +55,12 @@ impl Default for PushCounters {
 }
 
 impl PushCounters {
-    pub(super) fn count_outcome(&self, outcome: &Outcome, took: Duration) {
+    /// Returns the name of the outcome.
+    pub(super) fn count_outcome(&self, outcome: &Outcome, took: Duration) -> &'static str {
         if let Outcome::Delivered = outcome {
             self.direct.add(took);
         }
-        self.outcomes.count(match outcome {
+        let place = match outcome {
             Outcome::Delivered => 0,
             Outcome::Stored => 1,
             Outcome::Dropped => 2,
@@ -69,7 +70,9 @@ impl PushCounters {
             Outcome::Bridge(_) => 6,
             Outcome::OtherProtocol => 7,
             Outcome::Unavailable => 8,
-        });
+        };
+        self.outcomes.count(place);
+        OUTCOMES[place]
     }
 
     pub(super) fn count_status(&self, status: u16) {

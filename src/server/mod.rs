@@ -206,6 +206,7 @@ fn process_view(
         nodes: Some(nodes),
         limits: Some(Arc::clone(&node.common.limits)),
         unacked_max: settings.unacked_max,
+        pushes: node.endpoints.as_ref().map(|endpoints| Arc::clone(&endpoints.history)),
     }
 }
 

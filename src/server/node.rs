@@ -31,6 +31,7 @@ use crate::http::endpoint_token::EndpointTokens;
 use crate::http::message_url::MessageUrls;
 use crate::http::origin_check::OriginCheck;
 use crate::http::push_counters::PushCounters;
+use crate::http::push_history::PushHistory;
 use crate::http::vapid::{Origin, Vapid};
 use crate::keys::Keys;
 use crate::limits::Limits;
@@ -285,6 +286,7 @@ impl NodeParts<'_> {
             bridges,
             ids: MessageIds::after(floor),
             counters: PushCounters::default(),
+            history: Arc::new(PushHistory::new(settings.push_history_max)),
         })
     }
 }

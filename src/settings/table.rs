@@ -192,6 +192,10 @@ with_feeds! {
 
         /// Interval at which the statsd server gets them.
         statsd_interval_s: u64 = 10, in UP_TO_A_DAY_S, "s";
+
+        /// Pushes that each process remembers for `kalends inspect`, about 100 bytes each: when, to which channel, and
+        /// how they ended. They have no contents and no sender. 0 is none.
+        push_history_max: usize = 10_000, in 0..=10_000_000, "pushes";
     }
 
     group "Sessions" {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use indicatif::HumanDuration;
 
-use super::{Connection, Inspection, RecordFacts};
+use super::{Connection, Inspection, RecordFacts, SessionFacts};
+use crate::http::push_history::OVER_LIMIT;
 
 /// The reasons, the most important first. Without a reason, one sentence that says so.
 pub fn of(facts: &Inspection) -> Vec<String> {
@@ -27,6 +28,7 @@ pub fn of(facts: &Inspection) -> Vec<String> {
     for limit in &facts.limits_reached {
         all.push(format!("{limit} refuses further requests now, with 429"));
     }
+    all.extend(last_push(facts));
     all.extend(message(facts));
     if all.is_empty() {
         all.push(
@@ -86,16 +88,18 @@ fn connection(facts: &Inspection, record: &RecordFacts) -> Option<String> {
     let since = ago(facts, record.connected_at_ms);
     match &facts.connection {
         Connection::Here(session) if session.unacked >= session.unacked_max => Some(format!(
-            "the user agent is connected and has not acked {}: it is busy, and further messages are stored{waits}",
-            count(session.unacked as u64)
+            "the user agent is connected and has not acked {}: it is busy, and further messages are stored{}{waits}",
+            count(session.unacked as u64),
+            unacked_for(facts, session)
         )),
         Connection::Here(session) if !session.is_ready => Some(format!(
             "the user agent is connected and in the phase {}: pushes are stored until it is ready{waits}",
             session.phase
         )),
         Connection::Here(session) if session.unacked > 0 => Some(format!(
-            "the user agent is connected and has not acked {}: a message that it acks late is stored and sent again",
-            count(session.unacked as u64)
+            "the user agent is connected and has not acked {}: a message that it acks late is stored and sent again{}",
+            count(session.unacked as u64),
+            unacked_for(facts, session)
         )),
         Connection::Here(_) if facts.waiting.messages > 0 => Some(format!(
             "the user agent is connected, and is about to be sent what is stored{waits}"
@@ -138,12 +142,56 @@ fn unfinished_move(facts: &Inspection, record: &RecordFacts) -> Option<String> {
 fn message(facts: &Inspection) -> Option<String> {
     let message = facts.message.as_ref().filter(|message| !message.is_waiting)?;
     let id = &message.id;
+    let pushed = facts.pushes.as_ref().and_then(|pushes| pushes.first());
+    if let Some(push) = pushed.filter(|push| push.outcome == "delivered") {
+        let (at, took) = (ago(facts, push.at_ms), push.took_ms);
+        return Some(format!("the message {id} was delivered {at}, in {took} ms"));
+    }
     Some(match facts.waiting.is_partial {
         true => format!("the message {id} is not among those that were read"),
         false => format!(
             "the message {id} does not wait: it was delivered, replaced by one of its topic, deleted or has expired"
         ),
     })
+}
+
+/// How long the acks are missing.
+fn unacked_for(facts: &Inspection, session: &SessionFacts) -> String {
+    let mut text = String::new();
+    if let Some(since) = session.unacked_since_ms {
+        text += &format!("; the oldest was sent {}", ago(facts, since));
+    }
+    if session.overdue > 0 {
+        text += &format!("; {} of them are overdue (ack_wait_ms)", session.overdue);
+    }
+    text
+}
+
+/// How the last push ended, if the agent got nothing of it.
+fn last_push(facts: &Inspection) -> Option<String> {
+    let last = facts.pushes.as_ref()?.first()?;
+    let why = match last.outcome.as_str() {
+        "delivered" | "stored" => return None,
+        outcome => outcome_text(outcome),
+    };
+    Some(format!("the last push, {}, was {why}", ago(facts, last.at_ms)))
+}
+
+/// An outcome in words.
+pub(super) fn outcome_text(outcome: &str) -> &str {
+    match outcome {
+        "delivered" => "delivered",
+        "stored" => "stored: the user agent was not connected, was busy, or did not ack in time",
+        "dropped" => "dropped: its TTL was 0 and the user agent could not take it at once",
+        "user_gone" => "refused with 410: the user agent was unknown",
+        "no_such_channel" => "refused with 410: the channel was not registered",
+        "full" => "refused with 429: too many messages wait for the user agent or channel",
+        "bridge" => "refused by the bridge",
+        "other_protocol" => "refused: the endpoint takes PUT of SimplePush only",
+        "unavailable" => "refused with 503: the store or a node was overloaded",
+        OVER_LIMIT => "refused with 429: a limit by sender was reached",
+        other => other,
+    }
 }
 
 fn waiting(facts: &Inspection) -> String {
@@ -172,8 +220,9 @@ fn span(millis: u64) -> String {
 mod tests {
     use super::*;
     use crate::admin::inspect::{
-        AccessFacts, EndpointFacts, MessageFacts, MonthFacts, SessionFacts, Waiting,
+        AccessFacts, EndpointFacts, MessageFacts, MonthFacts, PushFacts, Waiting,
     };
+    use crate::http::push_counters::OUTCOMES;
     use state_machine::Uaid;
 
     const NOW: u64 = 1_795_000_000_000;
@@ -184,6 +233,8 @@ mod tests {
             phase: "Ready".into(),
             is_ready: true,
             unacked: 0,
+            overdue: 0,
+            unacked_since_ms: None,
             unacked_max: 16,
             pushes_waiting: 0,
             deadline_ms: None,
@@ -216,6 +267,7 @@ mod tests {
             }],
             waiting: Waiting::default(),
             connection,
+            pushes: None,
             limits_reached: Vec::new(),
             findings: Vec::new(),
         }
@@ -228,6 +280,42 @@ mod tests {
 
     fn node() -> String {
         "http://10.0.0.2:8081".into()
+    }
+
+    fn pushed(mut facts: Inspection, outcome: &str) -> Inspection {
+        facts.pushes = Some(vec![PushFacts {
+            at_ms: NOW - 2 * HOUR,
+            took_ms: 7,
+            channel: "a channel".into(),
+            message: Some("m1".into()),
+            ttl_s: 60,
+            urgency: "normal".into(),
+            outcome: outcome.into(),
+        }]);
+        facts
+    }
+
+    #[test]
+    fn the_outcome_of_the_last_push_is_a_reason_unless_the_agent_has_it_or_gets_it() {
+        for outcome in OUTCOMES.into_iter().chain([OVER_LIMIT]) {
+            let found = of(&pushed(facts(Connection::Here(session())), outcome));
+            assert!(
+                outcome == "delivered" || outcome_text(outcome) != outcome,
+                "{outcome} has words"
+            );
+            match outcome {
+                "delivered" | "stored" => assert!(found[0].starts_with("nothing hinders a push")),
+                _ => assert!(found[0].starts_with("the last push, 2 hours ago, was "), "{found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_that_was_delivered_has_its_time() {
+        let mut facts = pushed(facts(Connection::Here(session())), "delivered");
+        facts.message =
+            Some(MessageFacts { id: "m1".into(), channel: "a channel".into(), is_waiting: false });
+        assert_eq!(of(&facts), ["the message m1 was delivered 2 hours ago, in 7 ms"]);
     }
 
     /// Exactly one reason, which begins so.
@@ -339,6 +427,16 @@ mod tests {
         let found = of(&moving);
         assert!(
             found[1].starts_with("the move from 2026_10 to 2026_11 is unfinished"),
+            "{found:?}"
+        );
+
+        let mut slow = session();
+        (slow.unacked, slow.overdue, slow.unacked_since_ms) = (5, 3, Some(NOW - 2 * HOUR));
+        let found = of(&facts(Connection::Here(slow)));
+        assert!(
+            found[0].ends_with(
+                "; the oldest was sent 2 hours ago; 3 of them are overdue (ack_wait_ms)"
+            ),
             "{found:?}"
         );
 

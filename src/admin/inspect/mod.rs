@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use state_machine::{Month, Uaid};
 
+use crate::http::push_history::PushRecord;
+
 /// All facts. Times are milliseconds since the Unix epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inspection {
@@ -31,6 +33,9 @@ pub struct Inspection {
     pub months: Vec<MonthFacts>,
     pub waiting: Waiting,
     pub connection: Connection,
+    /// The last pushes of the process that answers, the newest first; those of other nodes are not among them. None if
+    /// it takes no pushes.
+    pub pushes: Option<Vec<PushFacts>>,
     /// Settings that refuse requests of this agent or pushes to this channel now.
     pub limits_reached: Vec<String>,
     /// Why a push may not arrive, the most important reason first.
@@ -130,12 +135,44 @@ pub enum Connection {
     Bridge { bridge: String },
 }
 
+/// A push, and how it ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PushFacts {
+    pub at_ms: u64,
+    pub took_ms: u64,
+    pub channel: String,
+    /// None if the push was refused before it got one.
+    pub message: Option<String>,
+    pub ttl_s: u64,
+    pub urgency: String,
+    /// The outcome as metrics name it, or `over_limit`.
+    pub outcome: String,
+}
+
+impl From<PushRecord> for PushFacts {
+    fn from(push: PushRecord) -> Self {
+        Self {
+            at_ms: push.at.0,
+            took_ms: push.took.0,
+            channel: push.chid.to_string(),
+            message: push.id.map(|id| id.to_string()),
+            ttl_s: push.ttl.0 / 1000,
+            urgency: push.urgency.as_str().to_owned(),
+            outcome: push.outcome.to_owned(),
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionFacts {
     pub phase: String,
     /// Whether pushes are sent in this phase.
     pub is_ready: bool,
     pub unacked: usize,
+    /// Those of them that have waited for more than `ack_wait_ms`: they are stored, and stop no further ones.
+    pub overdue: usize,
+    /// When the oldest of the others was sent.
+    pub unacked_since_ms: Option<u64>,
     /// So many unacked messages stop further ones.
     pub unacked_max: usize,
     /// Pushes whose senders wait for the ack.

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use indicatif::HumanBytes;
 
-use super::findings::ago;
-use super::{Connection, Inspection};
+use super::findings::{ago, outcome_text};
+use super::{Connection, Inspection, PushFacts};
 
 /// The findings, and then a line for each fact.
 pub fn of(facts: &Inspection) -> String {
@@ -53,6 +53,12 @@ fn lines(facts: &Inspection) -> Vec<(&'static str, String)> {
     }
     lines.push(("waiting", waiting(facts)));
     lines.push(("connection", connection(facts)));
+    for push in facts.pushes.iter().flatten() {
+        let PushFacts { channel, ttl_s, urgency, outcome, .. } = push;
+        let (at, outcome) = (ago(facts, push.at_ms), outcome_text(outcome));
+        let text = format!("{at}, {outcome}; channel {channel}, TTL {ttl_s} s, {urgency}");
+        lines.push(("push", text));
+    }
     lines
 }
 

@@ -14,11 +14,12 @@ use super::{JobError, Report, access};
 use crate::admin::commands::Inspect;
 use crate::admin::inspect::target::Subject;
 use crate::admin::inspect::{
-    AccessFacts, Connection, Inspection, MessageFacts, MonthFacts, RecordFacts, SessionFacts,
-    Waiting, findings,
+    AccessFacts, Connection, Inspection, MessageFacts, MonthFacts, PushFacts, RecordFacts,
+    SessionFacts, Waiting, findings,
 };
 use crate::admin::job_context::Servers;
 use crate::admin::output::Output;
+use crate::http::push_history::PushRecord;
 use crate::peers::outbound::PeerIdentity;
 
 /// Pages of waiting messages that are read.
@@ -26,6 +27,9 @@ const PAGES_MAX: usize = 40;
 
 /// A page of them.
 const PAGE: PageLimit = PageLimit { rows: 100, bytes: 1 << 20 };
+
+/// The last pushes that are shown.
+const PUSHES_MAX: usize = 20;
 
 /// How long a client may take to answer.
 const OBSERVE_WAIT: Duration = Duration::from_secs(1);
@@ -47,6 +51,7 @@ pub(super) async fn run(inspect: &Inspect, report: &Report) -> Result<(), JobErr
         waiting: Waiting::default(),
         connection: Connection::None,
         limits_reached: reached.into_iter().flatten().map(str::to_owned).collect(),
+        pushes: pushes(subject, report),
         findings: Vec::new(),
     };
     if let (Some(endpoint), Some(ours)) = (&mut facts.endpoint, &context.process.origin) {
@@ -63,6 +68,19 @@ pub(super) async fn run(inspect: &Inspect, report: &Report) -> Result<(), JobErr
     facts.message = subject.message.clone().map(message);
     facts.findings = findings::of(&facts);
     report.emit(Output::Inspection(Box::new(facts))).await
+}
+
+/// The last pushes to the agent, channel or message, if this process takes pushes.
+fn pushes(subject: &Subject, report: &Report) -> Option<Vec<PushFacts>> {
+    let history = report.context.process.pushes.as_ref()?;
+    let (chid, id) = (subject.chid(), subject.message_id());
+    let wanted = |push: &PushRecord| {
+        push.uaid == subject.uaid
+            && chid.is_none_or(|chid| push.chid == chid)
+            && id.is_none_or(|id| push.id == Some(id))
+    };
+    let last = history.last(PUSHES_MAX, wanted);
+    Some(last.into_iter().map(PushFacts::from).collect())
 }
 
 /// The token whose id the uaid has. None for an id that no token has.
@@ -204,6 +222,8 @@ async fn connection_here(record: &RouterRecord, report: &Report) -> Option<Conne
         phase: format!("{:?}", state.phase),
         is_ready: state.phase == PhaseName::Ready,
         unacked: state.unacked,
+        overdue: state.overdue,
+        unacked_since_ms: state.oldest_unacked.map(|sent| sent.0),
         unacked_max: report.context.process.unacked_max,
         pushes_waiting: state.pushes_waiting,
         deadline_ms: state.deadline.map(|(at, _)| at.0),

@@ -165,6 +165,16 @@ impl Connection {
         self.phase.unacked()
     }
 
+    /// When the oldest message was sent that waits for its ack and is not overdue.
+    pub fn oldest_unacked(&self) -> Option<Time> {
+        self.phase.oldest_unacked()
+    }
+
+    /// How many messages have waited for their ack for more than `ack_wait`.
+    pub fn overdue(&self) -> usize {
+        self.phase.overdue()
+    }
+
     fn session_end(&self) -> Time {
         self.opened_at + self.seed.with_jitter(self.config.limits.session_max)
     }

@@ -116,6 +116,20 @@ impl Phase {
             Self::AwaitingHello(_) | Self::Closed => 0,
         }
     }
+
+    pub(super) fn oldest_unacked(&self) -> Option<Time> {
+        match self {
+            Self::Open(open) => open.session.oldest_unacked(),
+            Self::AwaitingHello(_) | Self::Closed => None,
+        }
+    }
+
+    pub(super) fn overdue(&self) -> usize {
+        match self {
+            Self::Open(open) => open.session.overdue(),
+            Self::AwaitingHello(_) | Self::Closed => 0,
+        }
+    }
 }
 
 impl Open {

@@ -96,6 +96,10 @@ async fn an_agent_that_does_not_ack_is_named_busy() {
             busy.starts_with("the user agent is connected and has not acked 1 message: it is busy"),
             "{busy}"
         );
+        assert!(busy.contains("; the oldest was sent "), "{busy}");
+        let session = &inspect(&fixture, agent.uaid()).await["connection"];
+        assert_eq!((&session["unacked"], &session["overdue"]), (&1.into(), &0.into()));
+        assert!(session["unacked_since_ms"].is_u64(), "{session}");
         agent.ack(&sent).await;
     };
     tokio::join!(push, look);
@@ -162,4 +166,41 @@ async fn a_limit_that_refuses_further_pushes_is_named() {
     assert_eq!(facts["limits_reached"], serde_json::json!(["subscription_pushes_per_minute_max"]));
     let of_agent = inspect(&fixture, &uaid).await;
     assert_eq!(of_agent["limits_reached"], serde_json::json!([]), "{of_agent}");
+}
+
+#[actix_web::test]
+async fn the_last_pushes_are_shown_with_their_outcomes() {
+    let fixture = AdminFixture::embedded(&["--subscription-pushes-per-minute-max=4"]);
+    let mut agent = Agent::new(&fixture.server).await;
+    let (channel, other) = (agent.register().await, agent.register().await);
+    let sender = Sender::new();
+    let (answer, ()) = tokio::join!(sender.push(&channel.endpoint, "direct"), async {
+        let got = agent.notification().await;
+        agent.ack(&got).await;
+    });
+    let direct = answer.location();
+    agent.leave().await;
+    sender.push(&channel.endpoint, "stored").await;
+    let push = async |ttl| sender.post(&channel.endpoint).ttl(ttl).body("x").send().await.status;
+    assert_eq!((push(0).await, push(60).await, push(60).await), (201, 201, 429));
+    let outcomes = async |target: &str| {
+        let facts = inspect(&fixture, target).await;
+        let pushes = facts["pushes"].as_array().expect("the server takes pushes").clone();
+        pushes.iter().map(|push| push["outcome"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let all = ["over_limit", "stored", "dropped", "stored", "delivered"];
+    assert_eq!(outcomes(&channel.endpoint).await, all);
+    assert_eq!(outcomes(&other.endpoint).await, [""; 0]);
+    assert_eq!(outcomes(&direct).await, ["delivered"]);
+    let facts = inspect(&fixture, &direct).await;
+    let found = facts["findings"].to_string();
+    assert!(found.contains(" was delivered ") && found.contains(" ms"), "{found}");
+    let text = fixture.stdout_of(&format!("inspect {}", channel.endpoint)).await;
+    assert!(text.contains("refused with 429: a limit by sender was reached"), "{text}");
+    assert!(text.contains(&format!("channel {}, TTL 60 s, normal", channel.id)), "{text}");
+
+    let none = AdminFixture::embedded(&["--push-history-max=0"]);
+    let (_, channel) = Agent::offline(&none.server).await;
+    sender.push(&channel.endpoint, "stored").await;
+    assert_eq!(inspect(&none, &channel.endpoint).await["pushes"], Value::Array(Vec::new()));
 }

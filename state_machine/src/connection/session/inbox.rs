@@ -37,6 +37,14 @@ impl Session {
         self.window.len()
     }
 
+    pub(in crate::connection) fn oldest_unacked(&self) -> Option<Time> {
+        self.window.oldest_sent_at()
+    }
+
+    pub(in crate::connection) fn overdue(&self) -> usize {
+        self.window.overdue_len()
+    }
+
     /// Whether more messages are overdue than one session remembers.
     pub(in crate::connection) fn is_overfull(&self, cx: &StepContext<'_>) -> bool {
         self.window.is_overfull(cx.config.limits.unacked_max)

@@ -95,7 +95,12 @@ impl UnackedWindow {
         self.fresh.len() + self.overdue_len()
     }
 
-    fn overdue_len(&self) -> usize {
+    /// When the oldest message that is not overdue was sent.
+    pub(super) fn oldest_sent_at(&self) -> Option<Time> {
+        self.fresh.front().map(|unacked| unacked.sent_at)
+    }
+
+    pub(super) fn overdue_len(&self) -> usize {
         self.late().overdue.values().map(BTreeMap::len).sum()
     }
 
