@@ -78,7 +78,7 @@ mod tests {
         PushRecord {
             at: Time(at),
             took: Span::ZERO,
-            uaid: Uaid([u8::from(at % 2 == 0); 16]),
+            uaid: Uaid([u8::from(at.is_multiple_of(2)); 16]),
             chid: Chid([1; 16]),
             id: None,
             ttl: Span::ZERO,

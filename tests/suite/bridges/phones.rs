@@ -132,7 +132,7 @@ async fn a_closed_server_registers_no_phone_and_serves_those_that_it_has() {
     let request = world.sender.request(Method::POST, &path).raw_body(body);
     let answer = request.header("content-type", "application/json").send().await;
     assert_eq!(answer.status, 401, "{answer}");
-    assert_eq!(world.channels(&phone).await, [phone.channel.clone()]);
+    assert_eq!(world.channels(&phone).await, std::slice::from_ref(&phone.channel));
     world.sender.push(&phone.endpoint, "it is served").await;
     until(AT_ONCE, "the push arrives", async || world.received().len() == 1).await;
 }
