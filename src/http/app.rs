@@ -21,6 +21,7 @@ use super::origin_check::OriginCheck;
 use super::push_counters::PushCounters;
 use super::push_history::PushHistory;
 use super::vapid::Vapid;
+use super::web::WebPage;
 use crate::bridges::Bridges;
 use crate::limits::Limits;
 use crate::tls::certificates::Certificates;
@@ -60,6 +61,8 @@ pub struct WebSocketRole {
     pub clients: Arc<ClientShared>,
     pub origin_check: OriginCheck,
     pub access: AccessCheck,
+    /// The page of a browser that opens the address of the server, if there is one.
+    pub page: Option<WebPage>,
 }
 
 /// The state of an endpoint node.

@@ -21,5 +21,6 @@ pub mod routes;
 mod simplepush;
 mod socket;
 pub mod vapid;
+pub mod web;
 
 pub use error::PushError;

@@ -10,6 +10,7 @@ use actix_web::{HttpRequest, HttpResponse, Resource, ResponseError, Route};
 
 use super::app::{AppState, EndpointRole, LocalEndpoint};
 use super::endpoint_token::TokenVersion;
+use super::web::files;
 use super::{PushError, health, matrix, messages, push, socket};
 
 /// The routes of one worker, by the roles of the node.
@@ -33,6 +34,7 @@ pub fn of(node: &AppState) -> impl FnOnce(&mut ServiceConfig) + use<> {
             .service(page("/__lbheartbeat__", web::get().to(health::alive)))
             .service(page("/__version__", web::get().to(health::version)))
             .service(page("/status", web::get().to(health::version)))
+            .service(files())
             .default_service(nothing_here());
     }
 }

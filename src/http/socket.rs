@@ -1,7 +1,7 @@
-//! `GET /` and `GET /u/TOKEN`: upgrades the connection of a user agent to a WebSocket.
+//! `GET /` and `GET /u/TOKEN`: upgrades the connection of a user agent to a WebSocket, and answers a browser with a page.
 
-use actix_web::http::StatusCode;
 use actix_web::http::header::UPGRADE;
+use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use actors::access::WithAccess;
@@ -12,15 +12,32 @@ use uuid::Uuid;
 
 use super::PushError;
 use super::app::WebSocketRole;
+use super::web::wants_page;
 
 pub(super) async fn connect(request: HttpRequest, app: Data<WebSocketRole>) -> HttpResponse {
-    if !request.headers().contains_key(UPGRADE) {
-        // `kalends doctor` reads which address limits see.
-        let client = app.common.limits.client(request.peer_addr(), request.headers());
-        let error = PushError::Http(StatusCode::UPGRADE_REQUIRED);
-        return error.response_with(&error, &json!({ "client": client }));
+    let answer = match request.headers().contains_key(UPGRADE) {
+        true => upgrade(&request, &app),
+        false => without_upgrade(&request, &app),
+    };
+    answer.unwrap_or_else(|error| error.closing_response())
+}
+
+/// The page for a browser, and 426 for others.
+fn without_upgrade(request: &HttpRequest, app: &WebSocketRole) -> Result<HttpResponse, PushError> {
+    let (common, headers) = (&app.common, request.headers());
+    if let Some(page) = app.page.as_ref().filter(|_| wants_page(headers)) {
+        common.limits.connect_from(common.limits.address(request.peer_addr(), headers))?;
+        let token = request.match_info().get("token");
+        if app.access.try_admit(token, common.clock.now(), &common.log).is_ok() {
+            return Ok(page.answer(request.path(), common.is_draining()));
+        }
     }
-    upgrade(&request, &app).unwrap_or_else(|error| error.closing_response())
+    // `kalends doctor` reads which address limits see.
+    let client = common.limits.client(request.peer_addr(), headers);
+    let error = PushError::Http(StatusCode::UPGRADE_REQUIRED);
+    let mut answer = error.response_with(&error, &json!({ "client": client }));
+    answer.head_mut().set_connection_type(ConnectionType::Close);
+    Ok(answer)
 }
 
 fn upgrade(request: &HttpRequest, app: &WebSocketRole) -> Result<HttpResponse, PushError> {

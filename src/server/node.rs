@@ -33,6 +33,7 @@ use crate::http::origin_check::OriginCheck;
 use crate::http::push_counters::PushCounters;
 use crate::http::push_history::PushHistory;
 use crate::http::vapid::{Origin, Vapid};
+use crate::http::web::WebPage;
 use crate::keys::Keys;
 use crate::limits::Limits;
 use crate::peers::inbound::RouterPort;
@@ -216,6 +217,7 @@ impl NodeParts<'_> {
             clients: Arc::new(clients),
             access: AccessCheck::new(self.is_closed(), common.access.clone()),
             origin_check: OriginCheck::new(Origin::clone(origin), settings.origins_allowed.clone()),
+            page: settings.web_page.then(|| WebPage::new(origin.as_str().to_owned())),
         }))
     }
 

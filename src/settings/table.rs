@@ -53,6 +53,10 @@ with_feeds! {
         /// `kalends access add`, as in `wss://push.example.net/u/TOKEN`. Others get 401.
         access: AccessMode = AccessMode::Open;
 
+        /// Shows a page to a browser that opens the address of the server: how to use it, and a trial. On a closed server
+        /// the page is at `/u/TOKEN` only.
+        web_page: bool = true;
+
         /// Number of worker threads; 0 starts one for each core.
         workers: usize = 0, in 0..=1024, "threads";
 

@@ -1,11 +1,14 @@
 //! The packaged Firefox, headless, with its own profile.
 
+use std::fs;
 use std::io::PipeWriter;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::log::Log;
@@ -50,6 +53,18 @@ impl Firefox {
     /// Runs a function body in the page, awaits its promise, and returns the value.
     pub(super) fn run(&mut self, script: &str, arguments: &Value) -> Value {
         self.control.run(script, arguments)
+    }
+
+    pub(super) fn press(&mut self, key: &str) {
+        self.control.press(key);
+    }
+
+    /// Writes a picture of the page, in a window of this width, into `target/screenshots`.
+    pub(super) fn screenshot(&mut self, name: &str, width: u32) {
+        let image = STANDARD.decode(self.control.screenshot(width)).expect("it is base64");
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/screenshots");
+        fs::create_dir_all(&dir).expect("the target folder can be written");
+        fs::write(dir.join(format!("{name}.png")), image).expect("the folder was made");
     }
 
     /// The number of answered hellos in this run.

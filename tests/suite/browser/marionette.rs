@@ -40,6 +40,20 @@ impl Marionette {
         self.call("WebDriver:ExecuteScript", &parameters)["value"].take()
     }
 
+    /// Presses and releases a key, by its code point in WebDriver.
+    pub(super) fn press(&mut self, key: &str) {
+        let steps = ["keyDown", "keyUp"].map(|step| json!({"type": step, "value": key}));
+        let keyboard = json!([{"type": "key", "id": "keyboard", "actions": steps}]);
+        self.call("WebDriver:PerformActions", &json!({ "actions": keyboard }));
+    }
+
+    /// The whole page as a PNG in base64, in a window of this width.
+    pub(super) fn screenshot(&mut self, width: u32) -> String {
+        self.call("WebDriver:SetWindowRect", &json!({"width": width, "height": 900}));
+        let taken = self.call("WebDriver:TakeScreenshot", &json!({"full": true}));
+        taken["value"].as_str().expect("it is base64").to_owned()
+    }
+
     /// Quits Firefox like a user.
     pub(super) fn quit(&mut self) {
         self.call("Marionette:Quit", &json!({ "flags": ["eAttemptQuit"] }));

@@ -7,6 +7,7 @@ mod profile;
 mod relay;
 mod sender;
 mod site;
+mod web_page;
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

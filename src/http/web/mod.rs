@@ -1,0 +1,172 @@
+//! The page that a browser gets at `/`: what this server is, how to use it, and a trial.
+//!
+//! The page makes its own VAPID key and is its own application server, so that the trial needs no route and no secret of
+//! the server. It has no text that a stranger sent.
+
+use actix_web::http::header::{
+    ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderMap, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use actix_web::web::{self, Path};
+use actix_web::{HttpResponse, HttpResponseBuilder, Resource, ResponseError};
+
+use super::PushError;
+use super::routes::refused;
+
+/// What the page may load, and from where. Nothing is inline.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; worker-src 'self'; \
+                      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Time for which a browser keeps the files of the page.
+const FILES_CACHE: &str = "max-age=300";
+
+const PAGE: &str = include_str!("page.html");
+
+/// The files of the page: name, type and contents.
+const FILES: [(&str, &str, &str); 3] = [
+    ("page.css", "text/css; charset=utf-8", include_str!("page.css")),
+    ("page.js", "text/javascript; charset=utf-8", include_str!("page.js")),
+    ("worker.js", "text/javascript; charset=utf-8", include_str!("worker.js")),
+];
+
+/// Firefox refuses a `ws:` URL without this.
+const INSECURE: &str = "<li>Create the boolean <code>dom.push.testing.allowInsecureServerURL</code> and set it to \
+                        <code>true</code>: this address has no TLS.</li>\n";
+
+/// The page of a server.
+pub struct WebPage {
+    /// Scheme, host and port of endpoints.
+    origin: String,
+}
+
+impl WebPage {
+    pub fn new(origin: String) -> Self {
+        Self { origin }
+    }
+
+    /// The page for a user agent that connects at this path.
+    pub fn answer(&self, path: &str, is_draining: bool) -> HttpResponse {
+        let mut answer = match is_draining {
+            false => HttpResponse::Ok(),
+            true => HttpResponse::ServiceUnavailable(),
+        };
+        with_security(&mut answer)
+            .insert_header((CACHE_CONTROL, "no-store"))
+            .content_type("text/html; charset=utf-8")
+            .body(self.text(path, is_draining))
+    }
+
+    fn text(&self, path: &str, is_draining: bool) -> String {
+        let address = format!("{}{path}", self.origin);
+        let socket = format!("ws{}", address.strip_prefix("http").unwrap_or_default());
+        let is_insecure = self.origin.starts_with("http:");
+        let (class, state) = match is_draining {
+            false => ("up", "This server is running."),
+            true => ("down", "This server is stopping."),
+        };
+        let mut text = PAGE.to_owned();
+        for (name, value) in [
+            ("{{socket_url}}", escaped(&socket).as_str()),
+            ("{{http_url}}", escaped(address.trim_end_matches('/')).as_str()),
+            ("{{origin}}", escaped(&self.origin).as_str()),
+            ("{{version}}", env!("CARGO_PKG_VERSION")),
+            ("{{state_class}}", class),
+            ("{{state}}", state),
+            ("{{insecure}}", if is_insecure { INSECURE } else { "" }),
+        ] {
+            text = text.replace(name, value);
+        }
+        text
+    }
+}
+
+/// Whether a browser asks for a page.
+pub fn wants_page(headers: &HeaderMap) -> bool {
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    accept.is_some_and(|accept| accept.contains("text/html"))
+}
+
+/// The files of the page, on a node of any role: a proxy may send them to another one than the page.
+pub(super) fn files() -> Resource {
+    let refuse = || web::route().to(async || refused("GET"));
+    web::resource("/web/{file}").get(file).default_service(refuse())
+}
+
+async fn file(name: Path<String>) -> HttpResponse {
+    let Some((_, kind, contents)) = FILES.iter().find(|(file, ..)| *file == name.as_str()) else {
+        return PushError::NotFound.error_response();
+    };
+    with_security(&mut HttpResponse::Ok())
+        .insert_header((CACHE_CONTROL, FILES_CACHE))
+        .content_type(*kind)
+        .body(*contents)
+}
+
+fn with_security(answer: &mut HttpResponseBuilder) -> &mut HttpResponseBuilder {
+    answer
+        .insert_header((CONTENT_SECURITY_POLICY, POLICY))
+        .insert_header((X_CONTENT_TYPE_OPTIONS, "nosniff"))
+        .insert_header((REFERRER_POLICY, "no-referrer"))
+}
+
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        match c {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            '\'' => escaped += "&#39;",
+            _ => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(origin: &str, path: &str, is_draining: bool) -> String {
+        WebPage::new(origin.to_owned()).text(path, is_draining)
+    }
+
+    #[test]
+    fn the_page_has_the_addresses_of_this_server() {
+        let text = text("https://push.example.net", "/", false);
+        for expected in [
+            "<code id=\"socket\">wss://push.example.net/</code>",
+            "<code id=\"address\">https://push.example.net</code>",
+            "data-origin=\"https://push.example.net\"",
+            "class=\"up\">This server is running.",
+        ] {
+            assert!(text.contains(expected), "{expected}");
+        }
+        assert!(!text.contains("{{") && !text.contains("allowInsecureServerURL"), "{text}");
+    }
+
+    #[test]
+    fn a_server_without_tls_names_the_preference_that_firefox_needs() {
+        let text = text("http://127.0.0.1:8080", "/u/kal_x", true);
+        assert!(text.contains("ws://127.0.0.1:8080/u/kal_x<"), "{text}");
+        assert!(
+            text.contains("allowInsecureServerURL") && text.contains("This server is stopping.")
+        );
+    }
+
+    #[test]
+    fn no_text_is_shown_unescaped() {
+        let text = text("https://a", "/u/<script>\"'&", false);
+        assert!(text.contains("wss://a/u/&lt;script&gt;&quot;&#39;&amp;<"), "{text}");
+    }
+
+    #[test]
+    fn the_page_and_its_files_are_small_and_have_nothing_inline() {
+        let bytes: usize = FILES.iter().map(|(_, _, contents)| contents.len()).sum();
+        assert!(PAGE.len() + bytes < 20_000, "{}", PAGE.len() + bytes);
+        for inline in ["style=", "onclick", "<style", "javascript:", "<script>"] {
+            assert!(!PAGE.contains(inline), "{inline}");
+        }
+    }
+}
