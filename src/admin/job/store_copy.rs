@@ -122,14 +122,14 @@ impl CopyJob<'_> {
         Ok(true)
     }
 
-    /// All tables of these stores.
+    /// All tables of these stores. The records are first, because keys are compared in a store that has some.
     async fn tables(&self, stores: &[&dyn StoreAdmin]) -> Result<Vec<Table>, JobError> {
         let mut months = BTreeSet::new();
         for store in stores {
             months.extend(self.report.step(|| store.months()).await?);
         }
-        let others = [Table::Notifications, Table::Sequences, Table::Feeds, Table::Router];
-        Ok(months.into_iter().map(Table::Messages).chain(others).collect())
+        let first = [Table::Router, Table::Notifications, Table::Sequences, Table::Feeds];
+        Ok(first.into_iter().chain(months.into_iter().map(Table::Messages)).collect())
     }
 
     /// Returns the time of the newest message id.
