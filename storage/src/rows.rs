@@ -1,7 +1,7 @@
 //! The rows of both engines in one form, for the copy of a whole store and its comparison.
 //!
-//! Not among them is what an engine derives from other rows, such as the counts of waiting messages, and the node of a
-//! router record: no server runs during a copy, so no agent is connected to it.
+//! What an engine derives from other rows is left out, such as the counts of waiting messages. So is the node of a router
+//! record: no server runs during a copy, so no agent is connected to it.
 
 use std::collections::BTreeSet;
 

@@ -167,7 +167,9 @@ async fn everything_moves_to_a_cluster_and_back() {
     push(&moved(&phone), "to a phone").await;
     assert_eq!(service.messages().len(), 1);
     push(&moved(&quiet.endpoint), "of the cluster").await;
-    assert!(connections.terminate().success() && endpoints.terminate().success());
+    // A record that names a killed node is copied without it.
+    connections.kill();
+    endpoints.kill();
 
     assert_refused("embedded", &dir, &wire.url, "move router.db* and messages_*.db* away").await;
     remove_store(&dir);
