@@ -55,7 +55,7 @@ pub async fn reach(request: &Request, settings: &Settings) -> Result<Backend, Ad
     }
 }
 
-/// Opens both stores of a copy. The target is created; its router table, too.
+/// Opens both stores of a copy, and creates the target or its router table.
 async fn reach_both(copy: &StoreCopy, settings: &Settings) -> Result<Backend, AdminError> {
     let dir = &settings.data_dir;
     if !dir.join(KEYS_FILE).exists() {
@@ -64,13 +64,12 @@ async fn reach_both(copy: &StoreCopy, settings: &Settings) -> Result<Backend, Ad
     if !copy.server_stopped {
         return Err(AdminError::ServersUnknown);
     }
-    let is_target = |kind| copy.to == kind;
+    let creates = |kind| copy.to == kind && !copy.verify_only;
     let embedded = Settings { store: StoreKind::Embedded, ..settings.clone() };
-    let Backend::Own(files) = reach_embedded(&embedded, is_target(StoreKind::Embedded)).await?
-    else {
+    let Backend::Own(files) = reach_embedded(&embedded, creates(StoreKind::Embedded)).await? else {
         return Err(AdminError::ServerUses { dir: dir.clone() });
     };
-    let create_tables = settings.create_tables && is_target(StoreKind::DynamoDb);
+    let create_tables = settings.create_tables && creates(StoreKind::DynamoDb);
     let dynamo = Settings { store: StoreKind::DynamoDb, create_tables, ..settings.clone() };
     let tables = open(&dynamo, Servers::Unknown)?;
     let (source, target) = match copy.to {

@@ -228,11 +228,6 @@ mod tests {
             Output::Feeds(vec![feed]),
             Output::Page(page),
             Output::Broadcasts(vec![(id, version)]),
-            Output::Copied(vec![CopiedTable {
-                table: Table::Messages(month),
-                rows: 3,
-                sha256: "ab".into(),
-            }]),
             Output::NewAccess(NewAccess {
                 name: "a".into(),
                 token: "kal_x".into(),

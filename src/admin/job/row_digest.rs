@@ -56,9 +56,9 @@ mod tests {
 
     use super::*;
 
-    fn digest(rows: &[Row]) -> RowDigest {
+    fn digest<const N: usize>(rows: [&Row; N]) -> RowDigest {
         let mut digest = RowDigest::default();
-        rows.iter().for_each(|row| digest.add(row));
+        rows.into_iter().for_each(|row| digest.add(row));
         digest
     }
 
@@ -130,7 +130,7 @@ mod tests {
         });
         let same = [Row::Message(Uaid([1; 16]), message()), Row::Record(record())];
         let all = [&same[..], &messages, &records].concat();
-        let digests: Vec<_> = all.iter().map(|row| digest(&[rest.clone(), row.clone()])).collect();
+        let digests: Vec<_> = all.iter().map(|row| digest([&rest, row])).collect();
         for (at, one) in digests.iter().enumerate() {
             assert!(!digests[..at].contains(one), "the row {at}");
         }
@@ -139,10 +139,9 @@ mod tests {
     #[test]
     fn the_digest_does_not_depend_on_the_order_and_counts_each_row() {
         let [one, other] = [1, 2].map(|byte| Row::Channels(Uaid([byte; 16]), [].into()));
-        let both = digest(&[one.clone(), other.clone()]);
-        assert_eq!(both, digest(&[other.clone(), one.clone()]));
-        assert_ne!(both, digest(&[one.clone()]));
-        let twice = [one.clone(), one.clone(), other.clone()];
-        assert_ne!(digest(&twice).sum, digest(&[other]).sum);
+        let both = digest([&one, &other]);
+        assert_eq!(both, digest([&other, &one]));
+        assert_ne!(both, digest([&one]));
+        assert_ne!(digest([&one, &one, &other]).sum, digest([&other]).sum);
     }
 }
