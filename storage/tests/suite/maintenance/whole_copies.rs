@@ -7,10 +7,10 @@ use bytes::Bytes;
 use state_machine::{
     BridgeName, BridgeRecipient, Encoding, LastConnect, Message, Payload, Span, Time, Urgency,
 };
-use storage::feeds::{FeedKey, FeedName, FeedValue};
+use storage::feeds::{FeedKey, FeedName, FeedSyncId, FeedValue};
 use storage::maintenance::Table;
 use storage::rows::Row;
-use storage::{BridgedRegistration, Notification};
+use storage::{BridgedRegistration, Notification, PageLimit};
 
 use crate::maintenance::engines;
 use crate::maintenance::world::{DECEMBER, World, agent, chid, chids, message, month, topical};
@@ -131,6 +131,10 @@ pub(crate) async fn rows_of_every_kind_are_the_same_in_every_engine(world: World
             record.iter_mut().for_each(|record| record.node = None);
             assert_eq!(copy.record(agent(number)).await, Ok(record));
         }
+        let feed = FeedName::parse("prices").unwrap();
+        let all = PageLimit { rows: 100, bytes: 10_000 };
+        let page = world.fetch_feed(feed.clone(), FeedSyncId::NONE, all).await;
+        assert_eq!(copy.fetch_feed(feed, FeedSyncId::NONE, all).await, page);
         copied_feed_goes_on(&copy).await;
     }
 }
