@@ -18,7 +18,7 @@ use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::admin::commands::{
     Inspect, InspectArgs, OnStore, ReadOnlyArgs, Request, with_short_help,
 };
-use crate::admin::{self, AccessAction, ImportAction, TablesAction, UsersAction};
+use crate::admin::{self, AccessAction, ImportAction, StoreAction, TablesAction, UsersAction};
 use crate::backup;
 use crate::backup::create::BackupArgs;
 use crate::backup::restore::RestoreArgs;
@@ -121,6 +121,9 @@ pub enum Action {
     /// Move over from another push server
     #[command(subcommand, after_help = admin::help::IMPORT)]
     Import(ImportAction),
+    /// Move everything between SQLite and DynamoDB
+    #[command(subcommand, after_help = admin::help::STORE)]
+    Store(StoreAction),
     /// Say who may connect: tokens for the user agents of a closed server
     #[command(subcommand, after_help = admin::help::ACCESS)]
     Access(AccessAction),
@@ -286,7 +289,7 @@ fn command() -> Command {
         ["preflight", "inspect", "nodes", "backup", "restore", "health", "init", "doctor"]
             .into_iter()
             .fold(command, |command, name| command.mut_subcommand(name, with_short_help));
-    ["tables", "users", "access", "import", "feed", "broadcast", "keys"].into_iter().fold(
+    ["tables", "users", "store", "access", "import", "feed", "broadcast", "keys"].into_iter().fold(
         command,
         |command, name| {
             command.mut_subcommand(name, |actions| actions.mut_subcommands(with_short_help))
@@ -317,6 +320,7 @@ fn run(cli: Cli) -> ExitCode {
         Action::Nodes(OnStore { args, flags }) => run_admin((Request::Nodes(args), flags)),
         Action::Inspect(of) => with_settings(&of.flags, |settings| inspect(&of.args, settings)),
         Action::Import(action) => run_admin(action.into_request()),
+        Action::Store(action) => run_admin(action.into_request()),
         Action::Backup(args) => {
             with_settings(&args.flags, |settings| exit_code(backup::create::run(&args, settings)))
         }

@@ -15,6 +15,7 @@ use super::client;
 use super::command::AdminError;
 use super::commands::Request;
 use super::job_context::{JobContext, ProcessView, Servers};
+use super::store_command::StoreCopy;
 use crate::clock::unix_now;
 use crate::keys::{KEYS_FILE, Keys};
 use crate::peers::outbound::NodeAccess;
@@ -41,6 +42,9 @@ pub enum Backend {
 /// Finds the store that the settings name. Creates no store and no tables, unless the request is
 /// for them: an import begins with `keys.toml`, which shows that its directory is meant.
 pub async fn reach(request: &Request, settings: &Settings) -> Result<Backend, AdminError> {
+    if let Request::StoreCopy(copy) = request {
+        return reach_both(copy, settings).await;
+    }
     let is_import = matches!(request, Request::ImportRedis(_));
     if is_import && !settings.data_dir.join(KEYS_FILE).exists() {
         return Err(AdminError::NoKeys { dir: settings.data_dir.clone() });
@@ -49,6 +53,30 @@ pub async fn reach(request: &Request, settings: &Settings) -> Result<Backend, Ad
         StoreKind::Embedded => reach_embedded(settings, is_import).await,
         StoreKind::DynamoDb => reach_dynamo(request, settings).await,
     }
+}
+
+/// Opens both stores of a copy, and creates the target or its router table.
+async fn reach_both(copy: &StoreCopy, settings: &Settings) -> Result<Backend, AdminError> {
+    let dir = &settings.data_dir;
+    if !dir.join(KEYS_FILE).exists() {
+        return Err(AdminError::NoKeysOfStore { dir: dir.clone() });
+    }
+    if !copy.server_stopped {
+        return Err(AdminError::ServersUnknown);
+    }
+    let creates = |kind| copy.to == kind && !copy.verify_only;
+    let embedded = Settings { store: StoreKind::Embedded, ..settings.clone() };
+    let Backend::Own(files) = reach_embedded(&embedded, creates(StoreKind::Embedded)).await? else {
+        return Err(AdminError::ServerUses { dir: dir.clone() });
+    };
+    let create_tables = settings.create_tables && creates(StoreKind::DynamoDb);
+    let dynamo = Settings { store: StoreKind::DynamoDb, create_tables, ..settings.clone() };
+    let tables = open(&dynamo, Servers::Unknown)?;
+    let (source, target) = match copy.to {
+        StoreKind::Embedded => (tables, files),
+        StoreKind::DynamoDb => (files, tables),
+    };
+    Ok(Backend::Own(JobContext { copy_source: Some(source.store), ..target }))
 }
 
 /// A copy needs tables that exist: a mistyped prefix must not create any.
@@ -126,6 +154,7 @@ fn refused<T>(dir: PathBuf, error: io::Error) -> Result<Option<T>, AdminError> {
 fn open(settings: &Settings, servers: Servers) -> Result<JobContext, AdminError> {
     Ok(JobContext {
         store: store::open(settings)?,
+        copy_source: None,
         clock: Clock::starting_at(unix_now()),
         rotation: settings.rotation,
         frozen_month: None,

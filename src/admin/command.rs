@@ -42,6 +42,18 @@ pub enum AdminError {
          yet"
     )]
     ServerRuns,
+    #[error(
+        "there is no keys.toml in {}: it opens all endpoints of the store, so copy it from the data directory of a node, \
+         or name the directory that has it with --data-dir",
+        dir.display()
+    )]
+    NoKeysOfStore { dir: PathBuf },
+    #[error("a server is running on {}: stop it first, or what it writes is not copied", dir.display())]
+    ServerUses { dir: PathBuf },
+    #[error(
+        "this is safe only while no server uses the tables: stop all of them, then add --server-stopped"
+    )]
+    ServersUnknown,
     #[error("{} is not a directory: name that of the store with --data-dir", path.display())]
     NotADirectory { path: PathBuf },
     /// Files that this process would make in it would be closed to its server.
@@ -168,6 +180,9 @@ async fn run_on<W: Write>(
         Backend::Own(context) => {
             let end = run_here(request, &context, printer, interrupt()).await;
             context.store.close().await?;
+            if let Some(source) = &context.copy_source {
+                source.close().await?;
+            }
             end
         }
     }

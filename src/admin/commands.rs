@@ -16,6 +16,7 @@ use super::access_command::{self, AccessAdd, AccessRevoke};
 use super::help;
 use super::import_command::ImportRedis;
 use super::inspect::target::{Subject, Target};
+use super::store_command::StoreCopy;
 use crate::settings::Flags;
 
 /// Months before the present one that `tables drop-old` can keep.
@@ -63,6 +64,9 @@ pub enum Request {
     /// Never sent to a server: it needs the store for itself, and its URL may have a password.
     #[serde(skip)]
     ImportRedis(ImportRedis),
+    /// Never sent to a server: it needs both stores for itself.
+    #[serde(skip)]
+    StoreCopy(StoreCopy),
 }
 
 /// A command's own arguments, and the settings that name the store.
@@ -287,6 +291,7 @@ impl Request {
             Self::AccessRevoke(_) => "access revoke",
             Self::Snapshot => "backup",
             Self::ImportRedis(_) => "import autopush-redis",
+            Self::StoreCopy(_) => "store copy",
         }
     }
 
@@ -298,6 +303,7 @@ impl Request {
             Self::AccessAdd(add) => add.json,
             Self::AccessList(args) => args.json,
             Self::Inspect(inspect) => inspect.json,
+            Self::StoreCopy(copy) => copy.json,
             _ => false,
         }
     }

@@ -36,6 +36,7 @@ impl Fixture {
         Self {
             context: JobContext {
                 store,
+                copy_source: None,
                 clock,
                 rotation: true,
                 frozen_month: None,

@@ -122,6 +122,27 @@ Examples:
   REDISCLI_AUTH=secret kalends import autopush-redis rediss://redis.example.net/2 --data-dir /var/lib/kalends
   kalends import autopush-redis redis://127.0.0.1 --store dynamodb --server-stopped --data-dir /var/lib/kalends";
 
+pub const STORE: &str = "\
+docs/operations.md describes the whole move, to a cluster and back.
+
+Examples:
+  kalends store copy --to dynamodb --server-stopped --data-dir /var/lib/kalends
+  kalends store copy --to embedded --server-stopped --data-dir /var/lib/kalends";
+
+pub const STORE_COPY: &str = "\
+Stop every server of both stores first. The data directory holds the SQLite store, or will, and keys.toml,
+which opens the endpoints of all subscriptions: copy it to every node. The settings dynamodb_... name the
+tables. The target must be empty, or a copy from the same source that was interrupted: run the command
+again, and it writes all rows again. No server starts on an unfinished copy.
+
+In the end all rows are read from both stores and compared, except messages that expire within an hour.
+The source is not changed. The exit code is 1 if a table differs, and standard error names it.
+
+Examples:
+  kalends store copy --to dynamodb --server-stopped --dynamodb-region eu-central-1 --data-dir /var/lib/kalends
+  kalends store copy --to embedded --server-stopped --config /etc/kalends/kalends.toml
+  kalends store copy --to dynamodb --server-stopped --verify-only --json --config /etc/kalends/kalends.toml";
+
 pub const ACCESS: &str = "\
 With access = \"token\" a user agent connects at wss://HOST/u/TOKEN. The commands run beside a live
 server and without one. On DynamoDB every node follows them within feed_poll_ms.

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::commands::{OnStore, Request};
 use super::help;
+use super::store_command::Places;
 use crate::import::redis_source::RedisUrl;
 use crate::settings::{Flags, Settings};
 
@@ -51,13 +52,17 @@ impl ImportAction {
 impl Request {
     /// Adds the settings that its job needs.
     pub fn with_settings(mut self, settings: &Settings) -> Self {
-        if let Self::ImportRedis(import) = &mut self {
-            import.installation = Installation {
-                data_dir: settings.data_dir.clone(),
-                last_connect_shards: settings.last_connect_shards,
-                channels_max: settings.channels_max,
-                payload_bytes_max: settings.aesgcm_bytes_max(),
-            };
+        match &mut self {
+            Self::ImportRedis(import) => {
+                import.installation = Installation {
+                    data_dir: settings.data_dir.clone(),
+                    last_connect_shards: settings.last_connect_shards,
+                    channels_max: settings.channels_max,
+                    payload_bytes_max: settings.aesgcm_bytes_max(),
+                };
+            }
+            Self::StoreCopy(copy) => copy.places = Places::of(settings),
+            _ => {}
         }
         self
     }

@@ -13,6 +13,8 @@ use crate::peers::outbound::NodeAccess;
 #[derive(Clone)]
 pub struct JobContext {
     pub store: Arc<dyn StoreAdmin>,
+    /// The store that `store copy` reads. None of every other command.
+    pub copy_source: Option<Arc<dyn StoreAdmin>>,
     /// Decides which month is the present one.
     pub clock: Clock,
     /// Whether a new table is used each month.

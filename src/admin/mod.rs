@@ -1,11 +1,11 @@
-//! Commands of an operator: `kalends preflight`, `kalends tables`, `kalends users`, `kalends import`, `kalends access`, and those of `kalends feed` and
+//! Commands of an operator: `kalends preflight`, `kalends tables`, `kalends users`, `kalends store`, `kalends import`, `kalends access`, and those of `kalends feed` and
 //! `kalends broadcast` that use the store.
 //!
 //! A command is a [`Request`](commands::Request). [`job::perform`] runs it, in the process of the command if
 //! the store is free, in the server if the server holds the store: there it arrives through [`socket`], `DIR/admin.sock`. Either
 //! way the command prints a stream of [`Output`](output::Output).
 //!
-//! - [`commands`], [`access_command`], [`import_command`], [`help`]: the command line.
+//! - [`commands`], [`access_command`], [`import_command`], [`store_command`], [`help`]: the command line.
 //! - [`command`]: runs a request and prints its output; [`backend`] finds the store.
 //! - [`inspect`]: the facts and the findings of `kalends inspect`.
 //! - [`keys_check`]: what `preflight` checks besides the store.
@@ -35,8 +35,10 @@ pub mod print;
 mod print_access;
 mod print_nodes;
 pub mod socket;
+pub mod store_command;
 pub mod tail_cursor;
 
 pub use access_command::AccessAction;
 pub use commands::{TablesAction, UsersAction};
 pub use import_command::ImportAction;
+pub use store_command::StoreAction;

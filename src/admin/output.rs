@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use state_machine::Month;
 use state_machine::feed::{FeedKey, FeedPage, FeedValue};
 use storage::feeds::FeedState;
-use storage::maintenance::{PreflightCheck, TableStatus};
+use storage::maintenance::{PreflightCheck, Table, TableStatus};
 
 use super::inspect::Inspection;
 
@@ -35,6 +35,8 @@ pub enum Output {
     Page(FeedPage),
     /// A batch of broadcasts: the id and the present version of each, by id.
     Broadcasts(Vec<(FeedKey, FeedValue)>),
+    /// The tables that are equal in both stores of a copy.
+    Copied(Vec<CopiedTable>),
     /// A new access token, which is printed once.
     NewAccess(NewAccess),
     /// A batch of access tokens, by name.
@@ -43,6 +45,16 @@ pub enum Output {
     Problem(String),
     /// The last output of every command.
     End(Completion),
+}
+
+/// A table of a copy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopiedTable {
+    #[serde(flatten)]
+    pub table: Table,
+    pub rows: u64,
+    /// Of all rows, in any order. Another build may compute another one.
+    pub sha256: String,
 }
 
 /// A new access token.
@@ -175,7 +187,7 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use state_machine::feed::{FeedName, FeedSyncId, Sequence};
-    use storage::maintenance::{Capacity, Table, Throughput};
+    use storage::maintenance::{Capacity, Throughput};
 
     use super::*;
 

@@ -13,7 +13,7 @@ use storage::maintenance::{Capacity, PreflightCheck, Table, TableStatus, Through
 use super::bar::Bar;
 use super::command::AdminError;
 use super::inspect;
-use super::output::{Completion, Output, Status};
+use super::output::{Completion, CopiedTable, Output, Status};
 use super::print_access::{access_text, new_access_text};
 use super::print_nodes::nodes_text;
 use super::tail_cursor::TailCursor;
@@ -76,6 +76,8 @@ impl<W: Write> Printer<W> {
                 let is_first = !mem::replace(&mut self.has_listed, true);
                 feeds_text(&feeds, is_first)
             }
+            Output::Copied(tables) if self.is_json => with_months(json!({ "tables": tables })),
+            Output::Copied(tables) => copied_text(&tables),
             Output::NewAccess(access) if self.is_json => to_json(&access),
             Output::NewAccess(access) => new_access_text(&access),
             Output::Access(rows) if self.is_json => rows.iter().map(to_json).collect(),
@@ -173,7 +175,15 @@ fn tables_text(tables: &[TableStatus]) -> String {
     columns(Some(["TABLE", "NAME", "STATE", "ITEMS", "SIZE", "THROUGHPUT"]), rows)
 }
 
-fn table_text(table: Table) -> String {
+fn copied_text(tables: &[CopiedTable]) -> String {
+    let rows = tables.iter().map(|copied| {
+        let CopiedTable { table, rows, sha256 } = copied;
+        [table_text(*table), rows.to_string(), sha256.clone()]
+    });
+    columns(Some(["TABLE", "ROWS", "SHA-256"]), rows)
+}
+
+pub(super) fn table_text(table: Table) -> String {
     match table {
         Table::Messages(month) => month.to_string(),
         Table::Router => "router".into(),

@@ -16,6 +16,7 @@ use crate::keys::add::AddError;
 use crate::monitoring::MetricsPortError;
 use crate::service::sockets::SocketError;
 use crate::store::OpenStoreError;
+use crate::store::copy_marker::CopyMarkerError;
 use crate::store::key_fingerprints::KeyFingerprintsError;
 use crate::tls::certificate::TlsError;
 
@@ -79,6 +80,8 @@ pub enum ServeError {
     Bridges(#[from] BridgesError),
     #[error(transparent)]
     KeyFingerprints(#[from] KeyFingerprintsError),
+    #[error(transparent)]
+    Copy(#[from] CopyMarkerError),
     #[error(
         "another node answers at router_url {0}: each node needs a router_url of its own (if the previous process of \
          this node is still stopping, start again when it has ended)"
@@ -134,6 +137,7 @@ impl ServeError {
                 | Self::ListenRight(_)
                 | Self::Tls(_)
                 | Self::KeyFingerprints(KeyFingerprintsError::Foreign(_))
+                | Self::Copy(CopyMarkerError::Unfinished { .. })
         )
     }
 }

@@ -222,6 +222,7 @@ fn admin_socket(
     let clients = node.connections.as_ref().map(|connections| &connections.clients);
     let site = JobContext {
         store: Arc::clone(store),
+        copy_source: None,
         clock: common.clock.clone(),
         rotation: settings.rotation,
         frozen_month: clients.and_then(|clients| clients.config.frozen_month),

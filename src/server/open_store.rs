@@ -19,7 +19,9 @@ use crate::keys::fingerprint::KeyList;
 use crate::keys::{Keys, KeysError, add};
 use crate::settings::{Role, Settings, StoreKind};
 use crate::store::message_tables::{self, MonthTables};
-use crate::store::{self, OpenStoreError, has_bridged_agents, is_empty_store, key_fingerprints};
+use crate::store::{
+    self, OpenStoreError, copy_marker, has_bridged_agents, is_empty_store, key_fingerprints,
+};
 
 /// The store of a node, with its keys and tables.
 pub(super) struct OpenedStore {
@@ -69,13 +71,16 @@ pub(super) async fn open(
     Ok(OpenedStore { lock, keys, store, tables, frozen_month })
 }
 
-/// Opens the store on a thread of its own: the store may take long, and a signal must end the wait.
+/// Opens the store on a thread of its own: the store may take long, and a signal must end the wait. Refuses an unfinished
+/// copy.
 async fn opened(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, ServeError> {
     let (hand_over, opened) = oneshot::channel();
-    let settings = settings.clone();
+    let owned = settings.clone();
     // After a signal the receiver is gone.
-    thread::spawn(move || _ = hand_over.send(store::open(&settings)));
-    Ok(opened.await.expect("opening a store does not panic")?)
+    thread::spawn(move || _ = hand_over.send(store::open(&owned)));
+    let store = opened.await.expect("opening a store does not panic")?;
+    copy_marker::check(settings, &*store).await?;
+    Ok(store)
 }
 
 fn make_data_dir(dir: &Path) -> Result<(), ServeError> {

@@ -1,10 +1,12 @@
 //! Opens the store that the settings name, and prepares it for a server.
 //!
 //! - [`announcements`]: what servers tell those that start later.
+//! - [`copy_marker`]: the mark of an unfinished copy.
 //! - [`message_tables`]: creates the tables of the months.
 //! - [`key_fingerprints`]: checks that all nodes on a store have the same keys.
 
 pub(crate) mod announcements;
+pub(crate) mod copy_marker;
 pub mod key_fingerprints;
 pub mod message_tables;
 

@@ -14,7 +14,7 @@ use state_machine::store::PageLimit;
 use crate::store::StoreFuture;
 
 /// A feed's entry in the list of feeds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FeedState {
     #[serde(rename = "feed")]
     pub name: FeedName,

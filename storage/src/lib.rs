@@ -18,6 +18,7 @@ pub mod maintenance;
 pub mod notifications;
 pub mod owner;
 mod registration;
+pub mod rows;
 pub mod store;
 pub mod waiting;
 

@@ -2,11 +2,12 @@
 //! (docs/sources.md#push-service-database-module).
 //!
 //! Every operation is repeatable, runs in steps that the caller makes, and is safe beside live
-//! nodes, except [`StoreAdmin::copy_rows`] and [`StoreAdmin::move_records`], which need all nodes
-//! stopped.
+//! nodes, except [`StoreAdmin::copy_rows`], [`StoreAdmin::move_records`] and [`StoreAdmin::write_rows`],
+//! which need all nodes stopped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use state_machine::store::Cursor;
@@ -16,6 +17,7 @@ use state_machine::{
 
 use crate::feeds::FeedTables;
 use crate::notifications::NotificationTable;
+use crate::rows::{Row, RowPage};
 use crate::store::{Store, StoreFuture};
 
 /// The largest batch of users: the limit of DynamoDB's `BatchWriteItem`.
@@ -99,6 +101,13 @@ pub trait StoreAdmin: Store + NotificationTable + FeedTables {
         to: Month,
         after: Option<Cursor>,
     ) -> StoreFuture<CopyProgress>;
+
+    /// A page of a table's rows; the last one has no `next`. Empty without a table.
+    fn read_rows(&self, table: Table, after: Option<Cursor>) -> StoreFuture<RowPage>;
+
+    /// Writes whole rows that [`StoreAdmin::read_rows`] of another store returned, in any order, into a table that exists.
+    /// A row that is there already stays or is replaced. Neither bounds nor channels are checked.
+    fn write_rows(&self, table: Table, rows: Arc<Vec<Row>>) -> StoreFuture<()>;
 
     /// Sets the throughput of a month's table, if tables have one.
     fn set_throughput(&self, month: Month, throughput: Throughput) -> StoreFuture<()>;

@@ -7,7 +7,7 @@ use state_machine::{Chid, Message, MessageKey, Time, Uaid};
 use crate::store::{Cursor, Page, PageLimit, StoreFuture};
 
 /// The version that waits for a SimplePush user agent on one channel.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Notification {
     pub chid: Chid,
     pub version: u64,

@@ -39,6 +39,7 @@ mod slow_peers;
 mod soak;
 mod starting;
 mod stopping;
+mod store_copy;
 mod stored_messages;
 mod tls;
 mod topics;

@@ -12,13 +12,13 @@ use crate::harness::{
 };
 
 /// A SimplePush agent whose hello was answered.
-struct SimpleAgent {
+pub(super) struct SimpleAgent {
     socket: Socket,
     uaid: String,
 }
 
 impl SimpleAgent {
-    async fn connect(server: &Server, uaid: Option<&str>) -> Self {
+    pub(super) async fn connect(server: &Server, uaid: Option<&str>) -> Self {
         let mut socket = Socket::open(server).await;
         socket.send_json(&json!({"messageType": "hello", "uaid": uaid, "channelIDs": []})).await;
         let answer = socket.receive().await.expect("the server is there");
@@ -27,20 +27,20 @@ impl SimpleAgent {
         Self { socket, uaid }
     }
 
-    async fn reconnect(self, server: &Server) -> Self {
+    pub(super) async fn reconnect(self, server: &Server) -> Self {
         let agent = Self::connect(server, Some(&self.uaid)).await;
         assert_eq!(agent.uaid, self.uaid, "the server forgot the agent");
         agent
     }
 
     /// Afterwards the agent is away for the server.
-    async fn leave(&mut self) {
+    pub(super) async fn leave(&mut self) {
         self.socket.send(Message::Close(None)).await.expect("the server is there");
         self.socket.closed().await;
     }
 
     /// Registers a channel. Returns its id and its endpoint.
-    async fn register(&mut self) -> (String, String) {
+    pub(super) async fn register(&mut self) -> (String, String) {
         let id = Uuid::new_v4().to_string();
         let endpoint = self.register_as(&id).await;
         (id, endpoint)
@@ -57,17 +57,17 @@ impl SimpleAgent {
         answer["pushEndpoint"].as_str().expect("it is a text").to_owned()
     }
 
-    async fn gets(&mut self, update: Value) {
+    pub(super) async fn gets(&mut self, update: Value) {
         let expected = json!({"messageType": "notification", "updates": [update]});
         assert_eq!(self.socket.receive().await.expect("the server is there"), expected);
     }
 
-    async fn ack(&mut self, update: Value) {
+    pub(super) async fn ack(&mut self, update: Value) {
         self.socket.send_json(&json!({"messageType": "ack", "updates": [update]})).await;
     }
 
     /// A frame of an unknown type is answered after all frames before it.
-    async fn has_nothing_more(&mut self) {
+    pub(super) async fn has_nothing_more(&mut self) {
         self.socket.send_json(&json!({"messageType": "a mark"})).await;
         assert_eq!(
             self.socket.receive().await.expect("the server is there")["messageType"],
@@ -81,7 +81,7 @@ async fn put(endpoint: &str, form: &str) -> Answer {
 }
 
 /// The endpoint answers 202 once the version is stored.
-async fn store(endpoint: &str, form: &str) {
+pub(super) async fn store(endpoint: &str, form: &str) {
     let answer = put(endpoint, form).await;
     assert_eq!((answer.status, &answer.body[..]), (202, &b"Notification Stored"[..]), "{answer}");
 }

@@ -16,7 +16,9 @@ mod inspect;
 mod look;
 mod nodes;
 mod report;
+mod row_digest;
 mod snapshot;
+mod store_copy;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -84,6 +86,7 @@ async fn run(request: Request, report: &Report) -> Result<Completion, JobError> 
         Request::AccessList(_) => access::list(report).await?,
         Request::AccessRevoke(revoke) => access::revoke(revoke, report).await?,
         Request::Snapshot => snapshot::run(report).await?,
+        Request::StoreCopy(copy) => store_copy::run(&copy, report).await?,
         Request::ImportRedis(redis) => return import::run(&redis, report).await,
     }
     Ok(Completion::Done)

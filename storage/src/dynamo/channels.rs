@@ -182,6 +182,16 @@ pub(super) async fn set_acked(
     client.call("UpdateItem", &table, request.send()).await.map(|_changed| ())
 }
 
+/// The item with these channels.
+pub(super) fn encode(uaid: Uaid, channels: &BTreeSet<Chid>) -> Item {
+    let mut item = uaid_key(uaid);
+    item.insert(SORT_KEY.to_owned(), text(CHANNELS_KEY));
+    // A set cannot be empty.
+    item.insert("known".to_owned(), AttributeValue::Bool(true));
+    item.extend((!channels.is_empty()).then(|| ("chids".to_owned(), set(channels))));
+    item
+}
+
 fn set(channels: &BTreeSet<Chid>) -> AttributeValue {
     AttributeValue::Ss(channels.iter().map(Chid::to_string).collect())
 }

@@ -3,7 +3,7 @@
 use state_machine::Month;
 
 use super::acked_rows::CURRENT_TIMESTAMP;
-use super::attributes::{UAID, text, text_of};
+use super::attributes::{UAID, text_of};
 use super::channels::{self, CHANNELS_KEY};
 use super::client::DynamoClient;
 use super::error::Item;
@@ -11,12 +11,15 @@ use super::messages::{Replaces, put, write_rows};
 use super::month_table::{required, with_table};
 use super::move_messages;
 use super::rows::{SORT_KEY, SortKey, sort_key_of};
+use super::table_rows;
 use super::waiting::{self, WAITING_KEY};
 use crate::maintenance::CopyProgress;
 use crate::store::{Cursor, StoreError};
 
 /// Rows in one page.
 const ROWS_MAX: i32 = 200;
+
+const KEYS: &[&str] = &[UAID, SORT_KEY];
 
 pub(super) async fn copy(
     client: &DynamoClient,
@@ -27,7 +30,7 @@ pub(super) async fn copy(
     if from == to {
         return Ok(CopyProgress::default());
     }
-    let start = after.as_ref().map(key_of).transpose()?;
+    let start = after.as_ref().map(|after| table_rows::start(KEYS, after));
     let read = with_table(client, from, async |table| {
         client.scan(&table, None, start.clone(), Some(ROWS_MAX)).await
     });
@@ -36,7 +39,11 @@ pub(super) async fn copy(
     let copies = items.into_iter().map(|item| copy_row(client, item, to));
     let (written, done) = write_rows(client, copies.collect()).await;
     done?;
-    Ok(CopyProgress { seen, written: written as u64, next: next.as_ref().and_then(cursor_of) })
+    Ok(CopyProgress {
+        seen,
+        written: written as u64,
+        next: next.and_then(|key| table_rows::cursor(KEYS, &key)),
+    })
 }
 
 /// Returns whether something was written.
@@ -84,15 +91,4 @@ async fn forget_counts(client: &DynamoClient, item: &Item, to: Month) -> Result<
     let forgotten =
         with_table(client, to, async |table| waiting::forget(client, uaid, &table).await);
     required(to, forgotten.await).map(|()| false)
-}
-
-/// A uaid has no space; a sort key may be one.
-fn cursor_of(key: &Item) -> Option<Cursor> {
-    Some(Cursor::new(format!("{} {}", text_of(key, UAID)?, text_of(key, SORT_KEY)?)))
-}
-
-fn key_of(cursor: &Cursor) -> Result<Item, StoreError> {
-    let invalid = || StoreError::Failed("the cursor of the copy is invalid".to_owned());
-    let (uaid, sort_key) = cursor.as_str().split_once(' ').ok_or_else(invalid)?;
-    Ok(Item::from([(UAID.to_owned(), text(uaid)), (SORT_KEY.to_owned(), text(sort_key))]))
 }

@@ -1,12 +1,10 @@
 //! Drops users: marks their records, deletes their rows in every month, and deletes their records.
 
-use std::collections::HashMap;
-
 use aws_sdk_dynamodb::types::{DeleteRequest, WriteRequest};
 use state_machine::{LastConnect, Month, Uaid};
-use tokio::time::sleep;
 
 use super::attributes::{UAID, number, text, text_of};
+use super::batch;
 use super::channels::CHANNELS_KEY;
 use super::client::DynamoClient;
 use super::error::{CallError, Item};
@@ -100,7 +98,7 @@ pub(super) async fn has_rows(client: &DynamoClient, month: Month) -> Result<bool
     }
 }
 
-/// Deletes records, one batch per request. What DynamoDB did not process of a batch is sent again after a pause.
+/// Deletes records, one batch per request.
 pub(super) async fn delete_records(
     client: &DynamoClient,
     uaids: Vec<Uaid>,
@@ -108,7 +106,8 @@ pub(super) async fn delete_records(
     let mut some = false;
     for batch in uaids.chunks(USERS_IN_A_BATCH) {
         let deletes = batch.iter().map(|uaid| delete_request(*uaid)).collect();
-        delete_batch(client, deletes, &mut some).await.map_err(|error| error.after_writes(some))?;
+        let done = batch::write(client, &client.names.router, deletes, &mut some).await;
+        done.map_err(|error| error.after_writes(some))?;
     }
     Ok(())
 }
@@ -117,27 +116,3 @@ fn delete_request(uaid: Uaid) -> WriteRequest {
     let delete = DeleteRequest::builder().key(UAID, text(uaid.to_string())).build();
     WriteRequest::builder().delete_request(delete.expect("it has a key")).build()
 }
-
-async fn delete_batch(
-    client: &DynamoClient,
-    deletes: Vec<WriteRequest>,
-    some: &mut bool,
-) -> Result<(), CallError> {
-    let table = &client.names.router;
-    let mut left = HashMap::from([(table.to_owned(), deletes)]);
-    for attempt in 1..=client.options.attempts_max.max(1) {
-        let asked = left.values().map(Vec::len).sum::<usize>();
-        let request = client.sdk.batch_write_item().set_request_items(Some(left));
-        let answer = client.call(BATCH, table, request.send()).await?;
-        left = answer.unprocessed_items.unwrap_or_default();
-        left.retain(|_table, deletes| !deletes.is_empty());
-        *some |= left.values().map(Vec::len).sum::<usize>() < asked;
-        if left.is_empty() {
-            return Ok(());
-        }
-        sleep(client.pause_before(attempt)).await;
-    }
-    Err(CallError::throttled(BATCH, table))
-}
-
-const BATCH: &str = "BatchWriteItem";

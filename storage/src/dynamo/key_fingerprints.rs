@@ -10,7 +10,7 @@ use super::error::{CallError, Item};
 use super::router::{RecordUpdate, Updated};
 
 /// The key is no uaid, and the item has no `last_connect`: it is not in the index and not counted.
-const KEYS: &str = "keys";
+pub(super) const KEYS: &str = "keys";
 
 const MARKS: &str = "marks";
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::future::ready;
+use std::sync::Arc;
 
 use aws_sdk_dynamodb::types::TableDescription;
 use state_machine::{LastConnect, Month, RouterRecord, Time, Uaid};
@@ -10,12 +11,13 @@ use super::client::DynamoClient;
 use super::error::CallError;
 use super::{
     Dynamo, copy_table, dropped_users, inactive_users, key_fingerprints, month_counts, preflight,
-    registration, tables,
+    registration, table_rows, tables,
 };
 use crate::maintenance::{
     CopyProgress, InactiveUsers, MarkedUser, MonthRange, PreflightCheck, RecordsByMonth,
     SnapshotStep, StoreAdmin, Table, TableStatus, Throughput, WaitingPage,
 };
+use crate::rows::{Row, RowPage};
 use crate::store::{Cursor, StoreError, StoreFuture};
 
 impl StoreAdmin for Dynamo {
@@ -48,6 +50,12 @@ impl StoreAdmin for Dynamo {
 
         move_records(from: Month, to: Month, after: Option<Cursor>) -> CopyProgress =
             |client| month_counts::rename(client, from, to, after);
+
+        read_rows(table: Table, after: Option<Cursor>) -> RowPage =
+            |client| table_rows::read(client, table, after);
+
+        write_rows(table: Table, rows: Arc<Vec<Row>>) -> () =
+            |client| table_rows::write(client, table, &rows);
 
         set_throughput(month: Month, throughput: Throughput) -> () =
             |client| tables::set_throughput(client, month, throughput);

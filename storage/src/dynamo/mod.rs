@@ -30,6 +30,7 @@ macro_rules! calls {
 
 mod acked_rows;
 mod attributes;
+mod batch;
 mod channels;
 mod client;
 mod copy_table;
@@ -56,6 +57,7 @@ mod retries;
 mod router;
 mod rows;
 mod store;
+mod table_rows;
 mod table_schema;
 mod tables;
 #[cfg(test)]

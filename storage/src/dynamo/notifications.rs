@@ -10,7 +10,7 @@ use super::{Dynamo, tables};
 use crate::notifications::{Notification, NotificationTable};
 use crate::store::StoreFuture;
 
-const CHID: &str = "chid";
+pub(super) const CHID: &str = "chid";
 
 impl NotificationTable for Dynamo {
     calls! {
@@ -93,14 +93,11 @@ pub(super) async fn put(
     notification: Notification,
 ) -> Result<bool, CallError> {
     let table = &client.names.legacy;
-    let mut item = key(uaid, notification.chid);
-    item.extend(notification.data.map(|data| (DATA.to_owned(), text(data))));
     let request = client
         .sdk
         .put_item()
         .table_name(table)
-        .set_item(Some(item))
-        .item(VERSION, number(notification.version))
+        .set_item(Some(encode(uaid, &notification)))
         .condition_expression("attribute_not_exists(version) OR version < :version")
         .expression_attribute_values(":version", number(notification.version));
     applied_once(client.call("PutItem", table, request.send()).await)
@@ -135,8 +132,15 @@ fn key(uaid: Uaid, chid: Chid) -> Item {
     ])
 }
 
+pub(super) fn encode(uaid: Uaid, notification: &Notification) -> Item {
+    let mut item = key(uaid, notification.chid);
+    item.insert(VERSION.to_owned(), number(notification.version));
+    item.extend(notification.data.as_ref().map(|data| (DATA.to_owned(), text(data))));
+    item
+}
+
 /// None for a text that is no channel id.
-fn decode(item: &Item) -> Option<Notification> {
+pub(super) fn decode(item: &Item) -> Option<Notification> {
     let chid = Chid::parse(text_of(item, CHID)?).ok()?;
     let data = text_of(item, DATA).map(str::to_owned);
     Some(Notification { chid, version: number_of(item, VERSION)?, data })

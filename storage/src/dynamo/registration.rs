@@ -13,6 +13,7 @@ use super::router::{
     place, router_type, without_month,
 };
 use crate::registration::{self, NewRecord};
+use crate::rows::RecordRow;
 use crate::store::RegisterResult;
 
 /// The version of the record's format in autopush.
@@ -46,22 +47,28 @@ pub(super) async fn register(
 
 /// Creates a record, unless there is an item with its key. Returns whether it did.
 pub(super) async fn create(client: &DynamoClient, record: RouterRecord) -> Result<bool, CallError> {
+    let node = record.node.clone().map(|node| ("node_id".to_owned(), text(node.as_str())));
+    let mut item = item(client, &record.into());
+    item.extend(node);
+    messages::put(client, client.names.router.clone(), item, &Replaces::Nothing).await
+}
+
+/// The item of a record without a node.
+pub(super) fn item(client: &DynamoClient, record: &RecordRow) -> Item {
     let mut item = Item::from([
         (UAID.to_owned(), text(record.uaid.to_string())),
-        (ROUTER_TYPE.to_owned(), text(record.router_type.as_str())),
+        (ROUTER_TYPE.to_owned(), text(&record.router_type)),
         ("connected_at".to_owned(), number(record.connected_at.0)),
         ("last_connect".to_owned(), number(record.last_connect.0)),
         ("curmonth".to_owned(), text(client.names.value(record.curmonth))),
         ("record_version".to_owned(), number(RECORD_VERSION)),
     ]);
-    if let Some(recipient) = record.router_type.recipient() {
+    if let Some(recipient) = &record.recipient {
         item.insert(ROUTER_DATA.to_owned(), map_of_texts(&registration::encode(recipient)));
     }
     let oldmonth = record.oldmonth.map(|month| text(client.names.value(month)));
-    let node = record.node.map(|node| text(node.as_str()));
     item.extend(oldmonth.map(|month| ("oldmonth".to_owned(), month)));
-    item.extend(node.map(|node| ("node_id".to_owned(), node)));
-    messages::put(client, client.names.router.clone(), item, &Replaces::Nothing).await
+    item
 }
 
 fn write(client: &DynamoClient, new: &NewRecord) -> RecordUpdate {

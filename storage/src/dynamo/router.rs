@@ -17,6 +17,7 @@ use super::attributes::{UAID, json, number, number_of, text, text_of, uaid_key};
 use super::client::DynamoClient;
 use super::error::{CallError, Item, applied, applied_once};
 use crate::registration;
+use crate::rows::RecordRow;
 use crate::store::MonthStep;
 
 /// The name of `curmonth` in the last versions of autopush (docs/sources.md#router-table-schema).
@@ -156,6 +157,29 @@ pub(super) fn decode(
         connected_at: connected_at(item),
         last_connect: LastConnect(number_of(item, "last_connect").unwrap_or(0)),
         curmonth: curmonth.ok_or_else(|| without_month(client))?,
+        oldmonth,
+    }))
+}
+
+/// A record of any type, with what its bridge needs if that can be read. None for one without a month that counts as none.
+pub(super) fn record_row(
+    client: &DynamoClient,
+    uaid: Uaid,
+    item: &Item,
+) -> Result<Option<RecordRow>, CallError> {
+    let (curmonth, oldmonth) = months(client, item)?;
+    let served = router_type(item);
+    let Some(curmonth) = curmonth else {
+        return if served.is_some() { Err(without_month(client)) } else { Ok(None) };
+    };
+    let web_push = RouterType::WebPush;
+    Ok(Some(RecordRow {
+        uaid,
+        router_type: text_of(item, ROUTER_TYPE).unwrap_or(web_push.as_str()).to_owned(),
+        recipient: served.and_then(|served| served.recipient().cloned()),
+        connected_at: connected_at(item),
+        last_connect: LastConnect(number_of(item, "last_connect").unwrap_or(0)),
+        curmonth,
         oldmonth,
     }))
 }

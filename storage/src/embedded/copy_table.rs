@@ -25,7 +25,7 @@ pub(super) fn copy(
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CopyPosition {
+pub(super) enum CopyPosition {
     /// After the channels of this user agent.
     Channels(Option<Uaid>),
     /// After the message of this rowid.
@@ -33,7 +33,7 @@ enum CopyPosition {
 }
 
 impl CopyPosition {
-    fn cursor(self) -> Cursor {
+    pub(super) fn cursor(self) -> Cursor {
         Cursor::new(match self {
             Self::Channels(None) => "channels".to_owned(),
             Self::Channels(Some(uaid)) => format!("channels {uaid}"),
@@ -41,7 +41,7 @@ impl CopyPosition {
         })
     }
 
-    fn read(cursor: &Cursor) -> rusqlite::Result<Self> {
+    pub(super) fn read(cursor: &Cursor) -> rusqlite::Result<Self> {
         let position = match cursor.as_str().split_once(' ') {
             Some(("channels", uaid)) => uaid.parse().ok().map(|uaid| Self::Channels(Some(uaid))),
             Some(("messages", rowid)) => rowid.parse().ok().map(Self::Messages),

@@ -177,7 +177,7 @@ pub(super) fn fetch(
     Ok(page)
 }
 
-fn list(
+pub(super) fn list(
     conn: &Connection,
     after: Option<&FeedName>,
     limit: usize,
@@ -204,7 +204,7 @@ pub(super) fn remove(conn: &Connection, feed: &str) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn decode_sequence(row: &Row<'_>) -> rusqlite::Result<Sequence> {
+pub(super) fn decode_sequence(row: &Row<'_>) -> rusqlite::Result<Sequence> {
     let value = FeedSyncId(number(0, row)?);
     Ok(Sequence { value, version: number(1, row)?, keys: number(2, row)? })
 }
@@ -223,19 +223,19 @@ fn update(row: &Row<'_>) -> rusqlite::Result<Option<Update>> {
     }))
 }
 
-fn key(column: usize, row: &Row<'_>) -> rusqlite::Result<FeedKey> {
+pub(super) fn key(column: usize, row: &Row<'_>) -> rusqlite::Result<FeedKey> {
     let text = row.get_ref(column)?.as_str()?;
     FeedKey::parse(text).map_err(|error| corrupt(column, Type::Text, error))
 }
 
-fn number(column: usize, row: &Row<'_>) -> rusqlite::Result<u64> {
+pub(super) fn number(column: usize, row: &Row<'_>) -> rusqlite::Result<u64> {
     let stored: i64 = row.get(column)?;
     u64::try_from(stored).map_err(|error| corrupt(column, Type::Integer, error))
 }
 
 /// Fails on a number that SQLite cannot hold: a saturated number would be assigned twice. An
 /// addition in SQL overflows to a real number, which a strict table rejects.
-fn to_column(number: u64) -> rusqlite::Result<i64> {
+pub(super) fn to_column(number: u64) -> rusqlite::Result<i64> {
     i64::try_from(number).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
 }
 

@@ -12,12 +12,13 @@ use super::tables::now;
 use super::writer::{Progress, Target};
 use super::{
     Embedded, copy_table, inactive_users, messages, month_counts, preflight, router, row_estimate,
-    waiting,
+    rows, waiting,
 };
 use crate::maintenance::{
     Capacity, CopyProgress, InactiveUsers, MarkedUser, MonthRange, PreflightCheck, RecordsByMonth,
     SnapshotStep, StoreAdmin, Table, TableStatus, Throughput, WaitingPage,
 };
+use crate::rows::{Row, RowPage};
 use crate::store::{Cursor, Store, StoreError, StoreFuture};
 
 impl StoreAdmin for Embedded {
@@ -138,6 +139,21 @@ impl StoreAdmin for Embedded {
         })
     }
 
+    fn read_rows(&self, table: Table, after: Option<Cursor>) -> StoreFuture<RowPage> {
+        self.read(file_of(table), |conn| rows::read(conn, table, after.as_ref()))
+    }
+
+    fn write_rows(&self, table: Table, rows: Arc<Vec<Row>>) -> StoreFuture<()> {
+        let key = file_of(table);
+        self.writer.submit(None, Target::File(key), move |files| {
+            let write = |conn: &_| rows.iter().try_for_each(|row| rows::write(conn, row));
+            match key {
+                FileKey::Router => files.write_records(Changed::All, write),
+                FileKey::Month(_) => files.write(key, write),
+            }
+        })
+    }
+
     fn set_throughput(&self, _month: Month, _throughput: Throughput) -> StoreFuture<()> {
         now(Err(StoreError::Unsupported(
             "tables of the embedded store have no throughput: they give what the machine can do",
@@ -197,14 +213,11 @@ impl Embedded {
     }
 
     fn status(&self, table: Table) -> Result<TableStatus, StoreError> {
-        let (key, statements) = match table {
-            Table::Router | Table::Sequences | Table::Feeds => {
-                (FileKey::Router, &[row_estimate::RECORDS][..])
-            }
-            Table::Notifications => (FileKey::Router, &[row_estimate::NOTIFICATIONS][..]),
-            Table::Messages(month) => {
-                (FileKey::Month(month), &[row_estimate::CHANNELS, row_estimate::MESSAGES][..])
-            }
+        let key = file_of(table);
+        let statements = match table {
+            Table::Router | Table::Sequences | Table::Feeds => &[row_estimate::RECORDS][..],
+            Table::Notifications => &[row_estimate::NOTIFICATIONS][..],
+            Table::Messages(_) => &[row_estimate::CHANNELS, row_estimate::MESSAGES][..],
         };
         let count = |conn: &_| statements.iter().map(|s| row_estimate::rows(conn, s)).sum();
         let items = self.readers.read(key, count)?.unwrap_or(0);
@@ -214,6 +227,13 @@ impl Embedded {
         };
         let (name, state) = (key.to_string(), "active".to_owned());
         Ok(TableStatus { table, name, state, items, bytes, capacity: Capacity::Unmetered })
+    }
+}
+
+fn file_of(table: Table) -> FileKey {
+    match table {
+        Table::Messages(month) => FileKey::Month(month),
+        Table::Router | Table::Notifications | Table::Sequences | Table::Feeds => FileKey::Router,
     }
 }
 

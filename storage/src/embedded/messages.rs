@@ -47,6 +47,24 @@ pub(super) fn store(
 /// Inserts the message, whatever waits, unless its channel is missing, its id is stored, or its topic has a newer
 /// message. Returns whether it did.
 pub(super) fn insert(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlite::Result<bool> {
+    insert_by(conn, STORE, uaid, message)
+}
+
+/// Inserts the message of a copy, unless its row is there. Its channel may be missing.
+pub(super) fn insert_row(
+    conn: &Connection,
+    uaid: Uaid,
+    message: &Message,
+) -> rusqlite::Result<bool> {
+    insert_by(conn, INSERT_ROW, uaid, message)
+}
+
+fn insert_by(
+    conn: &Connection,
+    statement: &str,
+    uaid: Uaid,
+    message: &Message,
+) -> rusqlite::Result<bool> {
     let (encoding, encryption, crypto_key) = encoding_columns(message.payload.as_ref());
     let parameters = params![
         uaid.0,
@@ -63,7 +81,7 @@ pub(super) fn insert(conn: &Connection, uaid: Uaid, message: &Message) -> rusqli
         message.payload.as_ref().map(|payload| &*payload.data),
         message.offers,
     ];
-    change(conn, STORE, parameters)
+    change(conn, statement, parameters)
 }
 
 pub(super) fn fetch(
@@ -257,6 +275,12 @@ pub(super) const STORE: &str = "
         data = excluded.data
         WHERE excluded.id > messages.id
     ON CONFLICT (uaid, id) DO NOTHING";
+
+pub(super) const INSERT_ROW: &str = "
+    INSERT OR IGNORE INTO messages
+        (uaid, id, expires_at, chid, topic, urgency, accepted_at, ttl,
+         encoding, encryption, crypto_key, data, offers)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
 
 pub(super) const FETCH: &str = "
     SELECT id, expires_at, chid, topic, urgency, accepted_at, ttl,

@@ -32,6 +32,7 @@ mod readers;
 mod record_cache;
 mod router;
 mod row_estimate;
+mod rows;
 mod schema;
 mod snapshot;
 mod space;

@@ -226,7 +226,7 @@ fn apply(conn: &mut Connection, migrations: &[&str], version: i64) -> rusqlite::
 mod tests {
     use super::super::{
         channels, copy_table, feeds, inactive_users, messages, month_counts, notifications, router,
-        row_estimate, waiting,
+        row_estimate, rows, waiting,
     };
     use super::*;
 
@@ -313,6 +313,11 @@ mod tests {
         feeds::LIST,
         feeds::REMOVE_KEYS,
         feeds::REMOVE_SEQUENCE,
+        rows::RECORDS,
+        rows::VERSIONS,
+        rows::KEYS,
+        rows::PUT_SEQUENCE,
+        rows::PUT_KEY,
     ];
 
     const MESSAGE_STATEMENTS: &[&str] = &[
@@ -321,6 +326,7 @@ mod tests {
         channels::REMOVE,
         channels::FIND,
         messages::STORE,
+        messages::INSERT_ROW,
         messages::FETCH,
         messages::DELETE,
         messages::RECORD_OFFER,

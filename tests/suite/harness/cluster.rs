@@ -125,7 +125,7 @@ impl Cluster {
 }
 
 /// The contents of a `keys.toml` that all nodes share.
-fn shared_keys() -> String {
+pub(crate) fn shared_keys() -> String {
     let [crypto, cluster, auth] = std::array::from_fn(|_| keys::generate());
     format!(
         "crypto_keys = [\"{}\"]\ncluster_keys = [\"{}\"]\nauth_keys = [\"{}\"]\n",

@@ -25,7 +25,7 @@ mod fetch;
 mod pending;
 pub(super) mod preflight;
 mod publish;
-mod rows;
+pub(super) mod rows;
 mod transact;
 mod write;
 

@@ -3,14 +3,18 @@
 use super::super::attributes::{number, number_of, text, text_of};
 use super::super::client::DynamoClient;
 use super::super::error::{CallError, Item, if_table};
-use crate::feeds::{FeedKey, FeedName, FeedSyncId, FeedValue, Sequence, Update, Version};
+use super::preflight::PREFLIGHT_FEED;
+use crate::feeds::{
+    FeedKey, FeedName, FeedState, FeedSyncId, FeedValue, Sequence, Update, Version,
+};
+use crate::rows::Row;
 
 /// The partition key of the sequences.
-pub(super) const NAME: &str = "name";
+pub(in super::super) const NAME: &str = "name";
 /// The partition key of the feeds' rows.
-pub(super) const FEED: &str = "feed";
+pub(in super::super) const FEED: &str = "feed";
 /// The sort key of the feeds' rows.
-pub(super) const ITEM: &str = "item";
+pub(in super::super) const ITEM: &str = "item";
 
 pub(super) const VALUE: &str = "value";
 pub(super) const VERSION: &str = "version";
@@ -27,18 +31,18 @@ const NUMBERED: &str = "n:";
 pub(super) const UNSETTLED_MAX: u64 = 100;
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct SequenceRow {
-    pub(super) sequence: Sequence,
+pub(in super::super) struct SequenceRow {
+    pub(in super::super) sequence: Sequence,
     /// Every consistent read sees all updates up to this number.
     pub(super) settled: FeedSyncId,
 }
 
 /// The `k` row of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct KeyRow {
-    pub(super) version: Version,
+pub(in super::super) struct KeyRow {
+    pub(in super::super) version: Version,
     /// None while the key waits.
-    pub(super) number: Option<FeedSyncId>,
+    pub(in super::super) number: Option<FeedSyncId>,
 }
 
 /// None if there is no such feed, or no table.
@@ -114,7 +118,7 @@ pub(super) fn numbered_item(number: FeedSyncId) -> String {
     format!("{NUMBERED}{:020}", number.0)
 }
 
-pub(super) fn encode_key(feed: &FeedName, key: &FeedKey, row: KeyRow) -> Item {
+pub(in super::super) fn encode_key(feed: &FeedName, key: &FeedKey, row: KeyRow) -> Item {
     let number_there = row.number.map(|there| (NUMBER.to_owned(), number(there.0)));
     let version = (VERSION.to_owned(), number(row.version.0));
     row_key(feed, &key_item(key)).into_iter().chain([version]).chain(number_there).collect()
@@ -136,12 +140,62 @@ pub(super) fn encode_numbered(feed: &FeedName, update: &Update) -> Item {
     with_value(row_key, update.version, update.value.as_ref())
 }
 
+/// The item of a copied value: one that waits, or a published one.
+pub(in super::super) fn encode_value(
+    feed: &FeedName,
+    key: &FeedKey,
+    version: Version,
+    number: Option<FeedSyncId>,
+    value: Option<&FeedValue>,
+) -> Item {
+    match number {
+        None => encode_pending(feed, key, version, value),
+        Some(feed_sync_id) => {
+            let value = value.cloned();
+            encode_numbered(feed, &Update { feed_sync_id, key: key.clone(), version, value })
+        }
+    }
+}
+
+/// The item of a sequence without an unfinished publication.
+pub(in super::super) fn encode_sequence(feed: &FeedState) -> Item {
+    let Sequence { value, version, keys } = feed.sequence;
+    let numbers = [(VALUE, value.0), (SETTLED, value.0), (VERSION, version), (KEYS, keys)];
+    let numbers = numbers.map(|(name, there)| (name.to_owned(), number(there)));
+    sequence_key(&feed.name).into_iter().chain(numbers).collect()
+}
+
+/// The feed that an attribute names.
+pub(in super::super) fn feed_of(item: &Item, attribute: &str) -> Option<FeedName> {
+    FeedName::from_store(text_of(item, attribute)?).ok()
+}
+
+/// An item of the feeds' table of any kind.
+pub(in super::super) fn decode_row(item: &Item) -> Option<Row> {
+    let feed = feed_of(item, FEED)?;
+    if let Some(key) = text_of(item, ITEM)?.strip_prefix("k:") {
+        let KeyRow { version, number } = decode_key(item)?;
+        return Some(Row::Key { feed, key: FeedKey::parse(key).ok()?, version, number });
+    }
+    if let Some(key) = pending_at(item) {
+        let (version, value) = decode_value(item)?;
+        return Some(Row::Value { feed, key, version, number: None, value });
+    }
+    let Update { feed_sync_id, key, version, value } = decode_numbered(item)?;
+    Some(Row::Value { feed, key, version, number: Some(feed_sync_id), value })
+}
+
+/// Whether a preflight check that was interrupted left the item.
+pub(in super::super) fn is_preflight(item: &Item) -> bool {
+    [NAME, FEED].iter().any(|name| text_of(item, name) == Some(PREFLIGHT_FEED))
+}
+
 fn with_value(row_key: Item, version: Version, value: Option<&FeedValue>) -> Item {
     let value = value.map(|value| (VALUE.to_owned(), text(value.as_str())));
     row_key.into_iter().chain([(VERSION.to_owned(), number(version.0))]).chain(value).collect()
 }
 
-pub(super) fn decode_sequence(item: &Item) -> Option<SequenceRow> {
+pub(in super::super) fn decode_sequence(item: &Item) -> Option<SequenceRow> {
     let value = FeedSyncId(number_of(item, VALUE)?);
     let settled = FeedSyncId(number_of(item, SETTLED)?);
     let (version, keys) = (number_of(item, VERSION)?, number_of(item, KEYS)?);

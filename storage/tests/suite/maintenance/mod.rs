@@ -18,6 +18,7 @@ mod month_counts;
 mod notifications;
 mod preflight;
 mod tables;
+mod whole_copies;
 mod world;
 
 /// Makes the tests of an engine.
@@ -88,6 +89,10 @@ macro_rules! engine {
             engine!(@case $new, tables:
                 tables_are_listed_router_first_then_months_oldest_first
                 a_table_that_is_made_twice_is_there_once
+            );
+            engine!(@case $new, whole_copies:
+                rows_of_every_kind_are_the_same_in_every_engine
+                many_rows_are_read_in_pages_and_each_once
             );
         }
     };

@@ -1,0 +1,299 @@
+//! `store copy`: copies all rows of a store to the other engine, and compares both (docs/decisions/0043-copies-of-a-whole-store.md).
+//!
+//! The target is marked from before the first row until all rows are equal. After an interruption the job begins anew,
+//! and writes the same rows again.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use state_machine::{Message, Span, Time};
+use storage::StoreAdmin;
+use storage::maintenance::Table;
+use storage::rows::Row;
+
+use super::row_digest::RowDigest;
+use super::{JobError, Report};
+use crate::admin::output::{CopiedTable, Output};
+use crate::admin::store_command::StoreCopy;
+use crate::keys::Keys;
+use crate::settings::StoreKind;
+use crate::store::copy_marker::{self, CopyMarkerError};
+use crate::store::key_fingerprints::{self, KeyFingerprintsError};
+
+/// Messages that expire sooner are not compared: DynamoDB may delete them between the reads of both stores.
+const EXPIRES_SOON: Span = Span::from_secs(60 * 60);
+
+/// How far the time in a message id of this program may be from the time of its push.
+const CLOCK_SKEW: Span = Span::from_secs(60 * 60);
+
+/// The floor of message ids in the data directory.
+const CLOCK_FILE: &str = "clock";
+
+pub(super) async fn run(copy: &StoreCopy, report: &Report) -> Result<(), JobError> {
+    let source = report.context.copy_source.as_deref().expect("it was opened with the target");
+    let job = CopyJob { copy, report, source, target: &*report.context.store };
+    let keys =
+        Keys::load(&copy.places.data_dir).map_err(|error| JobError::Refused(error.to_string()))?;
+    job.check(&keys).await?;
+    if !copy.verify_only {
+        job.mark(Some(&copy.name_of(copy.from()))).await?;
+        if copy.to == StoreKind::DynamoDb {
+            key_fingerprints::add_or_refuse(job.target, &keys).await?;
+        }
+        let newest = job.copy_all().await?;
+        job.keep_ids_above(newest).await?;
+    }
+    let tables = job.compare_all().await?;
+    if !copy.verify_only {
+        job.mark(None).await?;
+    }
+    report.emit(Output::Copied(tables)).await?;
+    match copy.json {
+        true => Ok(()),
+        false => report.note("both stores have the same rows").await,
+    }
+}
+
+struct CopyJob<'a> {
+    copy: &'a StoreCopy,
+    report: &'a Report,
+    source: &'a dyn StoreAdmin,
+    target: &'a dyn StoreAdmin,
+}
+
+impl CopyJob<'_> {
+    /// Refuses what cannot be copied, before anything is changed.
+    async fn check(&self, keys: &Keys) -> Result<(), JobError> {
+        let (from, to) = (self.copy.from(), self.copy.to);
+        for (kind, store) in [(from, self.source), (to, self.target)] {
+            if kind == StoreKind::DynamoDb {
+                key_fingerprints::compare(store, keys).await?;
+            }
+        }
+        let dir = &self.copy.places.data_dir;
+        if let Some(of) = copy_marker::read(from, dir, self.source).await? {
+            return Err(JobError::Refused(format!("the source is an unfinished copy of {of}")));
+        }
+        if self.copy.verify_only {
+            return Ok(());
+        }
+        let (source, target) = (self.copy.name_of(from), self.copy.name_of(to));
+        match copy_marker::read(to, dir, self.target).await? {
+            Some(begun) if begun == source => Ok(()),
+            Some(begun) => Err(JobError::Refused(format!(
+                "the target, {target}, is an unfinished copy of {begun}, and not of {source}"
+            ))),
+            None if self.is_empty().await? => Ok(()),
+            None => Err(JobError::Refused(format!(
+                "the target, {target}, is not empty and is no unfinished copy: {}",
+                match to {
+                    StoreKind::Embedded =>
+                        "move router.db* and messages_*.db* away, or name another directory that has keys.toml",
+                    StoreKind::DynamoDb =>
+                        "name other tables with --dynamodb-table-prefix, or delete these",
+                }
+            ))),
+        }
+    }
+
+    async fn mark(&self, source: Option<&str>) -> Result<(), JobError> {
+        let dir = &self.copy.places.data_dir;
+        Ok(copy_marker::set(self.copy.to, dir, self.target, source).await?)
+    }
+
+    /// Whether the target has no row of any kind.
+    async fn is_empty(&self) -> Result<bool, JobError> {
+        for table in self.tables(&[self.target]).await? {
+            let mut after = None;
+            loop {
+                let page = self.report.step(|| self.target.read_rows(table, after.clone())).await?;
+                if !page.rows.is_empty() || page.unreadable > 0 {
+                    return Ok(false);
+                }
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// All tables of these stores. The records are first, because keys are compared in a store that has some.
+    async fn tables(&self, stores: &[&dyn StoreAdmin]) -> Result<Vec<Table>, JobError> {
+        let mut months = BTreeSet::new();
+        for store in stores {
+            months.extend(self.report.step(|| store.months()).await?);
+        }
+        let first = [Table::Router, Table::Notifications, Table::Sequences, Table::Feeds];
+        Ok(first.into_iter().chain(months.into_iter().map(Table::Messages)).collect())
+    }
+
+    /// Returns the time of the newest message id.
+    async fn copy_all(&self) -> Result<Time, JobError> {
+        let mut newest = Time(0);
+        for table in self.tables(&[self.source]).await? {
+            self.copy(table, &mut newest).await?;
+        }
+        Ok(newest)
+    }
+
+    async fn copy(&self, table: Table, newest: &mut Time) -> Result<(), JobError> {
+        if let Table::Messages(month) = table {
+            self.report.step(|| self.target.ensure_month(month)).await?;
+        }
+        let what = format!("copying {}", table_name(table));
+        let of = items(self.report, self.source, table).await?;
+        let (mut after, mut written, mut unreadable) = (None, 0, 0);
+        loop {
+            self.report.progress(&what, written, of);
+            let page = self.report.step(|| self.source.read_rows(table, after.clone())).await?;
+            unreadable += page.unreadable;
+            let now = self.report.context.now();
+            let mut rows = page.rows;
+            rows.retain(|row| lives_at(row, now));
+            *newest = rows.iter().filter_map(minted_at).fold(*newest, Time::max);
+            if written == 0 && !rows.is_empty() {
+                self.ensure(table).await?;
+            }
+            written += rows.len() as u64;
+            let rows = Arc::new(rows);
+            self.report.step(|| self.target.write_rows(table, rows.clone())).await?;
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        if unreadable > 0 && !self.copy.json {
+            let name = table_name(table);
+            self.report
+                .note(format!("left out {unreadable} rows of {name} that no server can read"))
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Creates a table that is not there without rows.
+    async fn ensure(&self, table: Table) -> Result<(), JobError> {
+        self.report
+            .step(|| match table {
+                Table::Notifications => self.target.ensure_notifications(),
+                Table::Sequences | Table::Feeds => self.target.ensure_feeds(),
+                Table::Router | Table::Messages(_) => Box::pin(async { Ok(()) }),
+            })
+            .await
+    }
+
+    /// A server with SQLite makes no message id below the copied ones.
+    async fn keep_ids_above(&self, newest: Time) -> Result<(), JobError> {
+        let path = self.copy.places.data_dir.join(CLOCK_FILE);
+        if self.copy.to == StoreKind::Embedded {
+            let raised = raise_floor(&path, newest);
+            return raised.map_err(|error| {
+                JobError::Refused(format!("cannot write {}: {error}", path.display()))
+            });
+        }
+        let ahead_s = newest.since(self.report.context.now()).0.div_ceil(1000);
+        if ahead_s > 0 && !self.copy.json {
+            let note = format!(
+                "the newest message is {ahead_s} s ahead of this clock: start no server before that time"
+            );
+            self.report.note(note).await?;
+        }
+        Ok(())
+    }
+
+    async fn compare_all(&self) -> Result<Vec<CopiedTable>, JobError> {
+        let (mut same, mut different) = (Vec::new(), Vec::new());
+        for table in self.tables(&[self.source, self.target]).await? {
+            let lives_at = self.report.context.now() + EXPIRES_SOON;
+            let there = self.digest("reading", self.source, table, lives_at).await?;
+            let copied = self.digest("verifying", self.target, table, lives_at).await?;
+            if there == copied {
+                same.push(CopiedTable { table, rows: there.rows, sha256: there.to_hex() });
+            } else {
+                let name = table_name(table);
+                different.push(format!("{name} ({} rows and {})", there.rows, copied.rows));
+            }
+        }
+        match different.is_empty() {
+            true => Ok(same),
+            false => Err(JobError::Refused(format!(
+                "the target differs from its source in {}: if a server has used one of them meanwhile, empty the target and \
+                 copy again",
+                different.join(", ")
+            ))),
+        }
+    }
+
+    async fn digest(
+        &self,
+        doing: &str,
+        store: &dyn StoreAdmin,
+        table: Table,
+        time: Time,
+    ) -> Result<RowDigest, JobError> {
+        let what = format!("{doing} {}", table_name(table));
+        let of = items(self.report, store, table).await?;
+        let (mut digest, mut after) = (RowDigest::default(), None);
+        loop {
+            self.report.progress(&what, digest.rows, of);
+            let page = self.report.step(|| store.read_rows(table, after.clone())).await?;
+            page.rows.iter().filter(|row| lives_at(row, time)).for_each(|row| digest.add(row));
+            after = page.next;
+            if after.is_none() {
+                return Ok(digest);
+            }
+        }
+    }
+}
+
+async fn items(
+    report: &Report,
+    store: &dyn StoreAdmin,
+    table: Table,
+) -> Result<Option<u64>, JobError> {
+    let tables = report.step(|| store.tables()).await?;
+    Ok(tables.iter().find(|status| status.table == table).map(|status| status.items))
+}
+
+fn lives_at(row: &Row, time: Time) -> bool {
+    !matches!(row, Row::Message(_, message) if message.expires_at() <= time)
+}
+
+/// The time in the id of a message. An id of other software may have any, far from that of its push.
+fn minted_at(row: &Row) -> Option<Time> {
+    let Row::Message(_, Message { id, accepted_at, .. }) = row else { return None };
+    id.minted_at().filter(|minted_at| *minted_at <= *accepted_at + CLOCK_SKEW)
+}
+
+/// Writes a floor of message ids, unless there is a higher one.
+fn raise_floor(path: &Path, newest: Time) -> io::Result<()> {
+    let floor = fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
+    match floor.is_some_and(|floor: u64| floor > newest.0) {
+        true => Ok(()),
+        false => fs::write(path, format!("{}\n", newest.0 + 1)),
+    }
+}
+
+fn table_name(table: Table) -> String {
+    crate::admin::print::table_text(table)
+}
+
+impl From<CopyMarkerError> for JobError {
+    fn from(error: CopyMarkerError) -> Self {
+        Self::Refused(error.to_string())
+    }
+}
+
+impl From<KeyFingerprintsError> for JobError {
+    fn from(error: KeyFingerprintsError) -> Self {
+        match error {
+            KeyFingerprintsError::Store(error) => Self::Store(error),
+            other => Self::Refused(other.to_string()),
+        }
+    }
+}

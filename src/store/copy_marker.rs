@@ -1,0 +1,104 @@
+//! The mark of a store that `kalends store copy` has begun to fill. It names the source, and is removed once the copy is
+//! complete.
+//!
+//! In DynamoDB it is an entry beside the fingerprints of keys, whose code keeps entries of other kinds. With SQLite it is
+//! a file in the data directory.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use storage::{StoreAdmin, StoreError};
+use tempfile::NamedTempFile;
+
+use super::key_fingerprints::KeyFingerprintsError;
+use crate::settings::value::Value;
+use crate::settings::{Settings, StoreKind};
+
+/// The file in the data directory.
+const FILE: &str = "copying";
+
+/// The start of the entry.
+const PREFIX: &str = "copying:";
+
+#[derive(Debug, thiserror::Error)]
+pub enum CopyMarkerError {
+    #[error(
+        "the store is an unfinished copy of {source_name}: finish it with `kalends store copy --to {to}`, or remove the \
+         copy and begin again"
+    )]
+    Unfinished { source_name: String, to: String },
+    #[error("cannot mark the copy in {}: {error}", dir.display())]
+    File { dir: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Entry(#[from] KeyFingerprintsError),
+}
+
+/// Refuses a store that is an unfinished copy.
+pub(crate) async fn check(
+    settings: &Settings,
+    store: &dyn StoreAdmin,
+) -> Result<(), CopyMarkerError> {
+    match read(settings.store, &settings.data_dir, store).await? {
+        None => Ok(()),
+        Some(source_name) => {
+            Err(CopyMarkerError::Unfinished { source_name, to: settings.store.show() })
+        }
+    }
+}
+
+/// The source of an unfinished copy.
+pub(crate) async fn read(
+    kind: StoreKind,
+    dir: &Path,
+    store: &dyn StoreAdmin,
+) -> Result<Option<String>, CopyMarkerError> {
+    if kind == StoreKind::DynamoDb {
+        let entries = store.key_fingerprints().await.map_err(entry_error)?;
+        let source = entries.iter().find_map(|entry| entry.strip_prefix(PREFIX));
+        return Ok(source.map(str::to_owned));
+    }
+    match fs::read_to_string(dir.join(FILE)) {
+        Ok(source) => Ok(Some(source.trim_end().to_owned())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(CopyMarkerError::File { dir: dir.to_owned(), error }),
+    }
+}
+
+/// Marks the store as a copy of this source, or as complete.
+pub(crate) async fn set(
+    kind: StoreKind,
+    dir: &Path,
+    store: &dyn StoreAdmin,
+    source: Option<&str>,
+) -> Result<(), CopyMarkerError> {
+    if kind == StoreKind::Embedded {
+        let file_error = |error| CopyMarkerError::File { dir: dir.to_owned(), error };
+        return set_file(dir, source).map_err(file_error);
+    }
+    let before = store.key_fingerprints().await.map_err(entry_error)?;
+    let mut after = before.clone();
+    after.retain(|entry| !entry.starts_with(PREFIX));
+    after.extend(source.map(|source| format!("{PREFIX}{source}")));
+    match store.put_key_fingerprints(before, after).await.map_err(entry_error)? {
+        true => Ok(()),
+        false => Err(KeyFingerprintsError::Contended.into()),
+    }
+}
+
+fn set_file(dir: &Path, source: Option<&str>) -> io::Result<()> {
+    match source {
+        Some(source) => {
+            let mut file = NamedTempFile::new_in(dir)?;
+            writeln!(file, "{source}")?;
+            file.as_file().sync_all()?;
+            file.persist(dir.join(FILE))?;
+        }
+        None => fs::remove_file(dir.join(FILE))?,
+    }
+    File::open(dir)?.sync_all()
+}
+
+fn entry_error(error: StoreError) -> CopyMarkerError {
+    KeyFingerprintsError::from(error).into()
+}

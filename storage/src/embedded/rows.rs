@@ -1,0 +1,233 @@
+//! The SQL of copies of a whole store: pages of tables, and their rows as they are.
+
+use rusqlite::types::Type;
+use rusqlite::{Connection, Row as SqlRow, params};
+use state_machine::{Chid, LastConnect, Time, Uaid};
+
+use super::columns::{change, corrupt, from_i64, to_i64};
+use super::copy_table::{ALL_CHANNELS, ALL_MESSAGES, CopyPosition};
+use super::feeds::{self, to_column};
+use super::{channels, messages, notifications, router};
+use crate::feeds::{FeedName, FeedSyncId, FeedValue, Version};
+use crate::maintenance::Table;
+use crate::notifications::Notification;
+use crate::registration;
+use crate::rows::{PAGE_BYTES_MAX, PAGE_ROWS_MAX, RecordRow, Row, RowPage};
+use crate::store::Cursor;
+
+pub(super) fn read(
+    conn: &Connection,
+    table: Table,
+    after: Option<&Cursor>,
+) -> rusqlite::Result<RowPage> {
+    match table {
+        Table::Router => read_records(conn, after),
+        Table::Notifications => read_versions(conn, after),
+        Table::Sequences => read_sequences(conn, after),
+        Table::Feeds => read_keys(conn, after),
+        Table::Messages(_) => {
+            match after.map_or(Ok(CopyPosition::Channels(None)), CopyPosition::read)? {
+                CopyPosition::Channels(after) => read_channels(conn, after),
+                CopyPosition::Messages(after) => read_messages(conn, after),
+            }
+        }
+    }
+}
+
+pub(super) fn write(conn: &Connection, row: &Row) -> rusqlite::Result<()> {
+    match row {
+        Row::Record(record) => write_record(conn, record),
+        Row::Version(uaid, version) => notifications::save(conn, *uaid, version).map(drop),
+        Row::Sequence(feed) => {
+            let sequence = feed.sequence;
+            let parameters = params![
+                feed.name.as_str(),
+                to_column(sequence.value.0)?,
+                to_column(sequence.version)?,
+                to_column(sequence.keys)?,
+            ];
+            change(conn, PUT_SEQUENCE, parameters).map(drop)
+        }
+        Row::Key { .. } => Ok(()),
+        Row::Value { feed, key, version, number, value } => {
+            let parameters = params![
+                feed.as_str(),
+                key.as_str(),
+                to_column(version.0)?,
+                number.map(|number| to_column(number.0)).transpose()?,
+                value.as_ref().map(FeedValue::as_str),
+            ];
+            change(conn, PUT_KEY, parameters).map(drop)
+        }
+        Row::Channels(uaid, chids) => channels::add(conn, *uaid, chids),
+        Row::Message(uaid, message) => messages::insert_row(conn, *uaid, message).map(drop),
+    }
+}
+
+fn write_record(conn: &Connection, record: &RecordRow) -> rusqlite::Result<()> {
+    let parameters = params![
+        record.uaid.0,
+        record.router_type,
+        None::<&str>,
+        to_i64(record.connected_at.0),
+        to_i64(record.last_connect.0),
+        record.curmonth.to_string(),
+        record.oldmonth.map(|month| month.to_string()),
+        record.recipient.as_ref().map(|recipient| registration::encode(recipient).to_string()),
+        true,
+    ];
+    change(conn, router::WRITE, parameters).map(drop)
+}
+
+fn read_records(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<RowPage> {
+    page_by_rowid(conn, RECORDS, after, |row| {
+        let (name, data) = (row.get_ref(2)?.as_str()?, row.get_ref(3)?.as_str_or_null()?);
+        let router_type = router::router_type(name, data);
+        let record = RecordRow {
+            uaid: Uaid(row.get(1)?),
+            router_type: name.to_owned(),
+            recipient: router_type.and_then(|router_type| router_type.recipient().cloned()),
+            connected_at: Time(from_i64(row.get(4)?)),
+            last_connect: LastConnect(from_i64(row.get(5)?)),
+            curmonth: router::month(6, row.get_ref(6)?.as_str()?)?,
+            oldmonth: row
+                .get_ref(7)?
+                .as_str_or_null()?
+                .map(|text| router::month(7, text))
+                .transpose()?,
+        };
+        Ok((vec![Row::Record(record)], 0))
+    })
+}
+
+fn read_versions(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<RowPage> {
+    let position = |cursor: &Cursor| {
+        let (uaid, chid) = cursor.as_str().split_once(' ')?;
+        Some((Uaid::parse(uaid).ok()?.0.to_vec(), Chid::parse(chid).ok()?.0.to_vec()))
+    };
+    let (uaid, chid) = match after {
+        None => (Vec::new(), Vec::new()),
+        Some(cursor) => position(cursor).ok_or_else(no_position)?,
+    };
+    let mut statement = conn.prepare_cached(VERSIONS)?;
+    let rows = statement.query_map(params![uaid, chid, PAGE_ROWS_MAX as i64], |row| {
+        let version = u64::from_be_bytes(row.get(2)?);
+        let notification = Notification { chid: Chid(row.get(1)?), version, data: row.get(3)? };
+        Ok(Row::Version(Uaid(row.get(0)?), notification))
+    })?;
+    let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+    let next = match rows.get(PAGE_ROWS_MAX - 1) {
+        Some(Row::Version(uaid, last)) => Some(Cursor::new(format!("{uaid} {}", last.chid))),
+        _ => None,
+    };
+    Ok(RowPage { rows, unreadable: 0, next })
+}
+
+fn read_sequences(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<RowPage> {
+    let after = after.map(|cursor| FeedName::from_store(cursor.as_str())).transpose();
+    let after = after.map_err(|_| no_position())?;
+    let feeds = feeds::list(conn, after.as_ref(), PAGE_ROWS_MAX)?;
+    let next = feeds.get(PAGE_ROWS_MAX - 1).map(|last| Cursor::new(last.name.as_str()));
+    Ok(RowPage { rows: feeds.into_iter().map(Row::Sequence).collect(), unreadable: 0, next })
+}
+
+fn read_keys(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<RowPage> {
+    page_by_rowid(conn, KEYS, after, |row| {
+        let feed = FeedName::from_store(row.get_ref(1)?.as_str()?);
+        let feed = feed.map_err(|error| corrupt(1, Type::Text, error))?;
+        let (key, version) = (feeds::key(2, row)?, Version(feeds::number(3, row)?));
+        let is_numbered = row.get_ref(4)?.as_i64_or_null()?.is_some();
+        let number = is_numbered.then(|| feeds::number(4, row).map(FeedSyncId)).transpose()?;
+        let value = row.get_ref(5)?.as_str_or_null()?.map(FeedValue::parse).transpose();
+        let value = value.map_err(|error| corrupt(5, Type::Text, error))?;
+        let bytes = value.as_ref().map_or(0, |value| value.as_str().len());
+        let of_key = Row::Key { feed: feed.clone(), key: key.clone(), version, number };
+        Ok((vec![of_key, Row::Value { feed, key, version, number, value }], bytes))
+    })
+}
+
+fn read_channels(conn: &Connection, after: Option<Uaid>) -> rusqlite::Result<RowPage> {
+    let mut statement = conn.prepare_cached(ALL_CHANNELS)?;
+    let mut rows = statement.query(params![after.as_ref().map_or(&[][..], |uaid| &uaid.0)])?;
+    let (mut page, mut seen) = (RowPage::default(), 0);
+    while let Some(row) = rows.next()? {
+        let uaid = Uaid(row.get(0)?);
+        if !matches!(page.rows.last(), Some(Row::Channels(last, _)) if *last == uaid) {
+            if let Some(Row::Channels(last, _)) = page.rows.last().filter(|_| seen >= PAGE_ROWS_MAX)
+            {
+                page.next = Some(CopyPosition::Channels(Some(*last)).cursor());
+                return Ok(page);
+            }
+            page.rows.push(Row::Channels(uaid, [].into()));
+        }
+        seen += 1;
+        if let Some(Row::Channels(_, chids)) = page.rows.last_mut()
+            && !row.get_ref(1)?.as_blob()?.is_empty()
+        {
+            chids.insert(Chid(row.get(1)?));
+        }
+    }
+    page.next = Some(CopyPosition::Messages(0).cursor());
+    Ok(page)
+}
+
+fn read_messages(conn: &Connection, after: i64) -> rusqlite::Result<RowPage> {
+    let mut statement = conn.prepare_cached(ALL_MESSAGES)?;
+    let mut rows = statement.query(params![after, PAGE_ROWS_MAX as i64])?;
+    let (mut page, mut last) = (RowPage::default(), after);
+    while let Some(row) = rows.next()? {
+        page.rows.push(Row::Message(Uaid(row.get(12)?), messages::decode(row)?));
+        last = row.get(13)?;
+    }
+    page.next = (page.rows.len() == PAGE_ROWS_MAX).then(|| CopyPosition::Messages(last).cursor());
+    Ok(page)
+}
+
+/// Reads a page of a statement whose first column is the rowid. `decode` returns the rows, and the bytes of values in
+/// them.
+fn page_by_rowid(
+    conn: &Connection,
+    statement: &str,
+    after: Option<&Cursor>,
+    decode: impl Fn(&SqlRow<'_>) -> rusqlite::Result<(Vec<Row>, usize)>,
+) -> rusqlite::Result<RowPage> {
+    let after = after.map_or(Ok(0), |cursor| cursor.as_str().parse());
+    let after: i64 = after.map_err(|_| no_position())?;
+    let mut statement = conn.prepare_cached(statement)?;
+    let mut rows = statement.query(params![after])?;
+    let (mut page, mut bytes, mut last) = (RowPage::default(), 0, after);
+    while let Some(row) = rows.next()? {
+        if page.rows.len() >= PAGE_ROWS_MAX || bytes >= PAGE_BYTES_MAX {
+            page.next = Some(Cursor::new(last.to_string()));
+            return Ok(page);
+        }
+        let (read, bytes_read) = decode(row)?;
+        page.rows.extend(read);
+        bytes += bytes_read;
+        last = row.get(0)?;
+    }
+    Ok(page)
+}
+
+fn no_position() -> rusqlite::Error {
+    corrupt(0, Type::Text, "not a position in a copy")
+}
+
+pub(super) const RECORDS: &str = "
+    SELECT rowid, uaid, router_type, router_data, connected_at, last_connect, curmonth, oldmonth
+    FROM router WHERE rowid > ?1 ORDER BY rowid";
+
+pub(super) const VERSIONS: &str = "
+    SELECT uaid, chid, version, data FROM notifications
+    WHERE (uaid, chid) > (?1, ?2) ORDER BY uaid, chid LIMIT ?3";
+
+pub(super) const KEYS: &str = "
+    SELECT rowid, feed, key, version, feed_sync_id, value
+    FROM feed_keys WHERE rowid > ?1 ORDER BY rowid";
+
+pub(super) const PUT_SEQUENCE: &str =
+    "INSERT OR REPLACE INTO sequences (name, value, version, keys) VALUES (?1, ?2, ?3, ?4)";
+
+pub(super) const PUT_KEY: &str = "
+    INSERT OR REPLACE INTO feed_keys (feed, key, version, feed_sync_id, value)
+    VALUES (?1, ?2, ?3, ?4, ?5)";

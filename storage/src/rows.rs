@@ -1,0 +1,79 @@
+//! The rows of both engines in one form, for the copy of a whole store and its comparison.
+//!
+//! What an engine derives from other rows is left out, such as the counts of waiting messages. So is the node of a router
+//! record: no server runs during a copy, so no agent is connected to it.
+
+use std::collections::BTreeSet;
+
+use state_machine::{BridgeRecipient, Chid, LastConnect, Message, Month, RouterRecord, Time, Uaid};
+
+use crate::feeds::{FeedKey, FeedName, FeedState, FeedSyncId, FeedValue, Version};
+use crate::notifications::Notification;
+use crate::store::Cursor;
+
+/// Rows in one page.
+pub(crate) const PAGE_ROWS_MAX: usize = 1000;
+
+/// Bytes of values after which a page of a feed ends. Pages of other tables are bounded by the sizes of their rows.
+pub(crate) const PAGE_BYTES_MAX: usize = 1 << 20;
+
+/// A row of a table. Its hash has every field.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum Row {
+    Record(RecordRow),
+    Version(Uaid, Notification),
+    Sequence(FeedState),
+    /// Whether a key of a feed is published. The embedded engine derives it from the value's row.
+    Key {
+        feed: FeedName,
+        key: FeedKey,
+        version: Version,
+        number: Option<FeedSyncId>,
+    },
+    /// The value of a key; none of a deleted one.
+    Value {
+        feed: FeedName,
+        key: FeedKey,
+        version: Version,
+        number: Option<FeedSyncId>,
+        value: Option<FeedValue>,
+    },
+    Channels(Uaid, BTreeSet<Chid>),
+    Message(Uaid, Message),
+}
+
+/// A router record of any type, also of one that is not served.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct RecordRow {
+    pub uaid: Uaid,
+    pub router_type: String,
+    /// None of an agent that no bridge reaches.
+    pub recipient: Option<BridgeRecipient>,
+    pub connected_at: Time,
+    pub last_connect: LastConnect,
+    pub curmonth: Month,
+    pub oldmonth: Option<Month>,
+}
+
+/// A part of a table.
+#[derive(Default)]
+pub struct RowPage {
+    pub rows: Vec<Row>,
+    /// Rows that no server can read, and that are left out.
+    pub unreadable: u64,
+    pub next: Option<Cursor>,
+}
+
+impl From<RouterRecord> for RecordRow {
+    fn from(record: RouterRecord) -> Self {
+        Self {
+            uaid: record.uaid,
+            router_type: record.router_type.as_str().to_owned(),
+            recipient: record.router_type.recipient().cloned(),
+            connected_at: record.connected_at,
+            last_connect: record.last_connect,
+            curmonth: record.curmonth,
+            oldmonth: record.oldmonth,
+        }
+    }
+}
