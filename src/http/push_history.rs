@@ -37,7 +37,6 @@ pub struct PushRecord {
 pub const OVER_LIMIT: &str = "over_limit";
 
 impl PushHistory {
-    /// 0 keeps none.
     pub fn new(pushes_max: usize) -> Self {
         Self { pushes_max, ring: Mutex::default() }
     }

@@ -47,3 +47,4 @@ mod tutorial;
 mod unfinished;
 mod vapid;
 mod waiting;
+mod web_page;

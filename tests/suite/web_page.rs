@@ -1,0 +1,63 @@
+//! The page at `/`: who gets it, and its headers. `browser::web_page` opens it.
+
+use awc::http::Method;
+
+use crate::harness::{AT_ONCE, Answer, Program, Sender, Server, kalends, until};
+
+async fn get(server: &Server, path: &str, accept: &str) -> Answer {
+    let url = format!("{}{path}", server.origin());
+    Sender::new().request(Method::GET, &url).header("accept", accept).send().await
+}
+
+fn text(answer: &Answer) -> String {
+    String::from_utf8_lossy(&answer.body).into_owned()
+}
+
+/// What Firefox sends.
+const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+
+#[actix_web::test]
+async fn a_browser_gets_the_page_and_other_programs_get_426() {
+    let server = Server::start();
+    let page = get(&server, "/", BROWSER).await;
+    assert_eq!(page.status, 200, "{page}");
+    assert!(text(&page).contains(&server.socket_url()), "{page}");
+    let policy = page.header("content-security-policy").expect("it has a policy");
+    assert!(policy.starts_with("default-src 'none'; script-src 'self'"), "{policy}");
+    for accept in ["*/*", "application/json"] {
+        let answer = get(&server, "/", accept).await;
+        let ends = answer.header("connection").is_some_and(|value| value.contains("close"));
+        assert!(answer.status == 426 && ends, "{answer}");
+    }
+    for file in ["page.css", "page.js", "worker.js"] {
+        let answer = get(&server, &format!("/web/{file}"), "*/*").await;
+        assert_eq!(
+            (answer.status, answer.header("x-content-type-options")),
+            (200, Some("nosniff"))
+        );
+    }
+    assert_eq!(get(&server, "/web/page.html", BROWSER).await.status, 404);
+    let (sender, file) = (Sender::new(), format!("{}/web/page.css", server.origin()));
+    assert_eq!(sender.request(Method::POST, &file).send().await.status, 405);
+}
+
+#[actix_web::test]
+async fn the_page_can_be_switched_off_and_a_closed_server_shows_it_with_a_token_only() {
+    let off = Server::start_with(&["--web-page=false"]);
+    assert_eq!(get(&off, "/", BROWSER).await.status, 426);
+    let closed = Server::start_with(&["--access=token"]);
+    let mut add = kalends(&["access", "add", "alice", "--json", "--data-dir"]);
+    add.arg(closed.data_dir());
+    let added = Program::run(add).await;
+    let token: serde_json::Value = serde_json::from_str(&added.stdout).unwrap();
+    let path = format!("/u/{}", token["token"].as_str().unwrap());
+    for wrong in ["/", "/u/kal_x", "/u/%3Cscript%3E"] {
+        let answer = get(&closed, wrong, BROWSER).await;
+        assert_eq!(answer.status, 426, "{wrong}: {answer}");
+        assert!(!text(&answer).contains("script"), "{answer}");
+    }
+    until(AT_ONCE, "the token is known", async || get(&closed, &path, BROWSER).await.status == 200)
+        .await;
+    let page = get(&closed, &path, BROWSER).await;
+    assert!(text(&page).contains(&format!("{path}<")), "{page}");
+}
