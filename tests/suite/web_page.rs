@@ -13,7 +13,7 @@ fn text(answer: &Answer) -> String {
     String::from_utf8_lossy(&answer.body).into_owned()
 }
 
-/// What Firefox sends.
+/// The `Accept` header of Firefox ESR.
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
 #[actix_web::test]
