@@ -30,3 +30,4 @@ pub mod store;
 
 pub mod telemetry;
 pub mod tls;
+mod unread_request;

@@ -20,6 +20,7 @@ use super::message_url::MessageUrls;
 use super::origin_check::OriginCheck;
 use super::push_counters::PushCounters;
 use super::push_history::PushHistory;
+use super::request_id::RequestIds;
 use super::vapid::Vapid;
 use super::web::WebPage;
 use crate::bridges::Bridges;
@@ -46,6 +47,7 @@ pub struct SharedState {
     pub draining: AtomicBool,
     pub accept_failures: Arc<AcceptFailures>,
     pub limits: Arc<Limits>,
+    pub request_ids: RequestIds,
     /// Messages that were deleted because they had expired.
     pub messages_expired: AtomicU64,
     /// What the public port presents, if it speaks TLS.

@@ -17,10 +17,7 @@ use super::message_url::MessageUrlError;
 use super::push_headers::HeaderError;
 use super::vapid::VapidError;
 use crate::limits::OverLimit;
-
-/// The documentation of the error numbers.
-pub(crate) const MORE_INFO: &str =
-    "https://autopush.readthedocs.io/en/latest/http.html#error-codes";
+pub(crate) use crate::unread_request::MORE_INFO;
 
 /// `Retry-After` of a 503, in seconds.
 pub(crate) const RETRY_AFTER_S: u64 = 5;

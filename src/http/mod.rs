@@ -17,6 +17,7 @@ pub mod push_counters;
 pub mod push_headers;
 pub mod push_history;
 pub mod request_body_drain;
+pub mod request_id;
 pub mod routes;
 mod simplepush;
 mod socket;

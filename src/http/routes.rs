@@ -3,6 +3,7 @@
 use std::future::ready;
 use std::sync::Arc;
 
+use actix_web::guard;
 use actix_web::http::{Method, StatusCode, header};
 use actix_web::middleware::DefaultHeaders;
 use actix_web::web::{self, Data, ServiceConfig};
@@ -20,20 +21,20 @@ pub fn of(node: &AppState) -> impl FnOnce(&mut ServiceConfig) + use<> {
         if let Some(connections) = &node.connections {
             service
                 .app_data(connections.clone())
-                .service(page("/", web::get().to(socket::connect)))
-                .service(page("/u/{token}", web::get().to(socket::connect)))
-                .service(page("/u/{token}/", web::get().to(socket::connect)));
+                .service(page("/", read().to(socket::connect)))
+                .service(page("/u/{token}", read().to(socket::connect)))
+                .service(page("/u/{token}/", read().to(socket::connect)));
         }
         if let Some(endpoints) = &node.endpoints {
             of_endpoints(endpoints, service);
         }
         service
             .app_data(Data::new(node))
-            .service(page("/__heartbeat__", web::get().to(health::heartbeat)))
-            .service(page("/health", web::get().to(health::heartbeat)))
-            .service(page("/__lbheartbeat__", web::get().to(health::alive)))
-            .service(page("/__version__", web::get().to(health::version)))
-            .service(page("/status", web::get().to(health::version)))
+            .service(page("/__heartbeat__", read().to(health::heartbeat)))
+            .service(page("/health", read().to(health::heartbeat)))
+            .service(page("/__lbheartbeat__", read().to(health::alive)))
+            .service(page("/__version__", read().to(health::version)))
+            .service(page("/status", read().to(health::version)))
             .service(files())
             .default_service(nothing_here());
     }
@@ -72,7 +73,8 @@ fn of_endpoints(endpoints: &Data<EndpointRole>, service: &mut ServiceConfig) {
 fn cors() -> DefaultHeaders {
     DefaultHeaders::new().add((header::ACCESS_CONTROL_ALLOW_ORIGIN, "*")).add((
         header::ACCESS_CONTROL_EXPOSE_HEADERS,
-        "location, ttl, link, retry-after, ratelimit, ratelimit-policy, www-authenticate",
+        "location, ttl, link, retry-after, ratelimit, ratelimit-policy, www-authenticate, \
+         x-request-id",
     ))
 }
 
@@ -86,6 +88,7 @@ pub(super) fn preflight_or_refused(allow: &'static str) -> Route {
 
 fn preflight(allow: &'static str) -> HttpResponse {
     HttpResponse::NoContent()
+        .insert_header((header::ALLOW, allow))
         .insert_header((header::ACCESS_CONTROL_ALLOW_METHODS, allow))
         .insert_header((
             header::ACCESS_CONTROL_ALLOW_HEADERS,
@@ -96,9 +99,14 @@ fn preflight(allow: &'static str) -> HttpResponse {
         .finish()
 }
 
-/// A resource that supports only GET.
-fn page(path: &str, get: Route) -> Resource {
-    web::resource(path).route(get).default_service(web::route().to(async || refused("GET")))
+/// A route for GET and HEAD, whose answer actix-http sends without its body.
+pub(super) fn read() -> Route {
+    web::route().guard(guard::Any(guard::Get()).or(guard::Head()))
+}
+
+/// A resource that can only be read.
+pub(super) fn page(path: &str, read: Route) -> Resource {
+    web::resource(path).route(read).default_service(preflight_or_refused("GET, HEAD, OPTIONS"))
 }
 
 /// A 405, which lists the allowed methods (RFC 9110 §15.5.6).

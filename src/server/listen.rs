@@ -9,11 +9,12 @@ use actix_server::{Server, ServerHandle};
 use actix_web::Error;
 use actix_web::body::BoxBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::ConnectionType;
+use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::middleware::{Next, from_fn};
 use actix_web::rt::spawn;
 use actix_web::web::{self, Data, ServiceConfig};
 use futures_util::future::{join_all, select_all};
+use slog::debug;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{sleep, timeout};
 
@@ -21,6 +22,7 @@ use super::{ServeError, accept_drain};
 use crate::bridges::registration::{self, RegistrationService};
 use crate::feeds::http::FeedService;
 use crate::http::app::{AppState, SharedState};
+use crate::http::request_id::X_REQUEST_ID;
 use crate::http::{request_body_drain, routes};
 use crate::http_port::{self, HttpPortLimits};
 use crate::limits::{Limits, PortName};
@@ -258,7 +260,13 @@ async fn answer(
     request: ServiceRequest,
     next: Next<BoxBody>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
+    let id = common.request_ids.of(request.headers());
     let mut answer = request_body_drain::hold_until_answered(request, next).await?;
+    debug!(common.log, "answered a request"; "request" => ?id, "status" => answer.status().as_u16(),
+        "method" => %answer.request().method());
+    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+        answer.headers_mut().insert(X_REQUEST_ID, id);
+    }
     if common.is_draining() {
         answer.response_mut().head_mut().set_connection_type(ConnectionType::Close);
     }

@@ -32,6 +32,7 @@ use crate::http::message_url::MessageUrls;
 use crate::http::origin_check::OriginCheck;
 use crate::http::push_counters::PushCounters;
 use crate::http::push_history::PushHistory;
+use crate::http::request_id::RequestIds;
 use crate::http::vapid::{Origin, Vapid};
 use crate::http::web::WebPage;
 use crate::keys::Keys;
@@ -95,6 +96,7 @@ pub(super) async fn assemble(
         draining: AtomicBool::new(false),
         accept_failures: AcceptFailures::watch(clock.clone(), log.clone()),
         limits: Limits::new(settings, clock.clone(), log.clone()),
+        request_ids: RequestIds::default(),
         messages_expired: AtomicU64::new(0),
         certificates: Arc::default(),
         waiting: Mutex::default(),

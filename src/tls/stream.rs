@@ -8,6 +8,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
+use crate::unread_request;
+
 /// One type for both: the service of a port is compiled once.
 pub enum Stream {
     Plain(TcpStream),
@@ -44,12 +46,22 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match &mut *self {
-            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+        let replaced = unread_request::with_body(bytes);
+        let answer = replaced.as_deref().unwrap_or(bytes);
+        let written = match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, answer),
             Self::Tls(stream) => {
                 ready!(Pin::new(&mut *stream).poll_flush(cx))?;
-                Pin::new(stream).poll_write(cx, bytes)
+                Pin::new(stream).poll_write(cx, answer)
             }
+        };
+        if replaced.is_none() {
+            return written;
+        }
+        // The connection ends with this answer, whether the socket takes all of it or not.
+        match ready!(written)? == answer.len() {
+            true => Poll::Ready(Ok(bytes.len())),
+            false => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
         }
     }
 

@@ -170,7 +170,7 @@ async fn an_invalid_handshake_gets_the_common_error_body() {
     let valid =
         format!("Connection: upgrade\r\nSec-WebSocket-Version: 13\r\n{key}\r\nUpgrade: websocket");
     for (what, headers, status) in [
-        ("no upgrade at all", "Accept: text/html".to_owned(), 426),
+        ("no upgrade at all", "Accept: application/json".to_owned(), 426),
         ("another protocol", "Upgrade: h2c\r\nConnection: upgrade".to_owned(), 400),
         ("no Connection", "Upgrade: websocket".to_owned(), 400),
         ("no version", format!("Upgrade: websocket\r\nConnection: upgrade\r\n{key}"), 400),
@@ -362,4 +362,48 @@ async fn a_web_page_of_another_site_opens_no_websocket() {
     }
     until(AT_ONCE, "the refusal is logged", async || server.log().contains("https://evil.example"))
         .await;
+}
+
+#[actix_web::test]
+async fn requests_that_cannot_be_read_get_a_json_error_too() {
+    let server = Server::start_with(&["--request-headers-timeout-ms=1500"]);
+    let large = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}", "x".repeat(200_000));
+    for (request, status, message) in [
+        ("GARBAGE\r\n\r\n", 400, "the request is not valid HTTP/1.1"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: x\r\n\r\n", 400, "not valid HTTP/1.1"),
+        ("GET / HTTP/1.1\r\nHost: x\r\n", 408, "did not arrive in time"),
+        (&large, 431, "the headers of the request are too large"),
+    ] {
+        let mut raw = Raw::open(&server).await;
+        raw.write(request).await;
+        let answer = raw.answer().await;
+        assert_eq!(answer.status, status, "{answer}");
+        let error = answer.assert_error(status, 999);
+        assert!(error.contains(message), "{error}");
+    }
+}
+
+#[actix_web::test]
+async fn head_and_options_are_answered_and_every_answer_has_a_request_id() {
+    let server = Server::start();
+    let sender = Sender::new();
+    let ask = async |method: Method, path: &str| {
+        let url = format!("{}{path}", server.origin());
+        sender.request(method, &url).header("x-request-id", "of.a_proxy-7").send().await
+    };
+    for path in ["/health", "/__version__", "/__lbheartbeat__", "/web/page.css"] {
+        let head = ask(Method::HEAD, path).await;
+        assert_eq!((head.status, head.body.len()), (200, 0), "{path}: {head}");
+        let options = ask(Method::OPTIONS, path).await;
+        assert_eq!((options.status, options.header("allow")), (204, Some("GET, HEAD, OPTIONS")));
+    }
+    for path in ["/", "/nothing", "/wpush/x", "/v1/feeds/a"] {
+        let kept = ask(Method::POST, path).await;
+        assert_eq!(kept.header("x-request-id"), Some("of.a_proxy-7"), "{path}: {kept}");
+    }
+    let made = async || {
+        let answer = sender.get(&server.origin()).await;
+        answer.header("x-request-id").expect("it has one").to_owned()
+    };
+    assert_ne!(made().await, made().await);
 }

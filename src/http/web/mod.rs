@@ -7,11 +7,11 @@ use actix_web::http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderMap, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
-use actix_web::web::{self, Path};
+use actix_web::web::Path;
 use actix_web::{HttpResponse, HttpResponseBuilder, Resource, ResponseError};
 
 use super::PushError;
-use super::routes::refused;
+use super::routes::{page, read};
 
 /// What the page may load, and from where. Nothing is inline.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; worker-src 'self'; \
@@ -88,8 +88,7 @@ pub fn wants_page(headers: &HeaderMap) -> bool {
 
 /// The files of the page, on a node of any role: a proxy may send them to another one than the page.
 pub(super) fn files() -> Resource {
-    let refuse = || web::route().to(async || refused("GET"));
-    web::resource("/web/{file}").get(file).default_service(refuse())
+    page("/web/{file}", read().to(file))
 }
 
 async fn file(name: Path<String>) -> HttpResponse {

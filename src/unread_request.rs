@@ -1,0 +1,66 @@
+//! Answers to requests that actix-http cannot read: it gives them a status and no body, before any route is known.
+
+use serde_json::json;
+
+/// The page that explains the errors of a push service.
+pub(crate) const MORE_INFO: &str =
+    "https://autopush.readthedocs.io/en/latest/http.html#error-codes";
+
+/// The answer with a body that says what is wrong. None unless `answer` is a whole answer of actix-http itself.
+pub(crate) fn with_body(answer: &[u8]) -> Option<Vec<u8>> {
+    if !answer.starts_with(b"HTTP/1.1 4") {
+        return None;
+    }
+    let head = str::from_utf8(answer).ok()?.strip_suffix("\r\n\r\n")?;
+    let (status_line, headers) = head.split_once("\r\n")?;
+    let date = headers.strip_prefix("content-length: 0\r\nconnection: close\r\n")?;
+    let (code, error) = status_line.strip_prefix("HTTP/1.1 ")?.split_once(' ')?;
+    let message = match code {
+        "400" => "the request is not valid HTTP/1.1",
+        "408" => "the headers of the request did not arrive in time",
+        "431" => "the headers of the request are too large",
+        _ => return None,
+    };
+    let code: u16 = code.parse().ok()?;
+    let body = json!({"code": code, "errno": 999, "error": error, "message": message,
+        "more_info": MORE_INFO})
+    .to_string();
+    let length = body.len();
+    let text = format!(
+        "{status_line}\r\ncontent-length: {length}\r\nconnection: close\r\ncontent-type: application/json\r\n{date}\
+         \r\n\r\n{body}"
+    );
+    Some(text.into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_answer_without_a_body_gets_one() {
+        let date = "date: Tue, 24 Nov 2026 12:14:17 GMT\r\n\r\n";
+        let of = |line: &str, length: &str| {
+            format!("HTTP/1.1 {line}\r\ncontent-length: {length}\r\nconnection: close\r\n{date}")
+        };
+        for (line, expected) in [
+            ("400 Bad Request", Some("the request is not valid HTTP/1.1")),
+            ("408 Request Timeout", Some("did not arrive in time")),
+            ("431 Request Header Fields Too Large", Some("are too large")),
+            ("404 Not Found", None),
+            ("200 OK", None),
+        ] {
+            let answer = with_body(of(line, "0").as_bytes());
+            let answer = answer.map(|answer| String::from_utf8(answer).unwrap());
+            assert_eq!(answer.is_some(), expected.is_some(), "{line}");
+            let Some((answer, expected)) = answer.zip(expected) else { continue };
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+            assert!(head.contains(&format!("\r\ncontent-length: {}\r\n", body.len())), "{head}");
+            let body: serde_json::Value = serde_json::from_str(body).unwrap();
+            assert!(body["message"].as_str().unwrap().contains(expected), "{body}");
+        }
+        assert_eq!(with_body(of("400 Bad Request", "5").as_bytes()), None);
+        let more = of("400 Bad Request", "0") + "x";
+        assert_eq!(with_body(more.as_bytes()), None);
+    }
+}
