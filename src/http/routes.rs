@@ -35,6 +35,7 @@ pub fn of(node: &AppState) -> impl FnOnce(&mut ServiceConfig) + use<> {
             .service(page("/__lbheartbeat__", read().to(health::alive)))
             .service(page("/__version__", read().to(health::version)))
             .service(page("/status", read().to(health::version)))
+            .service(page("/openapi.json", read().to(openapi)))
             .service(files())
             .default_service(nothing_here());
     }
@@ -114,6 +115,14 @@ pub(super) fn refused(allow: &'static str) -> HttpResponse {
     let mut response = PushError::Http(StatusCode::METHOD_NOT_ALLOWED).error_response();
     response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static(allow));
     response
+}
+
+/// The description of the interface. It has no secret of the server, so any page may read it.
+async fn openapi() -> HttpResponse {
+    HttpResponse::Ok()
+        .insert_header((header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"))
+        .content_type("application/json")
+        .body(include_str!("../../docs/openapi.json"))
 }
 
 fn nothing_here() -> Route {

@@ -27,6 +27,7 @@ mod matrix;
 mod metrics;
 mod migration;
 mod open_files;
+mod openapi;
 mod package;
 mod proxied;
 mod rollover;
