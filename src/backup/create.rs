@@ -45,6 +45,10 @@ struct SnapshotDir {
 
 pub fn run(args: &BackupArgs, settings: &Settings) -> Result<(), BackupError> {
     let is_standard = args.file.as_os_str() == STANDARD;
+    if !is_standard && fs::metadata(&args.file).is_ok_and(|found| !found.is_file()) {
+        // `--force` would replace a device by a file.
+        return Err(BackupError::NotAFile { file: args.file.clone() });
+    }
     if !is_standard && !args.force && args.file.exists() {
         return Err(BackupError::Exists { file: args.file.clone() });
     }

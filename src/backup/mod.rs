@@ -37,6 +37,8 @@ pub enum BackupError {
     Admin(#[from] AdminError),
     #[error("{} exists: name another file, or add --force to replace it", file.display())]
     Exists { file: PathBuf },
+    #[error("{} is not a file: name one, or - for standard output", file.display())]
+    NotAFile { file: PathBuf },
     #[error("another backup of {} is running: wait for it", dir.display())]
     Running { dir: PathBuf },
     #[error("cannot write {}: {error}", path.display())]
@@ -61,7 +63,7 @@ pub enum BackupError {
         "the program age is not installed: install it (the package age), or pipe the archive to another program"
     )]
     NoAge,
-    #[error("age failed, {0}: the line above has its reason")]
+    #[error("age failed, {0}: its reason is above")]
     Age(String),
     #[error("{} is not empty: restore into a directory that is empty or missing", dir.display())]
     NotEmpty { dir: PathBuf },

@@ -169,6 +169,8 @@ async fn nothing_that_exists_is_overwritten() {
     let refused = command("restore", &file, &[], &server.data_dir()).await;
     assert_eq!(refused.code, Some(1));
     assert!(refused.stderr.contains("is not empty"), "{refused:?}");
+    let forced = command("backup", home.path(), &["--force"], &server.data_dir()).await;
+    assert!(forced.code == Some(1) && forced.stderr.contains("is not a file"), "{forced:?}");
     let forced = command("backup", &file, &["--force"], &server.data_dir()).await;
     assert_eq!(forced.code, Some(0), "{forced:?}");
     assert_ne!(fs::read(&file).unwrap(), archive);
