@@ -19,6 +19,7 @@ use super::endpoint_token::EndpointTokens;
 use super::message_url::MessageUrls;
 use super::origin_check::OriginCheck;
 use super::push_counters::PushCounters;
+use super::push_headers::PushRules;
 use super::push_history::PushHistory;
 use super::request_id::RequestIds;
 use super::vapid::Vapid;
@@ -97,6 +98,7 @@ pub struct PushLimits {
     pub aesgcm_bytes_max: usize,
     /// Upper bound of the TTL; a greater one is lowered to it.
     pub ttl_max: Span,
+    pub rules: PushRules,
     /// Maximum time for a body to arrive.
     pub body_timeout: Duration,
 }

@@ -279,6 +279,7 @@ fn header_errno(error: HeaderError) -> u16 {
         | HeaderError::NotBase64(_)
         | HeaderError::Malformed(_)
         | HeaderError::InBodyAlready { .. }
+        | HeaderError::NoHeaderInBody
         | HeaderError::EncryptionKey => 110,
     }
 }

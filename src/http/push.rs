@@ -13,7 +13,7 @@ use state_machine::{Message, Span, Uaid};
 use super::app::{EndpointRole, LocalEndpoint, PushLimits};
 use super::body::read_body;
 use super::endpoint_token::{EndpointToken, TokenVersion};
-use super::push_headers::{self, PushHeaders};
+use super::push_headers::PushHeaders;
 use super::push_history::{OVER_LIMIT, PushRecord};
 use super::routes::preflight_or_refused;
 use super::vapid::{Credentials, VapidKey};
@@ -57,10 +57,11 @@ async fn push(
     let limits = &app.common.limits;
     limits.push_from(limits.address(request.peer_addr(), headers))?;
     let (EndpointToken { uaid, chid }, key) = open(app, headers, version, token)?;
-    let PushHeaders { ttl, topic, urgency } = PushHeaders::read(headers, app.limits.ttl_max)?;
+    let PushHeaders { ttl, topic, urgency } =
+        app.limits.rules.headers(headers, app.limits.ttl_max)?;
     let max_bytes = max_bytes(headers, &app.limits);
     let body = read_body(headers, payload, max_bytes, app.limits.body_timeout).await?;
-    let payload = push_headers::payload(headers, body)?;
+    let payload = app.limits.rules.payload(headers, body)?;
     // The body was read, so a refused sender keeps its connection.
     let accepted_at = app.common.clock.now();
     if let Err(refused) = limits.push_to(uaid, chid, key) {

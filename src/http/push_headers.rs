@@ -5,6 +5,9 @@ use bytes::Bytes;
 use state_machine::{Encoding, Payload, Span, Topic, Urgency};
 
 use super::params;
+pub use rules::PushRules;
+
+mod rules;
 
 /// Maximum length of `Encryption` and of `Crypto-Key`, which are stored with the message.
 pub const CRYPTO_HEADER_MAX_BYTES: usize = 2048;
@@ -50,6 +53,9 @@ pub enum HeaderError {
     /// With `aes128gcm`, salt and key are in the body (RFC 8188 §2.1), and others contradict them.
     #[error("the {header} header must not have a {item} with aes128gcm: it is in the body")]
     InBodyAlready { header: &'static str, item: &'static str },
+    /// Only if the server compares bodies with RFC 8188.
+    #[error("the body does not begin with the header of aes128gcm (RFC 8188 §2.1, RFC 8291 §4)")]
+    NoHeaderInBody,
     /// The header of a draft older than `aesgcm`.
     #[error("the Encryption-Key header is not valid with aesgcm: use Crypto-Key")]
     EncryptionKey,

@@ -7,6 +7,7 @@ use state_machine::connection::Limits;
 use state_machine::{Month, Span};
 
 use crate::http::app::PushLimits;
+use crate::http::push_headers::PushRules;
 use crate::settings::Settings;
 
 pub(super) fn of_session(settings: &Settings) -> Limits {
@@ -59,6 +60,10 @@ pub(super) fn of_a_push(settings: &Settings) -> PushLimits {
         payload_bytes_max: settings.payload_bytes_max,
         aesgcm_bytes_max: settings.aesgcm_bytes_max(),
         ttl_max: Span::from_secs(settings.ttl_max_s),
+        rules: PushRules {
+            lenient: settings.lenient_senders,
+            payload_header_required: settings.payload_header_required,
+        },
         body_timeout: Duration::from_millis(settings.request_body_timeout_ms),
     }
 }

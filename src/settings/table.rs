@@ -284,6 +284,14 @@ with_feeds! {
         /// accept the same.
         payload_bytes_max: usize = 4096, in 4096..=1_048_576, "bytes";
 
+        /// Refuses a body in aes128gcm that does not begin as RFC 8291 requires, with 400. By default bodies are not looked
+        /// at: some gateways send other data under that name.
+        payload_header_required: bool = false;
+
+        /// Takes pushes without `TTL` and `Content-Encoding`, as some senders of UnifiedPush make them. Such a message is
+        /// kept for `ttl_max_s`, and its body is taken for aes128gcm.
+        lenient_senders: bool = false;
+
         /// Longest time that a message is kept. A greater TTL is lowered to it, and the response has the lowered value.
         ttl_max_s: u64 = 2_592_000, in 0..=31_536_000, "s";
 

@@ -106,3 +106,26 @@ fn crypto_key(server: &Server) -> String {
     let keys: Keys = toml::from_str(&keys.expect("there are keys")).expect("keys are TOML");
     keys.crypto_keys.into_iter().next().expect("there is a key")
 }
+
+#[actix_web::test]
+async fn a_lenient_server_takes_a_bare_post_and_a_strict_one_only_what_rfc_8291_describes() {
+    let lenient = Server::start_with(&["--lenient-senders=true", "--ttl-max-s=3600"]);
+    let (uaid, channel) = Agent::offline(&lenient).await;
+    let sender = Sender::new();
+    let answer = sender.post(&channel.endpoint).raw_body("a bare text").send().await;
+    assert_eq!((answer.status, answer.header("ttl")), (201, Some("3600")), "{answer}");
+    let mut agent = Agent::reconnect(&lenient, &uaid).await;
+    assert_eq!(agent.notification().await.body(), "a bare text");
+
+    let strict = Server::start_with(&["--payload-header-required=true"]);
+    let (_, channel) = Agent::offline(&strict).await;
+    let push = async |body: Vec<u8>| {
+        let post = sender.post(&channel.endpoint).ttl(60).header("content-encoding", "aes128gcm");
+        post.raw_body(body).send().await
+    };
+    let refused = push(b"{\"notification\":{}}".to_vec()).await;
+    let message = refused.assert_error(400, 110);
+    assert!(message.contains("does not begin with the header of aes128gcm"), "{message}");
+    let header = [&[7; 16][..], &[0, 0, 16, 0], &[65], &[4], &[9; 64], &[1; 17]].concat();
+    assert_eq!(push(header).await.status, 201);
+}
