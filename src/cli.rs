@@ -153,11 +153,15 @@ pub enum DevAction {
     /// Run a session transcript or a feed history through the state machines
     #[command(after_help = help::REPLAY)]
     Replay {
-        /// A `.session` file as in fixtures/sessions, or a `.feed` file as in fixtures/feeds
-        file: PathBuf,
+        /// `.session` files as in fixtures/sessions, or `.feed` files as in fixtures/feeds
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
         /// Print each event, phase and effect
         #[arg(long)]
         trace: bool,
+        /// Write the effects of the machine into the sessions, where they are missing or differ
+        #[arg(long, conflicts_with = "trace")]
+        write: bool,
     },
     /// Write the manual pages of all commands, for a package
     Man {
@@ -345,7 +349,12 @@ fn run(cli: Cli) -> ExitCode {
         Action::Keys(KeysAction::Vapid { file, private }) => {
             exit_code(vapid_key(&file, private).and_then(|text| print(&text)))
         }
-        Action::Dev(DevAction::Replay { file, trace }) => exit_code(replay::run(&file, trace)),
+        Action::Dev(DevAction::Replay { files, write: true, .. }) => {
+            exit_code(replay::write(&files))
+        }
+        Action::Dev(DevAction::Replay { files, trace, .. }) => {
+            exit_code(replay::run_all(&files, trace))
+        }
         Action::Completions { shell } => exit_code(shell::print_completions(shell, command())),
         Action::Dev(DevAction::Man { dir }) => exit_code(shell::write_pages(&dir, command())),
         Action::Dev(DevAction::States { format }) => exit_code(states::run(format)),

@@ -20,7 +20,7 @@ use crate::clock::unix_now;
 use crate::keys::{KEYS_FILE, Keys};
 use crate::peers::outbound::NodeAccess;
 use crate::settings::{Settings, StoreKind};
-use crate::store::{self, OpenStoreError};
+use crate::store::{self, OpenStoreError, copy_marker};
 
 /// How long a command waits for a store that is held by a process without `admin.sock`: a server that starts or
 /// stops, or another command.
@@ -50,7 +50,13 @@ pub async fn reach(request: &Request, settings: &Settings) -> Result<Backend, Ad
         return Err(AdminError::NoKeys { dir: settings.data_dir.clone() });
     }
     match settings.store {
-        StoreKind::Embedded => reach_embedded(settings, is_import).await,
+        StoreKind::Embedded => {
+            let backend = reach_embedded(settings, is_import).await?;
+            if let Backend::Own(context) = &backend {
+                copy_marker::check(settings, &*context.store).await?;
+            }
+            Ok(backend)
+        }
         StoreKind::DynamoDb => reach_dynamo(request, settings).await,
     }
 }
@@ -66,6 +72,9 @@ async fn reach_both(copy: &StoreCopy, settings: &Settings) -> Result<Backend, Ad
     }
     let creates = |kind| copy.to == kind && !copy.verify_only;
     let embedded = Settings { store: StoreKind::Embedded, ..settings.clone() };
+    if creates(StoreKind::Embedded) && !Embedded::exists(dir) {
+        copy_marker::mark_new(dir, &copy.name_of(StoreKind::DynamoDb))?;
+    }
     let Backend::Own(files) = reach_embedded(&embedded, creates(StoreKind::Embedded)).await? else {
         return Err(AdminError::ServerUses { dir: dir.clone() });
     };

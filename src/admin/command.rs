@@ -21,6 +21,7 @@ use super::tail_cursor::CursorError;
 use super::{client, job, keys_check};
 use crate::settings::Settings;
 use crate::store::OpenStoreError;
+use crate::store::copy_marker::CopyMarkerError;
 
 /// Why a command did not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -93,6 +94,8 @@ pub enum AdminError {
     NoAnswer,
     #[error("the store failed: {0}")]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Copy(#[from] CopyMarkerError),
     #[error(transparent)]
     Cursor(#[from] CursorError),
     /// Standard output, a runtime or a socket failed.

@@ -23,6 +23,9 @@ const MANIFEST: &str = "manifest.json";
 /// Maximum size of a manifest, in bytes. One of ten years of months has 20 KiB.
 const MANIFEST_BYTES_MAX: u64 = 1024 * 1024;
 
+/// Bytes behind the end that are read: tar pads with zeros.
+const END_BYTES_MAX: u64 = 64 * 1024;
+
 /// Bytes that are read and written at once.
 const CHUNK_BYTES: usize = 64 * 1024;
 
@@ -118,6 +121,12 @@ pub(super) fn extract(from: impl Read, dir: &Path) -> Result<Manifest, BackupErr
     }
     if entries.next().is_some() {
         return Err(BackupError::Damaged("it has a file that its manifest does not list".into()));
+    }
+    drop(entries);
+    let mut rest = Vec::new();
+    archive.into_inner().take(END_BYTES_MAX).read_to_end(&mut rest).map_err(read_error)?;
+    if rest.iter().any(|byte| *byte != 0) {
+        return Err(BackupError::Damaged("something else follows its end".into()));
     }
     let keys = Keys::load(dir).map_err(BackupError::Keys)?;
     match fingerprints(&keys) == manifest.key_fingerprints {

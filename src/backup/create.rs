@@ -52,6 +52,9 @@ pub fn run(args: &BackupArgs, settings: &Settings) -> Result<(), BackupError> {
     if !is_standard && !args.force && args.file.exists() {
         return Err(BackupError::Exists { file: args.file.clone() });
     }
+    if !is_standard && is_in(&args.file, &settings.data_dir) {
+        return Err(BackupError::InDataDir { dir: settings.data_dir.clone() });
+    }
     let is_encrypted = args.passphrase || !args.encrypt_to.is_empty();
     if is_encrypted {
         Age::check(&args.encrypt_to)?;
@@ -64,10 +67,10 @@ pub fn run(args: &BackupArgs, settings: &Settings) -> Result<(), BackupError> {
         return Err(AdminError::NoStore { dir: data_dir.clone() }.into());
     }
     check_owner(data_dir)?;
+    let keys = Keys::load(data_dir).map_err(BackupError::Keys)?;
     let snapshot = SnapshotDir::make(data_dir)?;
     command::run(Request::Snapshot, settings)?;
     let files = snapshot.add_other_files(data_dir)?;
-    let keys = Keys::load(&snapshot.path).map_err(BackupError::Keys)?;
     let public_url = settings.public_url.as_ref().map(PublicUrl::as_str).map(str::to_owned);
     let mut meter = Meter::new(!args.passphrase);
     meter.begin("reading the copy", bytes_of(&files));
@@ -103,6 +106,13 @@ enum WriteError {
     Age(#[from] BackupError),
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+/// Whether the file is in the directory, where it could replace a file of the store.
+fn is_in(file: &Path, dir: &Path) -> bool {
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let of_file = parent.unwrap_or(Path::new(".")).canonicalize();
+    of_file.ok().zip(dir.canonicalize().ok()).is_some_and(|(of_file, dir)| of_file == dir)
 }
 
 fn bytes_of(files: &[PathBuf]) -> u64 {

@@ -39,6 +39,8 @@ pub enum BackupError {
     Exists { file: PathBuf },
     #[error("{} is not a file: name one, or - for standard output", file.display())]
     NotAFile { file: PathBuf },
+    #[error("{} is the data directory: write the archive elsewhere, best to another disk", dir.display())]
+    InDataDir { dir: PathBuf },
     #[error("another backup of {} is running: wait for it", dir.display())]
     Running { dir: PathBuf },
     #[error("cannot write {}: {error}", path.display())]

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use harness::feed::transcript::{self as feed, History};
 use harness::transcript::{self as session, Mismatch, ParseError, Transcript};
@@ -16,14 +16,44 @@ const TRANSCRIPT_BYTES_MAX: u64 = 16 << 20;
 /// What a feed history's file is called.
 const FEED_EXTENSION: &str = "feed";
 
+/// Replays each file, until one differs.
+pub fn run_all(files: &[PathBuf], trace: bool) -> Result<(), ToolError> {
+    files.iter().try_for_each(|file| run(file, trace))
+}
+
+/// Writes the machine's effects into sessions. Files that are right stay as they are, and no file is written if one of
+/// them cannot be filled.
+pub fn write(files: &[PathBuf]) -> Result<(), ToolError> {
+    let mut filled = Vec::new();
+    for file in files {
+        let text = read(file)?;
+        let unusable = |why: &dyn Display| ToolError::Unusable(format!("{}:{why}", file.display()));
+        if is_feed(file) {
+            return Err(unusable(&" only sessions are written, not feed histories"));
+        }
+        filled.push((file, session::fill(&text).map_err(|error| unusable(&error))?, text));
+    }
+    for (file, filled, before) in filled {
+        let is_changed = filled != before;
+        if is_changed {
+            let failed = |error| ToolError::Unwritable { path: file.clone(), error };
+            fs::write(file, filled).map_err(failed)?;
+        }
+        let done = if is_changed { "written" } else { "unchanged" };
+        print(&[format!("# {}: {done}", file.display())])?;
+    }
+    Ok(())
+}
+
 /// Replays a feed history if the file is named `.feed`, and otherwise a session transcript. With
 /// `trace` every step is printed with its effects and the state after it, in the file's own form.
 pub fn run(file: &Path, trace: bool) -> Result<(), ToolError> {
     let text = read(file)?;
-    let is_feed = file.extension().is_some_and(|extension| extension == FEED_EXTENSION);
     let mut lines = Vec::new();
-    let replayed =
-        if is_feed { replay_feed(&text, &mut lines) } else { replay_session(&text, &mut lines) };
+    let replayed = match is_feed(file) {
+        true => replay_feed(&text, &mut lines),
+        false => replay_session(&text, &mut lines),
+    };
     // It is neither a transcript nor a history, or the machine does something else.
     let differs = |why: &dyn Display| ToolError::Unusable(format!("{}:{why}", file.display()));
     let result = replayed.map_err(|error| differs(&error))?;
@@ -36,6 +66,10 @@ pub fn run(file: &Path, trace: bool) -> Result<(), ToolError> {
     }
     print(&lines)?;
     result.map_err(|mismatch| differs(&mismatch))
+}
+
+fn is_feed(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == FEED_EXTENSION)
 }
 
 fn read(file: &Path) -> Result<String, ToolError> {
@@ -86,6 +120,26 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn several_sessions_are_written_or_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let head = "# A session.\nat 2026-11-03T10:00:00Z\n";
+        let hello = format!("{head}agent> {{\"messageType\":\"hello\",\"use_webpush\":true}}\n");
+        fs::write(path("a.session"), &hello).unwrap();
+        fs::write(path("b.session"), format!("{head}store> 7 deleted\n")).unwrap();
+        fs::write(path("c.feed"), "# A history.\n").unwrap();
+        let files = |names: &[&str]| names.iter().map(|name| path(name)).collect::<Vec<_>>();
+        for other in ["b.session", "c.feed", "none.session"] {
+            assert!(write(&files(&["a.session", other])).is_err(), "{other}");
+            assert_eq!(fs::read_to_string(path("a.session")).unwrap(), hello);
+        }
+        write(&files(&["a.session"])).unwrap();
+        let filled = fs::read_to_string(path("a.session")).unwrap();
+        assert!(filled.starts_with(&hello) && filled.len() > hello.len(), "{filled}");
+        run_all(&files(&["a.session", "a.session"]), false).unwrap();
     }
 
     #[test]

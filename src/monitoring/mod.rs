@@ -27,7 +27,10 @@ use crate::settings::table::METRICS_LISTEN;
 use text::Format;
 
 /// Connections of the port at once. Further ones wait in the kernel.
-const CONNECTIONS_MAX: usize = 16;
+const CONNECTIONS_MAX: usize = 256;
+
+/// Maximum time for the headers of a request: a scraper sends them at once, and others must not take its place.
+const HEADERS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Maximum time for the last answer, once the port is closed.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(1);
@@ -79,7 +82,7 @@ pub fn start(
         let limits = HttpPortLimits {
             workers: 1,
             worker_connections_max: CONNECTIONS_MAX,
-            headers_timeout: Duration::from_millis(settings.request_headers_timeout_ms),
+            headers_timeout: HEADERS_TIMEOUT,
             shutdown_timeout: SHUTDOWN_WAIT,
             allows_half_closed: true,
         };

@@ -1,8 +1,9 @@
 //! `kalends init`: asks four questions and writes a file of settings.
 
-use std::fs::OpenOptions;
+use std::fs::Permissions;
 use std::io::{self, BufRead, Write, stderr, stdin};
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -72,14 +73,20 @@ pub fn run(args: &InitArgs) -> Result<(), InitError> {
 }
 
 fn write(args: &InitArgs, text: &str) -> Result<(), InitError> {
-    let mut options = OpenOptions::new();
-    let options = match args.force {
-        true => options.create(true).truncate(true),
-        false => options.create_new(true),
+    let dir = args.file.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let write = || -> io::Result<()> {
+        let readable = Permissions::from_mode(0o644);
+        let mut file = tempfile::Builder::new()
+            .permissions(readable)
+            .tempfile_in(dir.unwrap_or(Path::new(".")))?;
+        file.write_all(text.as_bytes())?;
+        let persisted = match args.force {
+            true => file.persist(&args.file),
+            false => file.persist_noclobber(&args.file),
+        };
+        persisted.map(drop).map_err(|error| error.error)
     };
-    let written = options.write(true).open(&args.file);
-    let written = written.and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| InitError::Unwritable { file: args.file.clone(), error })
+    write().map_err(|error| InitError::Unwritable { file: args.file.clone(), error })
 }
 
 /// Asks for what is not chosen yet.

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
@@ -11,6 +13,9 @@ use super::setting::Setting;
 use super::table::Settings;
 use super::value::{DomainName, TomlKind, Value};
 use crate::renamed;
+
+/// Bytes of a file of settings that are read, which may be a device without an end.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Prefix of the environment variables of settings.
 pub const ENV_PREFIX: &str = "KALENDS_";
@@ -121,10 +126,12 @@ impl RawSettings {
     }
 
     fn add_file(&mut self, path: &Path) -> Result<(), Problem> {
-        let text = std::fs::read_to_string(path).map_err(|error| Problem::Unreadable {
-            path: path.to_owned(),
-            error: error.to_string(),
-        })?;
+        let text = File::open(path)
+            .and_then(|file| io::read_to_string(file.take(FILE_BYTES_MAX)))
+            .map_err(|error| Problem::Unreadable {
+                path: path.to_owned(),
+                error: error.to_string(),
+            })?;
         self.add_text(path, &text)
     }
 

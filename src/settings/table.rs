@@ -288,8 +288,7 @@ with_feeds! {
         /// at: some gateways send other data under that name.
         payload_header_required: bool = false;
 
-        /// Takes pushes without `TTL` and `Content-Encoding`, as some senders of UnifiedPush make them. Such a message is
-        /// kept for `ttl_max_s`, and its body is taken for aes128gcm.
+        /// Takes pushes without `TTL`, as if it were `ttl_max_s`, and without `Content-Encoding`, as if it were aes128gcm.
         lenient_senders: bool = false;
 
         /// Longest time that a message is kept. A greater TTL is lowered to it, and the response has the lowered value.

@@ -65,6 +65,12 @@ pub(crate) async fn read(
     }
 }
 
+/// Marks a data directory before its store exists, so that a copy that fails early leaves none that a server starts on.
+pub(crate) fn mark_new(dir: &Path, source: &str) -> Result<(), CopyMarkerError> {
+    let file_error = |error| CopyMarkerError::File { dir: dir.to_owned(), error };
+    set_file(dir, Some(source)).map_err(file_error)
+}
+
 /// Marks the store as a copy of this source, or as complete.
 pub(crate) async fn set(
     kind: StoreKind,

@@ -156,6 +156,7 @@ async fn a_wrong_archive_is_refused_before_anything_is_changed() {
     let database = find("SQLite format 3\0") + 200;
     let other = [!archive[database]];
     assert_refused(&home, &changed(database, &other), "another SHA-256").await;
+    assert_refused(&home, &[&archive, &b"junk"[..]].concat(), "something else follows").await;
 }
 
 #[actix_web::test]
@@ -169,6 +170,9 @@ async fn nothing_that_exists_is_overwritten() {
     let refused = command("restore", &file, &[], &server.data_dir()).await;
     assert_eq!(refused.code, Some(1));
     assert!(refused.stderr.contains("is not empty"), "{refused:?}");
+    let router = server.data_dir().join("router.db");
+    let forced = command("backup", &router, &["--force"], &server.data_dir()).await;
+    assert!(forced.code == Some(1) && forced.stderr.contains("elsewhere"), "{forced:?}");
     let forced = command("backup", home.path(), &["--force"], &server.data_dir()).await;
     assert!(forced.code == Some(1) && forced.stderr.contains("is not a file"), "{forced:?}");
     let forced = command("backup", &file, &["--force"], &server.data_dir()).await;

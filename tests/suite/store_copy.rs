@@ -261,11 +261,18 @@ async fn a_copy_that_cannot_be_right_is_refused_before_anything_is_changed() {
 
     let home = TempDir::new().unwrap();
     assert_refused("embedded", home.path(), url, "there is no keys.toml in").await;
-    let (stranger, ..) = with_pushes(&shared_keys()).await;
+    let (mut stranger, ..) = with_pushes(&shared_keys()).await;
     remove_store(&stranger.data_dir());
     let foreign = "none of the crypto_keys is one that the nodes on these tables have had";
     assert_refused("embedded", &stranger.data_dir(), url, foreign).await;
-    assert!(!stranger.data_dir().join("copying").exists());
+    let not_started = stranger.try_restart().expect_err("there is an empty store").to_string();
+    assert!(not_started.contains("unfinished copy"), "{not_started}");
+    let file = home.path().join("a.tar");
+    let mut backup = kalends(&["backup", "--data-dir"]);
+    backup.arg(stranger.data_dir()).arg(&file);
+    let ended = Program::run(backup).await;
+    assert!(ended.code == Some(1) && ended.stderr.contains("unfinished copy"), "{ended:?}");
+    assert!(!file.exists());
 
     there.restart();
     Agent::reconnect(&there, &uaid).await;

@@ -4,8 +4,9 @@
 //! and writes the same rows again.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -275,7 +276,12 @@ fn raise_floor(path: &Path, newest: Time) -> io::Result<()> {
     let floor = fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
     match floor.is_some_and(|floor: u64| floor > newest.0) {
         true => Ok(()),
-        false => fs::write(path, format!("{}\n", newest.0 + 1)),
+        false => {
+            let mut options = OpenOptions::new();
+            let mut file =
+                options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+            writeln!(file, "{}", newest.0 + 1)
+        }
     }
 }
 

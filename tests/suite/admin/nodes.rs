@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::harness::{
-    Agent, Cluster, Launch, Program, Sender, Server, WireServer, dynamo, kalends,
+    AT_ONCE, Agent, Cluster, Launch, Program, Sender, Server, WireServer, dynamo, kalends, until,
 };
 
 /// What the command prints with `--json`, run beside this server.
@@ -73,12 +73,11 @@ async fn servers_on_the_same_tables_report_other_settings_and_each_other() {
     let other = "--public-url=https://push.example.org";
     let launch = dynamo::launch(&wire.url).with(&[other, "--simplepush=true"]);
     let second = Server::launch(Launch { keys: Some(keys), ..launch });
-    let log = second.log();
     for told in [
         SERVER,
         r#""other":"https://push.example.net","value":"https://push.example.org","setting":"public_url""#,
         r#""other":"false","value":"true","setting":"simplepush""#,
     ] {
-        assert!(log.contains(told), "{told}: {log}");
+        until(AT_ONCE, told, async || second.log().contains(told)).await;
     }
 }

@@ -76,6 +76,7 @@
 //! with the subprotocol.
 
 mod bindings;
+mod fill;
 mod head;
 mod parse;
 mod read;
@@ -84,6 +85,7 @@ pub(crate) mod tokens;
 mod write;
 
 pub use bindings::{Bindings, UnknownName};
+pub use fill::{FillError, fill};
 pub use head::default_limits;
 pub use parse::ParseError;
 pub(crate) use parse::{title, whole_lines};

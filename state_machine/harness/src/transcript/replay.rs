@@ -44,6 +44,17 @@ pub fn run(transcript: &Transcript) -> Result<Vec<StepReport>, Mismatch> {
 
 /// Runs every step and passes each to `see`, including one that fails.
 pub fn replay(transcript: &Transcript, mut see: impl FnMut(&StepReport)) -> Result<(), Mismatch> {
+    replay_all(transcript, |step, ran, got, names| {
+        see(ran);
+        step.compare(got, names)
+    })
+}
+
+/// Runs every step and passes each to `see`, with its effects as lines, until `see` fails.
+pub(super) fn replay_all(
+    transcript: &Transcript,
+    mut see: impl FnMut(&Step, &StepReport, &[String], &mut Bindings) -> Result<(), Mismatch>,
+) -> Result<(), Mismatch> {
     let config = Arc::new(transcript.config.clone());
     let mut connection = Connection::new(config, transcript.seed, transcript.start);
     let writer = transcript.writer();
@@ -61,11 +72,10 @@ pub fn replay(transcript: &Transcript, mut see: impl FnMut(&StepReport)) -> Resu
         let effects = connection.step(now, event.clone());
         let (phase, deadline) = (connection.phase(), connection.deadline());
         let ran = StepReport { at: now, before, event, effects, phase, deadline };
-        see(&ran);
         open.extend(ran.effects.iter().filter_map(ordered));
         let got: Vec<String> =
             ran.effects.iter().map(|effect| writer.effect(effect, now)).collect();
-        step.compare(&got, &mut names)?;
+        see(step, &ran, &got, &mut names)?;
     }
     Ok(())
 }

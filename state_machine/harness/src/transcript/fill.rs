@@ -1,0 +1,111 @@
+//! Writes the expected effects of a script: those of the machine replace lines that differ.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::replay::replay_all;
+use super::{Bindings, Expected, Mismatch, ParseError, Step, StepReport, Transcript};
+
+/// Why a script cannot be filled.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FillError {
+    #[error(transparent)]
+    Parse(#[from] ParseError),
+    /// An input is impossible, such as an answer to an operation that the machine did not order.
+    #[error(transparent)]
+    Input(#[from] Mismatch),
+}
+
+/// The script with the effects of the machine behind each input. Steps whose effects are right keep their lines, and so
+/// do comments.
+pub fn fill(text: &str) -> Result<String, FillError> {
+    let transcript = Transcript::parse(text)?;
+    let (mut removed, mut added) = (BTreeSet::new(), BTreeMap::new());
+    replay_all(
+        &transcript,
+        |step: &Step, _: &StepReport, got: &[String], names: &mut Bindings| {
+            if step.compare(got, names).is_err() {
+                removed.extend(step.effects.iter().map(|Expected { line, .. }| *line));
+                added.insert(step.line, got.join("\n"));
+            }
+            Ok(())
+        },
+    )?;
+    Ok(rewritten(text, &removed, &mut added))
+}
+
+/// Leaves out the `removed` lines with those that continue them, and puts the `added` ones behind theirs.
+fn rewritten(text: &str, removed: &BTreeSet<usize>, added: &mut BTreeMap<usize, String>) -> String {
+    let (mut lines, mut waiting, mut is_left_out) = (Vec::new(), None, false);
+    for (number, line) in (1..).zip(text.lines()) {
+        if !line.starts_with([' ', '\t']) {
+            lines.extend(waiting.take().filter(|effects: &String| !effects.is_empty()));
+            is_left_out = removed.contains(&number);
+        }
+        if !is_left_out {
+            lines.push(line.to_owned());
+        }
+        waiting = waiting.or_else(|| added.remove(&number));
+    }
+    lines.extend(waiting.filter(|effects| !effects.is_empty()));
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::transcript::replay;
+
+    fn fixtures() -> impl Iterator<Item = (String, String)> {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/sessions");
+        fs::read_dir(folder).unwrap().map(|entry| {
+            let path = entry.unwrap().path();
+            (path.display().to_string(), fs::read_to_string(path).unwrap())
+        })
+    }
+
+    #[test]
+    fn a_script_without_its_effects_gets_them_back_and_a_right_one_stays() {
+        let mut seen = 0;
+        for (path, text) in fixtures() {
+            assert_eq!(fill(&text).unwrap(), text, "{path}");
+            let mut is_effect = false;
+            let inputs: Vec<&str> = text
+                .lines()
+                .filter(|line| {
+                    if !line.starts_with([' ', '\t']) {
+                        let head = line.split(' ').next().unwrap_or_default();
+                        is_effect = head.ends_with('<') && !head.starts_with('#');
+                    }
+                    !is_effect
+                })
+                .collect();
+            let filled = fill(&inputs.join("\n")).unwrap();
+            let [all, before] = [&filled, &text].map(|text| Transcript::parse(text).unwrap());
+            let count =
+                |script: &Transcript| script.steps.iter().map(|step| step.effects.len()).sum();
+            let [all_effects, before_effects]: [usize; 2] = [count(&all), count(&before)];
+            assert_eq!(all_effects, before_effects, "{path}");
+            replay(&all, |_| ()).unwrap_or_else(|wrong| panic!("{path}:{wrong}\n{filled}"));
+            seen += all_effects;
+        }
+        assert!(seen > 1000, "{seen}");
+    }
+
+    #[test]
+    fn wrong_and_missing_effects_are_replaced_and_comments_stay() {
+        let script = "# A ping is answered.\nat 2026-11-03T10:00:00Z\n\nagent> {\"messageType\":\"hello\",\n  \
+                      \"use_webpush\":true}\n# The agent is new.\nagent< {\"messageType\":\n  \"wrong\"}\n\nagent> {}\n";
+        let filled = fill(script).unwrap();
+        assert!(
+            !filled.contains("wrong") && filled.contains("\n# The agent is new.\n"),
+            "{filled}"
+        );
+        let behind_the_input = "\"use_webpush\":true}\nregistry< register U9\n";
+        assert!(filled.contains(behind_the_input), "{filled}");
+        replay(&Transcript::parse(&filled).unwrap(), |_| ()).unwrap();
+        let impossible = fill("# An answer.\nat 2026-11-03T10:00:00Z\nstore> 7 deleted\n");
+        assert!(matches!(impossible, Err(FillError::Input(_))), "{impossible:?}");
+    }
+}
