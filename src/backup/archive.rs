@@ -122,7 +122,6 @@ pub(super) fn extract(from: impl Read, dir: &Path) -> Result<Manifest, BackupErr
     if entries.next().is_some() {
         return Err(BackupError::Damaged("it has a file that its manifest does not list".into()));
     }
-    drop(entries);
     let mut rest = Vec::new();
     archive.into_inner().take(END_BYTES_MAX).read_to_end(&mut rest).map_err(read_error)?;
     if rest.iter().any(|byte| *byte != 0) {
