@@ -1,6 +1,6 @@
 # Commands for developers. `make test` runs all checks, and CI runs it.
 
-.PHONY: test tools lint deps check-deps mutants chaos cluster fuzz idle soak capacity bench deb cross
+.PHONY: test tools lint deps check-deps mutants chaos cluster fuzz idle soak capacity bench deb cross docs
 
 # Installs what the tests need and checks the sources meanwhile, and runs all tests.
 test:
@@ -92,6 +92,16 @@ deb:
 # aarch64-unknown-linux-musl or x86_64-unknown-linux-musl.
 cross:
 	packaging/cross $(TARGET)
+
+# The documentation site in target/site, from docs/. Needs Python, graphviz (dot), and mdBook, which is built the first
+# time. Nothing is loaded from elsewhere, by the build or by readers.
+docs: target/mdbook/bin/mdbook
+	cargo build --locked --bin kalends
+	cd docs && KALENDS="$(CURDIR)/target/debug/kalends" ../target/mdbook/bin/mdbook build
+	grep -q '<svg' target/site/state-machine.html || { echo "the diagram is missing: is dot installed?" >&2; exit 1; }
+
+target/mdbook/bin/mdbook:
+	cargo install mdbook --version '^0.4' --no-default-features --features search --locked --root target/mdbook
 
 # Makes one small change to the state machines at a time, and lists those that no test notices (docs/models.md). FILE
 # selects some by a pattern, JOBS is the number of changes at once. Requires

@@ -42,6 +42,20 @@ fn no_source_file_exceeds_the_line_limit() {
     }
 }
 
+#[test]
+fn the_documentation_site_has_every_page() {
+    let docs = Path::new(ROOT).join("docs");
+    let summary = fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
+    for folder in [docs.clone(), docs.join("decisions")] {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(&docs).unwrap().display().to_string();
+            let is_page = name.ends_with(".md") && name != "SUMMARY.md";
+            assert!(!is_page || summary.contains(&format!("]({name})")), "{name} is not in it");
+        }
+    }
+}
+
 /// All Rust source files of the product, with their text.
 pub(crate) fn sources() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();

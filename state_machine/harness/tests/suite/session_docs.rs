@@ -22,8 +22,9 @@ fn page() -> String {
     let text = text.replace(" ([`bindings`])", "");
     format!(
         "# Session scripts\n\n{text}\n\
-         `kalends dev replay FILE` runs a script through the state machine and prints the first line that differs.\n\
-         With `--trace` it prints every step with its phase and its next deadline. The tests run those in `fixtures/sessions`\n\
-         against the machine, the actor and a real socket.\n"
+         `kalends dev replay FILE...` runs scripts through the state machine and prints the first line that differs.\n\
+         With `--trace` it prints every step with its phase and its next deadline. With `--write` it writes the effects\n\
+         of the machine into the files, where they are missing or differ: write the inputs of a new script, and read\n\
+         what it adds. The tests run those in `fixtures/sessions` against the machine, the actor and a real socket.\n"
     )
 }
