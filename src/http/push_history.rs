@@ -4,13 +4,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use state_machine::{Chid, MessageId, Span, Time, Uaid, Urgency};
 
-/// The last `push_history_max` pushes. It grows up to that, then each push takes the place of the oldest one.
+/// The last `push_history_max` pushes, in memory that is reserved at the start. Then each push takes the place of the
+/// oldest one.
 pub struct PushHistory {
     pushes_max: usize,
     ring: Mutex<Ring>,
 }
 
-#[derive(Default)]
 struct Ring {
     pushes: Vec<PushRecord>,
     /// The place of the next push once the ring is full.
@@ -38,7 +38,8 @@ pub const OVER_LIMIT: &str = "over_limit";
 
 impl PushHistory {
     pub fn new(pushes_max: usize) -> Self {
-        Self { pushes_max, ring: Mutex::default() }
+        let pushes = Vec::with_capacity(pushes_max);
+        Self { pushes_max, ring: Mutex::new(Ring { pushes, next: 0 }) }
     }
 
     pub(super) fn add(&self, push: PushRecord) {

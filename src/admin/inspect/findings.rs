@@ -187,7 +187,9 @@ pub(super) fn outcome_text(outcome: &str) -> &str {
         "no_such_channel" => "refused with 410: the channel was not registered",
         "full" => "refused with 429: too many messages wait for the user agent or channel",
         "bridge" => "refused by the bridge",
-        "other_protocol" => "refused: the endpoint takes PUT of SimplePush only",
+        "other_protocol" => {
+            "refused: it was not of the protocol of the user agent (Web Push or SimplePush)"
+        }
         "unavailable" => "refused with 503: the store or a node was overloaded",
         OVER_LIMIT => "refused with 429: a limit by sender was reached",
         other => other,
