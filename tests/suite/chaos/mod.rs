@@ -38,8 +38,8 @@ use report::Report;
 use state::{RunState, Stage};
 
 use crate::harness::{
-    self, Agent, Cluster, Fault, Proxy, Rule, Server, number_from_env, raise_open_file_limit,
-    timed, within,
+    self, Agent, Cluster, Disconnected, Fault, Proxy, Rule, Server, number_from_env,
+    raise_open_file_limit, timed, within,
 };
 
 /// The seed if CHAOS_SEED is not set.
@@ -62,6 +62,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Maximum time until all stored messages are delivered at the end.
 const DRAIN_WAIT: Duration = Duration::from_secs(60);
+
+/// Time after which a refused new agent tries again.
+const RECONNECT_AFTER: Duration = Duration::from_millis(100);
 
 /// Maximum duration of a run beyond its storm, on a busy machine.
 const ACT_WAIT: Duration = Duration::from_secs(180);
@@ -176,7 +179,7 @@ impl Run {
 async fn register(cluster: &Cluster, clients: usize) -> Vec<Client> {
     let registered = iter(0..clients).map(async |number| {
         let mut agent =
-            Agent::new(&cluster.connection_nodes[number % cluster.connection_nodes.len()]).await;
+            connect_new(&cluster.connection_nodes[number % cluster.connection_nodes.len()]).await;
         let mut channels = Vec::new();
         for _ in 0..1 + number % 2 {
             channels.push(agent.register().await);
@@ -184,6 +187,17 @@ async fn register(cluster: &Cluster, clients: usize) -> Vec<Client> {
         Client::new(number, agent.leave().await, channels)
     });
     registered.buffered(CONCURRENCY).collect().await
+}
+
+/// Connects a new agent. On a fast machine the agents connect at a higher rate than
+/// `connects_per_second_max` allows, and a refused one tries again.
+async fn connect_new(node: &Server) -> Agent {
+    loop {
+        match Agent::try_new(node).await {
+            Ok(agent) => return agent,
+            Err(Disconnected) => sleep(RECONNECT_AFTER).await,
+        }
+    }
 }
 
 /// Runs the stages one after the other.
