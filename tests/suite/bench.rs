@@ -20,13 +20,18 @@ const SMALL: [&str; 9] = [
     "--clients=20",
     "--messages=100",
     "--stored-each=2",
-    "--idle-first=0",
-    "--connections=200",
+    "--idle-first=300",
+    "--connections=800",
     "--followers=10",
     "--updates=5",
-    "--idle-followers=200",
+    "--idle-followers=600",
     "--idle-s=0",
 ];
+
+/// Settings of the server's allocator. Few idle peers hold less than a huge page, and less than what a server frees after
+/// its start.
+const EXACT_MEMORY: [(&str, &str); 2] =
+    [("MIMALLOC_ALLOW_THP", "0"), ("MIMALLOC_PURGE_DELAY", "-1")];
 
 /// Each operation, and whether the floor has it, too.
 const OPERATIONS: [(&str, bool); 10] = [
@@ -71,7 +76,7 @@ fn example(name: &str) -> Command {
 
 fn bench() -> Command {
     let mut command = example("bench");
-    command.args(SMALL);
+    command.args(SMALL).envs(EXACT_MEMORY);
     command
 }
 
