@@ -109,7 +109,7 @@ pub enum Action {
     /// Manage the message tables of the months
     #[command(subcommand, after_help = admin::help::TABLES)]
     Tables(TablesAction),
-    /// Drop user agents, one by its uaid or those that stay away
+    /// Drop user agents, one by its uaid or those that stay away, or repair their records
     #[command(subcommand, after_help = admin::help::USERS)]
     Users(UsersAction),
     /// Show what is known of one user agent, and why a push to it may not arrive
@@ -293,12 +293,20 @@ fn command() -> Command {
         ["preflight", "inspect", "nodes", "backup", "restore", "health", "init", "doctor"]
             .into_iter()
             .fold(command, |command, name| command.mut_subcommand(name, with_short_help));
-    ["tables", "users", "store", "access", "import", "feed", "broadcast", "keys"].into_iter().fold(
-        command,
-        |command, name| {
+    let command = ["tables", "users", "store", "access", "import", "feed", "broadcast", "keys"]
+        .into_iter()
+        .fold(command, |command, name| {
             command.mut_subcommand(name, |actions| actions.mut_subcommands(with_short_help))
-        },
-    )
+        });
+    with_exit_codes(command)
+}
+
+/// Adds the exit codes to the help of each command that does something.
+fn with_exit_codes(command: Command) -> Command {
+    let is_leaf = !command.has_subcommands();
+    let command = command.mut_subcommands(with_exit_codes);
+    let text = command.get_after_help().map(|text| format!("{text}\n\n")).unwrap_or_default();
+    if is_leaf { command.after_help(text + help::EXIT_CODES) } else { command }
 }
 
 fn run(cli: Cli) -> ExitCode {
@@ -308,7 +316,9 @@ fn run(cli: Cli) -> ExitCode {
         Action::Subscribe(args) => exit_code(subscribe::run(&args)),
         Action::Push(args) => exit_code(push::run(&args)),
         Action::Init(args) => match init::run(&args) {
-            Err(error @ (InitError::Settings(_) | InitError::NoAnswer)) => wrong(&error),
+            Err(error @ (InitError::Settings(_) | InitError::NoAnswer | InitError::Config)) => {
+                wrong(&error)
+            }
             written => exit_code(written),
         },
         Action::Health(args) => {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use actix_web::http::header::HttpDate;
 use state_machine::Time;
 
 /// The system clock plus a fixed offset.
@@ -30,4 +31,11 @@ impl SystemClock {
 pub fn unix_now() -> Time {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     Time(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// A date of HTTP, in UTC. One after the year 9999 is that year's last.
+pub fn date(seconds: u64) -> String {
+    const LAST: u64 = 253_402_300_799;
+    let time = UNIX_EPOCH + Duration::from_secs(seconds.min(LAST));
+    HttpDate::from(time).to_string()
 }

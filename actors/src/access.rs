@@ -1,15 +1,15 @@
-//! The access tokens of a node: follows their feed, and closes the connections of a token that has ended.
+//! The access tokens of a node: follows their feed, and closes the connections of a token that has ended or was replaced.
 //!
 //! All of them are in memory. A push to an agent without a token costs one comparison of its uaid.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use actix::dev::SendError;
 use actix::{Actor, AsyncContext, Context, StreamHandler};
 use slog::{Logger, info, warn};
-use state_machine::access::{AccessId, AccessTable};
+use state_machine::access::{AccessGrant, AccessId, AccessTable};
 use state_machine::connection::CloseReason;
 use state_machine::feed::{FeedName, FeedPage};
 use state_machine::{Span, Uaid};
@@ -45,6 +45,8 @@ pub struct AccessUsage {
     connections: AtomicU64,
     pushes: AtomicU64,
     bytes: AtomicU64,
+    /// How often the token was replaced. A connection with an earlier one has ended.
+    replacements: AtomicU32,
 }
 
 /// The numbers of an [`AccessUsage`].
@@ -69,6 +71,8 @@ pub enum AccessRefusal {
 pub struct AccessSlot {
     id: AccessId,
     usage: Arc<AccessUsage>,
+    /// Those of [`AccessUsage`] when it connected.
+    replacements: u32,
     access: Access,
 }
 
@@ -105,7 +109,8 @@ impl Access {
         let closed = ended.map(|(id, _)| id).collect();
         drop(table);
         let (access, feeds, alarm) = (self.clone(), feeds.clone(), Alarm::default());
-        AccessActor { access, feeds, registry, closed, alarm, log }.start();
+        let replaced = BTreeSet::new();
+        AccessActor { access, feeds, registry, closed, replaced, alarm, log }.start();
     }
 
     /// Counts a connection with the token that has this SHA-256, in hex.
@@ -120,7 +125,8 @@ impl Access {
             |connections| (agents_max == 0 || connections < agents_max).then(|| connections + 1);
         let counted = usage.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
         counted.map_err(|_| AccessRefusal::Full)?;
-        Ok(AccessSlot { id, usage, access: self.clone() })
+        let replacements = usage.replacements.load(Ordering::Relaxed);
+        Ok(AccessSlot { id, usage, replacements, access: self.clone() })
     }
 
     /// Whether the token of this agent was revoked or has expired. False for an agent without one.
@@ -155,6 +161,17 @@ impl Access {
         })
     }
 
+    /// Applies a page of the feed. Returns the ids whose token was replaced: no connection with the former one gets a
+    /// slot after it, and those without a hello are refused by it.
+    fn apply(&self, page: FeedPage) -> Vec<AccessId> {
+        let mut table = self.table_mut();
+        let replaced = table.apply(page);
+        for id in &replaced {
+            self.usage(*id).replacements.fetch_add(1, Ordering::Relaxed);
+        }
+        replaced
+    }
+
     // No holder of the lock can leave a change half done.
     fn table(&self) -> RwLockReadGuard<'_, AccessTable> {
         self.0.table.read().unwrap_or_else(PoisonError::into_inner)
@@ -179,10 +196,13 @@ impl Drop for AccessSlot {
 
 impl Admission for WithAccess {
     fn hello(&self, uaid: Option<Uaid>) -> Result<(), CloseReason> {
-        let AccessSlot { id, access, .. } = &self.slot;
-        if access.table().has_ended(*id, access.0.clock.now()) {
+        let AccessSlot { id, usage, replacements, access } = &self.slot;
+        let table = access.table();
+        let is_replaced = usage.replacements.load(Ordering::Relaxed) != *replacements;
+        if is_replaced || table.has_ended(*id, access.0.clock.now()) {
             return Err(CloseReason::AccessEnded);
         }
+        drop(table);
         self.of_address.hello(uaid)
     }
 
@@ -202,6 +222,8 @@ struct AccessActor {
     registry: BoundedAddr<RegistryActor>,
     /// The tokens that have ended and whose connections the registry closes.
     closed: BTreeSet<AccessId>,
+    /// The ids whose token was replaced, and whose connections the registry does not close yet.
+    replaced: BTreeSet<AccessId>,
     alarm: Alarm,
     log: Logger,
 }
@@ -212,20 +234,25 @@ impl AccessActor {
         self.feeds.subscribe_when_created(FeedName::access(), cursor)
     }
 
-    /// Closes the connections of tokens that have ended, and sets the alarm for the next one.
+    /// Closes the connections of tokens that have ended or were replaced, and sets the alarm for the next one.
     fn close_ended(&mut self, ctx: &mut Context<Self>) {
         let now = self.access.0.clock.now();
         let mut wait = None;
         {
             let table = self.access.table();
-            let is_new = |id: &AccessId| !self.closed.contains(id);
-            let ended = table.iter().filter(|(id, grant)| grant.has_ended(now) && is_new(id));
-            for (id, grant) in ended.collect::<Vec<_>>() {
+            let is_over = |id: &AccessId, grant: &AccessGrant| {
+                self.replaced.contains(id) || grant.has_ended(now) && !self.closed.contains(id)
+            };
+            let over = table.iter().filter(|(id, grant)| is_over(id, grant));
+            for (id, grant) in over.collect::<Vec<_>>() {
                 match self.registry.try_send(CloseAccess { id }) {
                     Ok(()) => {
-                        info!(self.log, "an access token has ended, its user agents are closed";
-                            "name" => &grant.name);
-                        self.closed.insert(id);
+                        self.replaced.remove(&id);
+                        let has_ended = grant.has_ended(now);
+                        log_closed(grant, has_ended, &self.log);
+                        if has_ended {
+                            self.closed.insert(id);
+                        }
                     }
                     Err(SendError::Full(_)) => wait = Some(now + RETRY),
                     // The node is stopping.
@@ -242,6 +269,15 @@ impl AccessActor {
     }
 }
 
+fn log_closed(grant: &AccessGrant, has_ended: bool, log: &Logger) {
+    let name = &grant.name;
+    if has_ended {
+        info!(log, "an access token has ended, its user agents are closed"; "name" => name);
+    } else {
+        info!(log, "an access token was replaced, its user agents are closed"; "name" => name);
+    }
+}
+
 impl Actor for AccessActor {
     type Context = Context<Self>;
 
@@ -254,7 +290,7 @@ impl Actor for AccessActor {
 impl StreamHandler<Result<FeedPage, SubscriptionError>> for AccessActor {
     fn handle(&mut self, page: Result<FeedPage, SubscriptionError>, ctx: &mut Self::Context) {
         match page {
-            Ok(page) => self.access.table_mut().apply(page),
+            Ok(page) => self.replaced.extend(self.access.apply(page)),
             Err(SubscriptionError::Closed) => {}
             Err(SubscriptionError::End(error)) => {
                 warn!(self.log, "the access tokens were replaced, reading them from the beginning";

@@ -51,7 +51,7 @@ pub enum Signal {
     /// The node shuts down.
     ShutdownBegan,
     BroadcastsChanged,
-    /// The access token of the agent was revoked or has expired.
+    /// The access token of the agent was revoked or replaced, or has expired.
     AccessEnded,
 }
 

@@ -98,7 +98,8 @@ pub struct ShutDown {
     pub spread: Duration,
 }
 
-/// An access token has ended: the connections of its agents are closed, later ones when they register.
+/// An access token has ended or was replaced: the connections of its agents are closed. After its end, later ones are
+/// closed when they register.
 #[derive(actix::Message)]
 #[rtype(result = "()")]
 pub struct CloseAccess {

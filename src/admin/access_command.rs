@@ -19,6 +19,9 @@ pub enum AccessAction {
     /// List the tokens and what their user agents use
     #[command(after_help = help::ACCESS_LIST)]
     List(OnStore<ReadOnlyArgs>),
+    /// Replace a token by a new one, and print it once: subscriptions stay
+    #[command(after_help = help::ACCESS_ROTATE)]
+    Rotate(OnStore<AccessRotate>),
     /// End a token: its user agents are closed, and their endpoints answer 410
     #[command(after_help = help::ACCESS_REVOKE)]
     Revoke(OnStore<AccessRevoke>),
@@ -43,6 +46,20 @@ pub struct AccessAdd {
 
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub struct AccessRotate {
+    /// Name of the token
+    #[arg(value_parser = name)]
+    pub name: String,
+    /// Time until the new token ends by itself, such as 90d; without it, the end of the former one
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub expires: Option<u64>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct AccessRevoke {
     /// Name of the token
     #[arg(value_parser = name)]
@@ -55,6 +72,7 @@ impl AccessAction {
         match self {
             Self::Add(OnStore { args, flags }) => (Request::AccessAdd(args), flags),
             Self::List(OnStore { args, flags }) => (Request::AccessList(args), flags),
+            Self::Rotate(OnStore { args, flags }) => (Request::AccessRotate(args), flags),
             Self::Revoke(OnStore { args, flags }) => (Request::AccessRevoke(args), flags),
         }
     }
@@ -62,10 +80,18 @@ impl AccessAction {
 
 impl AccessAdd {
     pub fn is_within_bounds(&self) -> bool {
-        is_name(&self.name)
-            && self.agents_max <= AGENTS_MAX
-            && self.expires.is_none_or(|after_s| (1..=EXPIRES_S_MAX).contains(&after_s))
+        is_name(&self.name) && self.agents_max <= AGENTS_MAX && is_lifetime(self.expires)
     }
+}
+
+impl AccessRotate {
+    pub fn is_within_bounds(&self) -> bool {
+        is_name(&self.name) && is_lifetime(self.expires)
+    }
+}
+
+fn is_lifetime(expires: Option<u64>) -> bool {
+    expires.is_none_or(|after_s| (1..=EXPIRES_S_MAX).contains(&after_s))
 }
 
 pub fn name(text: &str) -> Result<String, String> {

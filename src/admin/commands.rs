@@ -12,7 +12,7 @@ use state_machine::feed::{FeedKey, FeedName, FeedValue};
 use state_machine::{Month, Uaid};
 use storage::maintenance::Throughput;
 
-use super::access_command::{self, AccessAdd, AccessRevoke};
+use super::access_command::{self, AccessAdd, AccessRevoke, AccessRotate};
 use super::help;
 use super::import_command::ImportRedis;
 use super::inspect::target::{Subject, Target};
@@ -47,6 +47,7 @@ pub enum Request {
     Copy(Copy),
     DropInactive(DropInactive),
     DropUser(DropUser),
+    RepairUsers(RepairUsers),
     Inspect(Inspect),
     Nodes(ReadOnlyArgs),
     /// Also `broadcast put`, which sets a key of the feed `broadcasts`.
@@ -58,6 +59,7 @@ pub enum Request {
     BroadcastList(ReadOnlyArgs),
     AccessAdd(AccessAdd),
     AccessList(ReadOnlyArgs),
+    AccessRotate(AccessRotate),
     AccessRevoke(AccessRevoke),
     /// Copies the files of the store to where `kalends backup` archives them.
     Snapshot,
@@ -108,6 +110,9 @@ pub enum UsersAction {
     /// Drop one user with its channels and messages
     #[command(after_help = help::DROP_USER)]
     Drop(OnStore<DropUser>),
+    /// Set records of connections in the future to now, while no server is running
+    #[command(after_help = help::REPAIR_USERS)]
+    Repair(OnStore<RepairUsers>),
 }
 
 /// The arguments of commands that change nothing.
@@ -190,6 +195,18 @@ pub struct DropUser {
     pub uaid: Uaid,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RepairUsers {
+    /// Confirm that no server uses the tables, which DynamoDB does not show
+    #[arg(long)]
+    pub server_stopped: bool,
+    /// A setting of the servers, by which they write the records.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub last_connect_shards: usize,
+}
+
 /// What `kalends inspect` reads from the command line.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct InspectArgs {
@@ -261,6 +278,7 @@ impl Request {
                 lower_prior.is_none_or(|units| units.read > 0 && units.write > 0)
             }
             Self::AccessAdd(add) => add.is_within_bounds(),
+            Self::AccessRotate(rotate) => rotate.is_within_bounds(),
             Self::AccessRevoke(revoke) => access_command::name(&revoke.name).is_ok(),
             _ => true,
         }
@@ -278,6 +296,7 @@ impl Request {
             Self::Copy(_) => "tables copy",
             Self::DropInactive(_) => "users drop-inactive",
             Self::DropUser(_) => "users drop",
+            Self::RepairUsers(_) => "users repair",
             Self::Inspect(_) => "inspect",
             Self::Nodes(_) => "nodes",
             Self::FeedPut(_) => "feed put",
@@ -288,6 +307,7 @@ impl Request {
             Self::BroadcastList(_) => "broadcast list",
             Self::AccessAdd(_) => "access add",
             Self::AccessList(_) => "access list",
+            Self::AccessRotate(_) => "access rotate",
             Self::AccessRevoke(_) => "access revoke",
             Self::Snapshot => "backup",
             Self::ImportRedis(_) => "import autopush-redis",
@@ -302,6 +322,7 @@ impl Request {
             Self::FeedList(args) | Self::BroadcastList(args) => args.json,
             Self::AccessAdd(add) => add.json,
             Self::AccessList(args) => args.json,
+            Self::AccessRotate(rotate) => rotate.json,
             Self::Inspect(inspect) => inspect.json,
             Self::StoreCopy(copy) => copy.json,
             _ => false,
@@ -329,6 +350,7 @@ impl UsersAction {
         match self {
             Self::DropInactive(OnStore { args, flags }) => (Request::DropInactive(args), flags),
             Self::Drop(OnStore { args, flags }) => (Request::DropUser(args), flags),
+            Self::Repair(OnStore { args, flags }) => (Request::RepairUsers(args), flags),
         }
     }
 }

@@ -20,7 +20,8 @@ pub const USERS: &str = "\
 Examples:
   kalends users drop-inactive --dry-run --data-dir /var/lib/kalends
   kalends users drop-inactive --months 12 --rate 50 --config /etc/kalends/kalends.toml
-  kalends users drop 0190a4a3b00070008000000000000001 --data-dir /var/lib/kalends";
+  kalends users drop 0190a4a3b00070008000000000000001 --data-dir /var/lib/kalends
+  kalends users repair --data-dir /var/lib/kalends";
 
 pub const LIST: &str = "\
 DynamoDB counts rows and bytes about every six hours.
@@ -86,6 +87,15 @@ The exit code is 1 if there is no such user. After an interruption, repeat the c
 Examples:
   kalends users drop 0190a4a3b00070008000000000000001 --data-dir /var/lib/kalends
   kalends users drop 0190a4a3-b000-7000-8000-000000000001 --config /etc/kalends/kalends.toml";
+
+pub const REPAIR_USERS: &str = "\
+For records that a server with a clock ahead has written. Nothing is lost with them, but each connect of such an
+agent costs a second write, and one that stays away is not found by `users drop-inactive`. Correct the clock
+first, and stop all servers; agents reconnect. The exit code is 1 if a server is running.
+
+Examples:
+  kalends users repair --data-dir /var/lib/kalends
+  kalends users repair --server-stopped --config /etc/kalends/kalends.toml";
 
 pub const INSPECT: &str = "\
 Begins with the reasons why a push to the user agent may not arrive, the most important one first. The
@@ -164,6 +174,15 @@ Connections, pushes and bytes are those of the running server since it started.
 Examples:
   kalends access list --data-dir /var/lib/kalends
   kalends access list --json --data-dir /var/lib/kalends";
+
+pub const ACCESS_ROTATE: &str = "\
+For a token that others may have seen, and to extend one that expires. The former token ends: its user
+agents are closed, and cannot connect with it. With the new one they keep their subscriptions, and get what was
+stored meanwhile. The exit code is 1 if there is no valid token with the name.
+
+Examples:
+  kalends access rotate alice --data-dir /var/lib/kalends
+  kalends access rotate alice --expires 90d --config /etc/kalends/kalends.toml";
 
 pub const ACCESS_REVOKE: &str = "\
 A revoked token is never valid again: add a new one. Its user agents then subscribe anew. The exit

@@ -61,6 +61,9 @@ impl Request {
                     payload_bytes_max: settings.aesgcm_bytes_max(),
                 };
             }
+            Self::RepairUsers(repair) => {
+                repair.last_connect_shards = settings.last_connect_shards;
+            }
             Self::StoreCopy(copy) => copy.places = Places::of(settings),
             _ => {}
         }

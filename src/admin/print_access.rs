@@ -1,12 +1,10 @@
 //! The output of `kalends access` as text.
 
-use std::time::{Duration, SystemTime};
-
-use actix_web::http::header::HttpDate;
 use indicatif::HumanBytes;
 
 use super::output::{AccessRow, NewAccess};
 use super::print::columns;
+use crate::clock::date;
 
 /// The path is the same on every server; this command does not know the public name.
 pub(super) fn new_access_text(access: &NewAccess) -> String {
@@ -39,13 +37,6 @@ pub(super) fn access_text(rows: &[AccessRow], is_first: bool) -> String {
     });
     let head = ["NAME", "STATE", "CREATED", "EXPIRES", "AGENTS MAX", "CONNECTED", "PUSHES", "SIZE"];
     columns(is_first.then_some(head), rows)
-}
-
-/// A date of HTTP, in UTC. One after the year 9999 is that year's last.
-fn date(seconds: u64) -> String {
-    const LAST: u64 = 253_402_300_799;
-    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.min(LAST));
-    HttpDate::from(time).to_string()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use super::age::{self, Age};
 use super::archive::{self, Manifest};
 use super::{BackupError, STANDARD, open};
+use crate::clock::date;
 use crate::settings::{Flags, Settings};
 
 #[derive(Debug, Args)]
@@ -121,11 +122,11 @@ fn report(args: &RestoreArgs, manifest: &Manifest, target: &Path) {
         true => "the archive is sound".to_owned(),
         false => format!("restored {}", target.display()),
     };
-    let (files, at) = (manifest.files.len(), manifest.created_at_ms);
+    let (files, at) = (manifest.files.len(), date(manifest.created_at_ms / 1000));
     // Standard error may be closed.
     let _ = writeln!(
         stderr(),
-        "{done}: {files} files, {bytes} bytes, of kalends {}, created at {at} ms since the Unix epoch",
+        "{done}: {files} files, {bytes} bytes, of kalends {}, created on {at}",
         manifest.kalends
     );
 }

@@ -7,6 +7,10 @@ Examples:
   kalends push --subscription sub.json -m hello  in a third: send it a message
   kalends serve --help                           all settings";
 
+pub(super) const EXIT_CODES: &str = "\
+Exit codes: 0 done; 1 failed, refused, or a check failed; 2 a wrong argument or setting. Standard error has
+the reason.";
+
 pub(super) const SERVE: &str = "\
 Each setting can also be a line of the --config file (listen = \"0.0.0.0:8080\") or an environment
 variable (KALENDS_LISTEN=0.0.0.0:8080). A flag overrides the environment, and the environment the file.

@@ -188,6 +188,19 @@ fn helps(mut command: Command) -> String {
 }
 
 #[test]
+fn the_help_of_each_command_that_does_something_has_its_exit_codes() {
+    fn check(command: &mut Command) -> usize {
+        let help = command.render_long_help().to_string();
+        let is_leaf = !command.has_subcommands();
+        assert_eq!(help.contains("Exit codes: 0 done; 1 failed"), is_leaf, "{help}");
+        // Clap adds `help`.
+        let commands = command.get_subcommands_mut().filter(|command| command.get_name() != "help");
+        usize::from(is_leaf) + commands.map(check).sum::<usize>()
+    }
+    assert!(check(&mut command()) > 40, "the commands are where this test looks");
+}
+
+#[test]
 fn every_file_of_the_repository_that_a_help_names_is_there() {
     let helps = helps(command());
     let files: Vec<_> = helps

@@ -28,6 +28,7 @@ The exit code is 0 if nothing failed, 1 if something did.
 Examples:
   kalends doctor --config /etc/kalends/kalends.toml
   kalends doctor --public-url https://push.example.net --data-dir /var/lib/kalends
+  kalends doctor --access-token kal_...          of a closed server
   kalends doctor --idle-s 600                    does the proxy keep a silent connection for ten minutes?";
 
 #[derive(Debug, Args)]
@@ -36,6 +37,9 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 70)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub idle_s: u64,
+    /// An access token of a closed server (`kalends access add doctor --expires 10m`)
+    #[arg(long, value_name = "TOKEN")]
+    pub access_token: Option<String>,
     /// Print JSON: one object a line
     #[arg(long)]
     pub json: bool,
@@ -64,7 +68,7 @@ enum Level {
 /// Why the doctor ends with 1.
 #[derive(Debug, thiserror::Error)]
 pub enum DoctorError {
-    #[error("{0} checks failed")]
+    #[error("checks that failed: {0}")]
     Failed(usize),
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
@@ -144,7 +148,8 @@ pub fn run(args: &DoctorArgs, settings: &Settings) -> Result<(), DoctorError> {
     let url: Url = url.parse().expect("an origin is a URL");
     let idle = Duration::from_secs(args.idle_s);
     let has_proxy = has_proxy(&url, settings);
-    System::new().block_on(public::check(&url, has_proxy, idle, &mut findings))?;
+    let token = args.access_token.as_deref();
+    System::new().block_on(public::check(&url, token, has_proxy, idle, &mut findings))?;
     match findings.failed {
         0 => Ok(()),
         failed => Err(DoctorError::Failed(failed)),

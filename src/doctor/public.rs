@@ -31,6 +31,7 @@ struct Session {
 
 pub(super) async fn check(
     url: &Url,
+    access_token: Option<&str>,
     has_proxy: bool,
     idle: Duration,
     findings: &mut Findings,
@@ -45,6 +46,11 @@ pub(super) async fn check(
     let mut socket_url = url.clone();
     let scheme = if url.scheme() == "https" { "wss" } else { "ws" };
     socket_url.set_scheme(scheme).expect("a WebSocket has the host of an HTTP URL");
+    // No finding has the token.
+    let shown = socket_url.clone();
+    if let Some(token) = access_token {
+        socket_url.set_path(&format!("/u/{token}"));
+    }
     let client = match WebSocketClient::new(&socket_url) {
         Ok(client) => client,
         Err(error) => return findings.fail("certificates", error.to_string(), "as it says"),
@@ -56,10 +62,10 @@ pub(super) async fn check(
         Ok(session) => session,
         Err(why) => {
             let remedy = remedy_of_upgrade(&why);
-            return findings.fail("user agent", format!("{socket_url}: {why}"), remedy);
+            return findings.fail("user agent", format!("{shown}: {why}"), remedy);
         }
     };
-    findings.ok("user agent", format!("it connects to {socket_url} and subscribes"))?;
+    findings.ok("user agent", format!("it connects to {shown} and subscribes"))?;
     reach::certificate(&session.socket, findings)?;
     let subscription = session.agent.identity.subscription().expect("it is subscribed");
     if subscription.endpoint.origin() != url.origin() {
@@ -293,7 +299,8 @@ fn remedy_of_upgrade(why: &str) -> &'static str {
             "let the proxy pass the headers Upgrade and Connection (docs/deploy/nginx.conf)"
         }
         Some(401) => {
-            "the server is closed: give the agent's token, or check it with `access = \"open\"`"
+            "the server is closed: make a token with `kalends access add doctor --expires 10m`, and name it with \
+             --access-token"
         }
         Some(403) => "a firewall or origins_allowed refuses the connection",
         Some(404) => "the proxy passes `/` to another place: its location must lead to the server",
@@ -313,7 +320,8 @@ fn remedy_of_push(why: &str) -> &'static str {
     match status(why) {
         Some(300..=399) => "the proxy redirects pushes: let it pass POST for all paths",
         Some(401) => {
-            "the origin or the clock is wrong: compare public_url with the URL of the endpoint, and run NTP"
+            "the origin or the clock is wrong: compare public_url with the URL of the endpoint, and run NTP; with \
+             vapid_keys_allowed no key of the doctor is listed"
         }
         Some(404 | 405) => {
             "the proxy does not pass this path: all paths but those of health belong to the server"

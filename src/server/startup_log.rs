@@ -8,7 +8,7 @@ use storage::{DiskSpace, Store};
 
 use super::listen::RunningServers;
 use crate::node_address::Networks;
-use crate::settings::{Role, Settings};
+use crate::settings::{AccessMode, Role, Settings};
 
 /// Writes both. A node serves even if its standard output is closed.
 pub(super) fn write(
@@ -61,16 +61,25 @@ pub(super) fn warn_of_low_disk(store: &dyn Store, settings: &Settings, log: &Log
 fn of_single_node(settings: &Settings, origin: &str) -> String {
     let socket = origin.replacen("http", "ws", 1);
     let data = settings.data_dir.display();
+    // Without a token a user agent is refused.
+    let (path, first) = match settings.access {
+        AccessMode::Open => ("/", String::new()),
+        AccessMode::Token => (
+            "/u/TOKEN",
+            format!("Make an access token: kalends access add NAME --data-dir {data}\n"),
+        ),
+    };
     let insecure = match socket.starts_with("wss:") {
         true => "",
         false => "  dom.push.testing.allowInsecureServerURL = true\n",
     };
     format!(
         "Endpoint URLs begin with {origin}/wpush/, data is in {data}\n\
+         {first}\
          Firefox: open about:config and set\n  \
-           dom.push.serverURL = {socket}/\n\
+           dom.push.serverURL = {socket}{path}\n\
          {insecure}\
-         Try it: kalends subscribe {socket}/\n"
+         Try it: kalends subscribe {socket}{path}\n"
     )
 }
 
@@ -91,4 +100,24 @@ fn of_endpoint_node(settings: &Settings, origin: &str) -> String {
         "Endpoint URLs begin with {origin}/wpush/, messages are delivered to nodes in {allowed}\n\
          Connection nodes must be started with --public-url {origin}\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_steps_of_a_closed_server_have_a_token() {
+        let origin = "https://push.example.net";
+        let open = of_single_node(&Settings::default(), origin);
+        assert!(open.contains("subscribe wss://push.example.net/\n"), "{open}");
+        let settings = Settings { access: AccessMode::Token, ..Settings::default() };
+        let closed = of_single_node(&settings, origin);
+        assert!(closed.contains("\nMake an access token: kalends access add NAME "), "{closed}");
+        assert!(
+            closed.contains("dom.push.serverURL = wss://push.example.net/u/TOKEN\n"),
+            "{closed}"
+        );
+        assert!(closed.contains("subscribe wss://push.example.net/u/TOKEN\n"), "{closed}");
+    }
 }

@@ -45,6 +45,8 @@ pub enum InitError {
     NoAnswer,
     #[error("cannot ask: {0}")]
     Terminal(#[from] io::Error),
+    #[error("--config is for commands that read a file: name the file to write without it")]
+    Config,
     #[error(transparent)]
     Settings(#[from] SettingsError),
 }
@@ -60,6 +62,9 @@ struct Questions<I, O> {
 }
 
 pub fn run(args: &InitArgs) -> Result<(), InitError> {
+    if args.flags.config.is_some() {
+        return Err(InitError::Config);
+    }
     if args.file.exists() && !args.force {
         return Err(InitError::Exists(args.file.clone()));
     }

@@ -57,21 +57,31 @@ pub struct AccessTable {
 
 impl AccessTable {
     /// Applies the updates of a page of the feed. Nothing is ever deleted from it, and an entry that cannot be read
-    /// leaves the one before it.
-    pub fn apply(&mut self, page: FeedPage) {
+    /// leaves the one before it. Returns the ids whose token was replaced by another one.
+    pub fn apply(&mut self, page: FeedPage) -> Vec<AccessId> {
+        let mut replaced = Vec::new();
         for update in page.updates {
             let grant = update.value.and_then(|value| serde_json::from_str(value.as_str()).ok());
             let (Ok(id), Some(grant)) = (AccessId::parse(update.key.as_str()), grant) else {
                 continue;
             };
-            self.insert(id, grant);
+            if self.insert(id, grant) {
+                replaced.push(id);
+            }
         }
         self.cursor = self.cursor.max(page.cursor);
+        replaced
     }
 
-    fn insert(&mut self, id: AccessId, grant: AccessGrant) {
-        self.by_sha256.insert(grant.sha256.clone(), id);
-        self.grants.insert(id, grant);
+    /// Returns whether the id had another token, which is valid no longer.
+    fn insert(&mut self, id: AccessId, grant: AccessGrant) -> bool {
+        let before = self.grants.insert(id, grant.clone());
+        let former = before.map(|before| before.sha256).filter(|former| *former != grant.sha256);
+        if let Some(former) = &former {
+            self.by_sha256.remove(former);
+        }
+        self.by_sha256.insert(grant.sha256, id);
+        former.is_some()
     }
 
     /// The number up to which the feed was applied.
@@ -249,6 +259,22 @@ mod tests {
 
         let table = with(&AccessGrant { revoked_s: Some(1), ..grant() });
         assert!(table.find("ab", Time(0)).is_none() && table.has_ended(ID, Time(0)));
+    }
+
+    #[test]
+    fn a_replaced_token_is_no_longer_valid_and_its_id_has_not_ended() {
+        let mut table = with(&grant());
+        let other = AccessGrant { sha256: "cd".into(), ..grant() };
+        let update = |number, grant: &AccessGrant| {
+            page(number, &ID.to_string(), Some(grant.to_value().as_str()))
+        };
+        assert_eq!(table.apply(update(2, &other)), [ID]);
+        assert_eq!(table.apply(update(3, &AccessGrant { agents_max: 7, ..other })), []);
+        assert!(table.find("ab", Time(0)).is_none() && !table.has_ended(ID, Time(0)));
+        assert_eq!(
+            table.find("cd", Time(0)).map(|(id, grant)| (id, grant.agents_max)),
+            Some((ID, 7))
+        );
     }
 
     #[test]

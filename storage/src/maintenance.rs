@@ -2,8 +2,8 @@
 //! (docs/sources.md#push-service-database-module).
 //!
 //! Every operation is repeatable, runs in steps that the caller makes, and is safe beside live
-//! nodes, except [`StoreAdmin::copy_rows`], [`StoreAdmin::move_records`] and [`StoreAdmin::write_rows`],
-//! which need all nodes stopped.
+//! nodes, except [`StoreAdmin::copy_rows`], [`StoreAdmin::move_records`], [`StoreAdmin::write_rows`] and
+//! [`StoreAdmin::repair_records`], which need all nodes stopped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -99,6 +99,14 @@ pub trait StoreAdmin: Store + NotificationTable + FeedTables {
         &self,
         from: Month,
         to: Month,
+        after: Option<Cursor>,
+    ) -> StoreFuture<CopyProgress>;
+
+    /// Sets `connected_at` to `now` in those records of a page that have one later than `latest`, and `last_connect` to
+    /// the hour of `now` if it is later. Nothing else is changed. The last page has no `next`.
+    fn repair_records(
+        &self,
+        clock: RepairClock,
         after: Option<Cursor>,
     ) -> StoreFuture<CopyProgress>;
 
@@ -229,6 +237,8 @@ pub struct RecordsByMonth {
     pub bridged: u64,
     /// Records that [`StoreAdmin::mark_dropped`] has marked: the drop of these users was interrupted.
     pub dropped: u64,
+    /// The greatest `connected_at`. None without records.
+    pub latest: Option<Time>,
     pub next: Option<Cursor>,
 }
 
@@ -260,6 +270,23 @@ fn first_key(month: Month) -> LastConnect {
     let digits: String = month.to_string().split('_').collect();
     let month: u64 = digits.parse().expect("a month is written in digits");
     LastConnect(month * 100_000_000)
+}
+
+/// What [`StoreAdmin::repair_records`] takes for the present.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RepairClock {
+    pub now: Time,
+    /// A later `connected_at` is one of a clock that was ahead.
+    pub latest: Time,
+    /// Index keys of an hour, as the servers spread them.
+    pub last_connect_shards: usize,
+}
+
+impl RepairClock {
+    /// The `last_connect` of a repaired record.
+    pub(crate) fn last_connect(self, uaid: Uaid, there: LastConnect) -> LastConnect {
+        there.min(LastConnect::of(self.now, uaid, self.last_connect_shards))
+    }
 }
 
 /// A page of inactive users.

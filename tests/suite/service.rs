@@ -181,6 +181,7 @@ async fn init_writes_a_file_with_which_a_server_starts_and_replaces_none() {
     assert_eq!(refused.code, Some(1));
     assert!(refused.stderr.contains("exists: name another file, or add --force"), "{refused:?}");
     assert_eq!(init(&["--force", "--access", "closed"]).await.code, Some(2));
+    assert_eq!(init(&["--force", "--config", &config]).await.code, Some(2));
     assert!(fs::read_to_string(&file).unwrap().contains("access = \"token\""));
     assert_eq!(init(&["--force", "--access", "open"]).await.code, Some(0));
     assert!(fs::read_to_string(&file).unwrap().contains("access = \"open\""));

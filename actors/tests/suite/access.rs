@@ -1,6 +1,7 @@
 //! The end of an access token closes the connections of its user agents, and no others.
 
-use actors::{Feeds, access};
+use actors::access::{AccessRefusal, WithAccess};
+use actors::{Admission, Feeds, access};
 use state_machine::access::{AccessGrant, AccessId};
 use state_machine::connection::CloseReason;
 use state_machine::feed::FeedName;
@@ -11,6 +12,23 @@ use crate::feeds::{FeedStore, node as feeds_on, put};
 use crate::node::{Node, UserAgent, log};
 
 const LIFETIME_S: u64 = 60;
+
+/// The address of the agents has no limits.
+struct Unlimited;
+
+impl Admission for Unlimited {
+    fn hello(&self, _: Option<Uaid>) -> Result<(), CloseReason> {
+        Ok(())
+    }
+
+    fn new_agent(&self) -> bool {
+        true
+    }
+
+    fn register(&self, _: Uaid) -> bool {
+        true
+    }
+}
 
 /// Adds a token that lives for [`LIFETIME_S`].
 async fn add(feeds: &Feeds, node: &Node, id: AccessId) -> AccessGrant {
@@ -30,6 +48,36 @@ async fn add(feeds: &Feeds, node: &Node, id: AccessId) -> AccessGrant {
 async fn write(feeds: &Feeds, id: AccessId, grant: &AccessGrant) {
     put(feeds, &FeedName::access(), &id.to_string(), grant.to_value().as_str()).await;
     settle().await;
+}
+
+#[test]
+fn a_replaced_token_closes_its_agents_and_refuses_those_that_have_not_said_hello() {
+    clockwork::run(async {
+        let (store, node) = (FeedStore::new(), Node::start().await);
+        let feeds = feeds_on(&store);
+        let access = access::load(&feeds, node.clients.clock.clone()).await.unwrap();
+        access.follow(&feeds, node.clients.registry.clone(), log());
+        let [alice, bob] = [1, 2].map(|byte| AccessId([byte; 6]));
+        let of_alice = add(&feeds, &node, alice).await;
+        add(&feeds, &node, bob).await;
+        let [alice_uaid, bob_uaid] = [alice, bob].map(|id| Uaid::with_access([7; 16], id));
+        let mut at_alice = UserAgent::with_uaid(&node, alice_uaid).await;
+        let mut at_bob = UserAgent::with_uaid(&node, bob_uaid).await;
+        let connect = |sha256: &str| {
+            let slot = access.try_connect(sha256);
+            slot.map(|slot| WithAccess { of_address: Box::new(Unlimited), slot })
+        };
+        let early = connect(&of_alice.sha256).ok().unwrap();
+
+        write(&feeds, alice, &AccessGrant { sha256: "new".into(), ..of_alice.clone() }).await;
+        assert_eq!(at_alice.is_closed().await, CloseReason::AccessEnded);
+        assert!(!access.has_ended(alice_uaid));
+        assert_eq!(early.hello(Some(alice_uaid)), Err(CloseReason::AccessEnded));
+        let former = connect(&of_alice.sha256).err();
+        assert_eq!(former, Some(AccessRefusal::NoSuchToken));
+        assert_eq!(connect("new").ok().unwrap().hello(Some(alice_uaid)), Ok(()));
+        at_bob.heard_nothing_more();
+    });
 }
 
 #[test]

@@ -56,6 +56,8 @@ fn each_command_line_is_read_as_its_request() {
     assert_eq!(tables("drop 2026_09 --yes").unwrap().0, Request::Drop(drop));
     let inactive = DropInactive { months: 12, rate: 100, dry_run: false, since: None };
     assert_eq!(users("drop-inactive").unwrap().0, Request::DropInactive(inactive));
+    let repair = RepairUsers { server_stopped: true, last_connect_shards: 0 };
+    assert_eq!(users("repair --server-stopped").unwrap().0, Request::RepairUsers(repair));
     for uaid in [UAID.to_string(), "07070707-0707-0707-0707-070707070707".to_owned()] {
         let drop = users(&format!("drop {uaid}")).unwrap().0;
         assert_eq!(drop, Request::DropUser(DropUser { uaid: UAID }));
@@ -115,6 +117,7 @@ fn every_request_is_read_from_the_json_it_was_written_as() {
         Request::Copy(Copy { from, to, server_stopped: true }),
         Request::DropInactive(DropInactive { months: 2, rate: 100, dry_run: false, since }),
         Request::DropUser(DropUser { uaid: UAID }),
+        Request::RepairUsers(RepairUsers { server_stopped: true, last_connect_shards: 0 }),
         Request::FeedPut(put("a\nb")),
         Request::FeedDelete(key()),
         Request::FeedRepublish(key()),
@@ -128,6 +131,7 @@ fn every_request_is_read_from_the_json_it_was_written_as() {
             json: true,
         }),
         Request::AccessList(json),
+        Request::AccessRotate(AccessRotate { name: "a".into(), expires: Some(5), json: true }),
         Request::AccessRevoke(AccessRevoke { name: "a".into() }),
     ] {
         let text = serde_json::to_string(&request).unwrap();
@@ -150,6 +154,8 @@ fn requests_that_the_command_line_would_refuse_are_refused() {
         r#"{"drop_inactive": {"months": 2, "rate": 0, "dry_run": true, "since": null}}"#,
         r#"{"drop_user": {"uaid": "0707"}}"#,
         r#"{"access_revoke": {"name": "a b"}}"#,
+        r#"{"access_rotate": {"name": "a b", "expires": null, "json": false}}"#,
+        r#"{"access_rotate": {"name": "a", "expires": 0, "json": false}}"#,
         r#"{"access_add": {"name": "a", "expires": 0, "agents_max": 0, "json": false}}"#,
         r#"{"access_add": {"name": "", "expires": null, "agents_max": 0, "json": false}}"#,
         r#"{"access_add": {"name": "a", "expires": null, "agents_max": 1000001, "json": false}}"#,

@@ -79,7 +79,7 @@ fn future(facts: &Inspection, record: &RecordFacts) -> Option<String> {
     let ahead = span(ahead);
     Some(format!(
         "the record is of a connection {ahead} in the future: the clock of a node was wrong; the user agent connects \
-         and its pushes arrive nevertheless, so correct that clock and nothing else"
+         and its pushes arrive nevertheless; correct that clock, and `kalends users repair` sets the record to now"
     ))
 }
 

@@ -1,4 +1,4 @@
-//! `access add`, `access list` and `access revoke`.
+//! `access add`, `access list`, `access rotate` and `access revoke`.
 
 use actors::access::AccessCounts;
 use futures_util::FutureExt;
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::feed::{PAGE, number_all};
 use super::{JobError, Report};
-use crate::admin::access_command::{AccessAdd, AccessRevoke};
+use crate::admin::access_command::{AccessAdd, AccessRevoke, AccessRotate};
 use crate::admin::output::{AccessRow, NewAccess, Output};
 use crate::http::access::{new_token, sha256};
 
@@ -21,7 +21,7 @@ pub(super) async fn add(add: AccessAdd, report: &Report) -> Result<(), JobError>
     let (table, now) = (read(report).await?, report.context.now());
     if table.iter().any(|(_, grant)| grant.name == name && !grant.has_ended(now)) {
         return Err(JobError::Refused(format!(
-            "there is an access token with the name {name}: choose another, or revoke it first"
+            "there is an access token with the name {name}: choose another, or see kalends access rotate"
         )));
     }
     let (id, token) = (fresh_id(&table), new_token());
@@ -67,6 +67,25 @@ pub(super) async fn list(report: &Report) -> Result<(), JobError> {
         report.emit(Output::Access(rows.to_vec())).await?;
     }
     Ok(())
+}
+
+/// The id stays, and with it the uaids of the token's agents and their endpoints.
+pub(super) async fn rotate(rotate: AccessRotate, report: &Report) -> Result<(), JobError> {
+    let AccessRotate { name, expires, .. } = rotate;
+    let (table, now) = (read(report).await?, report.context.now());
+    let mut of_name = table.iter().filter(|(_, grant)| grant.name == name && !grant.has_ended(now));
+    let Some((id, grant)) = of_name.next() else {
+        return Err(JobError::Refused(format!(
+            "there is no valid access token with the name {name}: see kalends access list, and add a new one"
+        )));
+    };
+    let token = new_token();
+    let expires_s = expires.map(|after_s| now.as_secs().saturating_add(after_s));
+    let expires_s = expires_s.or(grant.expires_s);
+    let grant = AccessGrant { sha256: sha256(&token), expires_s, ..grant.clone() };
+    write(id, &grant, report).await?;
+    let agents_max = grant.agents_max;
+    report.emit(Output::NewAccess(NewAccess { name, token, expires_s, agents_max })).await
 }
 
 /// A name is unique among the valid tokens, but for two commands at the same instant: all of them are revoked.

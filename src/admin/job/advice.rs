@@ -1,12 +1,15 @@
 //! The advice of `tables status`, in sentences.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use indicatif::HumanDuration;
 use state_machine::{Month, Time};
 use storage::maintenance::{RecordsByMonth, Table, TableStatus};
 
 use super::census::{agents_are, naming};
 use super::drop_old::old_months;
+use super::repair_users;
 use crate::admin::commands::INACTIVE_MONTHS;
 use crate::admin::job_context::months_before;
 use crate::store::message_tables;
@@ -144,8 +147,16 @@ impl StoreState<'_> {
     }
 
     fn on_records_without_agents(&self) -> Vec<String> {
-        let RecordsByMonth { other_types, dropped, .. } = *self.agents;
+        let RecordsByMonth { other_types, dropped, latest, .. } = *self.agents;
         let mut advice = Vec::new();
+        if let Some(latest) = latest.filter(|at| *at > repair_users::latest(self.now)) {
+            let ahead = Duration::from_millis(latest.since(self.now).0);
+            advice.push(format!(
+                "a record is of a connection {} in the future: the clock of a server was ahead, or this one is behind; \
+                 correct it, then `kalends users repair` sets such records to now",
+                HumanDuration(ahead)
+            ));
+        }
         if other_types > 0 {
             advice.push(format!(
                 "{other_types} records have a router type or router data that is not served: their agents get \
@@ -243,6 +254,22 @@ mod tests {
         let agents = RecordsByMonth { unreadable: 2, ..RecordsByMonth::default() };
         let lines = state(&tables(&["2026_10", "2026_11"]), &agents).advice();
         assert!(lines.len() == 1 && lines[0].starts_with("2 records name a month"), "{lines:?}");
+    }
+
+    #[test]
+    fn a_record_of_the_future_is_reported_with_its_repair() {
+        let tables = tables(&["2026_10", "2026_11"]);
+        let advise = |ahead| {
+            let agents = RecordsByMonth { latest: Some(NOW + ahead), ..RecordsByMonth::default() };
+            state(&tables, &agents).advice()
+        };
+        assert_eq!(advise(Span::from_secs(60)), ["all is well, there is nothing to do"]);
+        let lines = advise(Span::from_secs(3 * 3600));
+        assert!(
+            lines[0].starts_with("a record is of a connection 3 hours in the future"),
+            "{lines:?}"
+        );
+        assert!(lines[0].contains("`kalends users repair`"), "{lines:?}");
     }
 
     #[test]

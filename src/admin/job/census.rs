@@ -22,6 +22,7 @@ pub(super) async fn count(
         counted.other_types += page.other_types;
         counted.bridged += page.bridged;
         counted.dropped += page.dropped;
+        counted.latest = counted.latest.max(page.latest);
         for (month, count) in page.curmonth {
             *counted.curmonth.entry(month).or_default() += count;
         }

@@ -73,6 +73,9 @@ fn is_done(
     ))
 }
 
+/// The refusal of a command that no server may run beside, on DynamoDB.
+pub(super) const SERVERS_UNKNOWN: &str = "this is safe only while no server uses the tables: stop all of them, then add --server-stopped";
+
 fn refusal(copy: &Copy, context: &JobContext) -> Option<String> {
     let (from, to) = (copy.from, copy.to);
     match context.servers {
@@ -81,11 +84,7 @@ fn refusal(copy: &Copy, context: &JobContext) -> Option<String> {
              table while it is copied"
                 .into(),
         ),
-        Servers::Unknown if !copy.server_stopped => Some(
-            "this is safe only while no server uses the tables: stop all of them, then add \
-             --server-stopped"
-                .into(),
-        ),
+        Servers::Unknown if !copy.server_stopped => Some(SERVERS_UNKNOWN.into()),
         _ if to <= from => Some(format!(
             "{to} is not later than {from}: records never move back, and with rotation off the \
              newest table with agents is the one in use"
@@ -99,7 +98,7 @@ fn refusal(copy: &Copy, context: &JobContext) -> Option<String> {
 }
 
 /// Runs a step for each page. Returns what all of them have seen and written.
-async fn all_pages(
+pub(super) async fn all_pages(
     what: &str,
     of: Option<u64>,
     step: impl Fn(Option<Cursor>) -> StoreFuture<CopyProgress>,

@@ -15,6 +15,7 @@ mod import;
 mod inspect;
 mod look;
 mod nodes;
+mod repair_users;
 mod report;
 mod row_digest;
 mod snapshot;
@@ -74,6 +75,7 @@ async fn run(request: Request, report: &Report) -> Result<Completion, JobError> 
         Request::Copy(copy) => copy::run(&copy, report).await?,
         Request::DropInactive(inactive) => drop_inactive::run(&inactive, report).await?,
         Request::DropUser(user) => drop_user::run(user.uaid, report).await?,
+        Request::RepairUsers(repair) => repair_users::run(&repair, report).await?,
         Request::Inspect(inspect) => inspect::run(&inspect, report).await?,
         Request::Nodes(_) => nodes::run(report).await?,
         Request::FeedPut(put) => feed::put(put, report).await?,
@@ -84,6 +86,7 @@ async fn run(request: Request, report: &Report) -> Result<Completion, JobError> 
         Request::BroadcastList(_) => feed::broadcasts(report).await?,
         Request::AccessAdd(add) => access::add(add, report).await?,
         Request::AccessList(_) => access::list(report).await?,
+        Request::AccessRotate(rotate) => access::rotate(rotate, report).await?,
         Request::AccessRevoke(revoke) => access::revoke(revoke, report).await?,
         Request::Snapshot => snapshot::run(report).await?,
         Request::StoreCopy(copy) => store_copy::run(&copy, report).await?,

@@ -96,7 +96,7 @@ pub enum CloseReason {
     TooManyConnects,
     /// This user agent connected too often.
     TooManyHellos,
-    /// The access token of the agent was revoked or has expired.
+    /// The access token of the agent was revoked or replaced, or has expired.
     AccessEnded,
     /// The node is shutting down.
     Shutdown,
@@ -264,7 +264,7 @@ impl CloseReason {
             Self::TooManyUnacked => "too many messages without an ack, connect again",
             Self::TooManyConnects => "too many user agents connect now, connect again later",
             Self::TooManyHellos => "this user agent connects too often, connect again later",
-            Self::AccessEnded => "the access token was revoked or has expired",
+            Self::AccessEnded => "the access token was revoked or replaced, or has expired",
             Self::Shutdown => "server is shutting down",
             Self::SocketClosed => "socket closed",
         }

@@ -34,7 +34,7 @@ pub enum Event {
     },
     /// The node is shutting down.
     ShutdownBegan,
-    /// The access token of the agent was revoked or has expired.
+    /// The access token of the agent was revoked or replaced, or has expired.
     AccessEnded,
     /// An endpoint stored a message for this user agent.
     MessageStored,

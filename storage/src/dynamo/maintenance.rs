@@ -15,7 +15,7 @@ use super::{
 };
 use crate::maintenance::{
     CopyProgress, InactiveUsers, MarkedUser, MonthRange, PreflightCheck, RecordsByMonth,
-    SnapshotStep, StoreAdmin, Table, TableStatus, Throughput, WaitingPage,
+    RepairClock, SnapshotStep, StoreAdmin, Table, TableStatus, Throughput, WaitingPage,
 };
 use crate::rows::{Row, RowPage};
 use crate::store::{Cursor, StoreError, StoreFuture};
@@ -50,6 +50,9 @@ impl StoreAdmin for Dynamo {
 
         move_records(from: Month, to: Month, after: Option<Cursor>) -> CopyProgress =
             |client| month_counts::rename(client, from, to, after);
+
+        repair_records(clock: RepairClock, after: Option<Cursor>) -> CopyProgress =
+            |client| month_counts::repair(client, clock, after);
 
         read_rows(table: Table, after: Option<Cursor>) -> RowPage =
             |client| table_rows::read(client, table, after);

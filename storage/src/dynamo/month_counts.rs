@@ -1,15 +1,15 @@
-//! Counts and changes the months that the router records name.
+//! Counts and changes the months that the router records name, and repairs records of the future.
 
 use std::collections::BTreeMap;
 
-use state_machine::{Month, Uaid};
+use state_machine::{LastConnect, Month, Uaid};
 
-use super::attributes::{UAID, text, text_of};
+use super::attributes::{UAID, number, number_of, text, text_of};
 use super::client::DynamoClient;
 use super::error::{CallError, Item, applied};
 use super::messages::write_rows;
 use super::router::{self, CURRENT_MONTH, ROUTER_TYPE, RecordUpdate};
-use crate::maintenance::{CopyProgress, PREFLIGHT_UAID, RecordsByMonth};
+use crate::maintenance::{CopyProgress, PREFLIGHT_UAID, RecordsByMonth, RepairClock};
 use crate::store::Cursor;
 
 /// Records in one page.
@@ -30,6 +30,7 @@ pub(super) async fn count(
         if let Some(node) = router::node(item) {
             *counts.nodes.entry(node).or_default() += 1;
         }
+        counts.latest = counts.latest.max(Some(router::connected_at(item)));
         counts.add_type(text_of(item, ROUTER_TYPE).unwrap_or_default(), is_served);
         add(&mut counts.curmonth, curmonth);
         add(&mut counts.oldmonth, oldmonth);
@@ -60,6 +61,45 @@ pub(super) async fn rename(
     Ok(CopyProgress { seen: items.len() as u64, written: written as u64, next })
 }
 
+/// Repairs the records of a page that are of connections in the future.
+pub(super) async fn repair(
+    client: &DynamoClient,
+    clock: RepairClock,
+    after: Option<Cursor>,
+) -> Result<CopyProgress, CallError> {
+    let (items, next) = scan(client, after).await?;
+    let of_agents: Vec<_> = items.iter().filter(|item| is_of_agent(item)).collect();
+    let ahead = of_agents.iter().filter(|item| router::connected_at(item) > clock.latest);
+    let updates = ahead.map(|item| repair_one(client, item, clock));
+    let (written, done) = write_rows(client, updates.collect()).await;
+    done.map_err(|error| error.after_writes(written > 0))?;
+    Ok(CopyProgress { seen: of_agents.len() as u64, written: written as u64, next })
+}
+
+/// Changes a record if its `connected_at` is unchanged. Returns whether it was.
+async fn repair_one(
+    client: &DynamoClient,
+    item: &Item,
+    clock: RepairClock,
+) -> Result<bool, CallError> {
+    let key = text_of(item, UAID).unwrap_or_default();
+    let change = RecordUpdate::of_key(key.to_owned());
+    // A record of other software may have none, and is not in the index then.
+    let there = number_of(item, LAST_CONNECT).map(LastConnect).zip(Uaid::parse(key).ok());
+    let change = match there.map(|(there, uaid)| clock.last_connect(uaid, there)) {
+        Some(last_connect) => change
+            .expression("SET connected_at = :now, last_connect = :last_connect")
+            .with(":last_connect", number(last_connect.0)),
+        None => change.expression("SET connected_at = :now"),
+    };
+    let change = change
+        .only_if("connected_at = :was")
+        .with(":now", number(clock.now.0))
+        .with(":was", number(router::connected_at(item).0));
+    applied(change.send(client).await)
+}
+
+const LAST_CONNECT: &str = "last_connect";
 const CURMONTH: &str = "curmonth";
 const OLDMONTH: &str = "oldmonth";
 
@@ -68,7 +108,9 @@ async fn scan(
     after: Option<Cursor>,
 ) -> Result<(Vec<Item>, Option<Cursor>), CallError> {
     let start = after.map(|after| Item::from([(UAID.to_owned(), text(after.as_str()))]));
-    let names = Some("uaid, curmonth, current_month, oldmonth, router_type, router_data, node_id");
+    let names = "uaid, curmonth, current_month, oldmonth, router_type, router_data, node_id, connected_at, \
+                 last_connect";
+    let names = Some(names);
     let (items, next) = client.scan(&client.names.router, names, start, Some(RECORDS_MAX)).await?;
     Ok((items, next.as_ref().and_then(|key| text_of(key, UAID)).map(Cursor::new)))
 }

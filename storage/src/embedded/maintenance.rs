@@ -16,7 +16,7 @@ use super::{
 };
 use crate::maintenance::{
     Capacity, CopyProgress, InactiveUsers, MarkedUser, MonthRange, PreflightCheck, RecordsByMonth,
-    SnapshotStep, StoreAdmin, Table, TableStatus, Throughput, WaitingPage,
+    RepairClock, SnapshotStep, StoreAdmin, Table, TableStatus, Throughput, WaitingPage,
 };
 use crate::rows::{Row, RowPage};
 use crate::store::{Cursor, Store, StoreError, StoreFuture};
@@ -136,6 +136,17 @@ impl StoreAdmin for Embedded {
         self.writer.submit(None, Target::File(FileKey::Router), move |files| {
             let rename = |conn: &_| month_counts::rename(conn, from, to, after.as_ref());
             files.write_records(Changed::All, rename)
+        })
+    }
+
+    fn repair_records(
+        &self,
+        clock: RepairClock,
+        after: Option<Cursor>,
+    ) -> StoreFuture<CopyProgress> {
+        self.writer.submit(None, Target::File(FileKey::Router), move |files| {
+            let repair = |conn: &_| month_counts::repair(conn, clock, after.as_ref());
+            files.write_records(Changed::All, repair)
         })
     }
 

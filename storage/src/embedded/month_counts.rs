@@ -1,15 +1,15 @@
-//! Counts and changes the months that the router records name. The pages follow the rowids, which
+//! Counts and changes the months that the router records name, and repairs records of the future. The pages follow the rowids, which
 //! an update does not change.
 
 use std::collections::BTreeMap;
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, params};
-use state_machine::{Month, NodeId};
+use state_machine::{LastConnect, Month, NodeId, Time, Uaid};
 
-use super::columns::corrupt;
+use super::columns::{corrupt, from_i64, to_i64};
 use super::router;
-use crate::maintenance::{CopyProgress, RecordsByMonth};
+use crate::maintenance::{CopyProgress, RecordsByMonth, RepairClock};
 use crate::store::Cursor;
 
 /// Records in one page.
@@ -30,6 +30,7 @@ pub(super) fn count(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Resu
         if let Some(node) = row.get_ref(5)?.as_str_or_null()? {
             *counts.nodes.entry(NodeId::new(node)).or_default() += 1;
         }
+        counts.latest = counts.latest.max(Some(Time(from_i64(row.get(6)?))));
         counts.add_type(name, router::router_type(name, data).is_some());
     }
     counts.next = cursor(seen, last);
@@ -61,6 +62,30 @@ pub(super) fn rename(
     })
 }
 
+/// Repairs the records of a page that are of connections in the future.
+pub(super) fn repair(
+    conn: &Connection,
+    clock: RepairClock,
+    after: Option<&Cursor>,
+) -> rusqlite::Result<CopyProgress> {
+    let mut statement = conn.prepare_cached(RECORDS)?;
+    let records = statement.query_map(params![position(after)?, RECORDS_MAX], |row| {
+        let (connected_at, last_connect) = (from_i64(row.get(2)?), from_i64(row.get(3)?));
+        let rowid: i64 = row.get(0)?;
+        Ok((rowid, Uaid(row.get(1)?), Time(connected_at), LastConnect(last_connect)))
+    })?;
+    let records = records.collect::<rusqlite::Result<Vec<_>>>()?;
+    let mut update = conn.prepare_cached(REPAIR)?;
+    let mut written = 0;
+    for (rowid, uaid, _, there) in records.iter().filter(|record| record.2 > clock.latest) {
+        let last_connect = clock.last_connect(*uaid, *there);
+        written += update.execute(params![rowid, to_i64(clock.now.0), to_i64(last_connect.0)])?;
+    }
+    let seen = records.len() as i64;
+    let next = records.last().and_then(|(last, ..)| cursor(seen, *last));
+    Ok(CopyProgress { seen: records.len() as u64, written: written as u64, next })
+}
+
 fn add(counts: &mut BTreeMap<Month, u64>, month: Month) {
     *counts.entry(month).or_default() += 1;
 }
@@ -78,8 +103,15 @@ fn cursor(seen: i64, last: i64) -> Option<Cursor> {
 }
 
 pub(super) const COUNT: &str = "
-    SELECT rowid, curmonth, oldmonth, router_type, router_data, node_id FROM router
+    SELECT rowid, curmonth, oldmonth, router_type, router_data, node_id, connected_at FROM router
     WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
+
+pub(super) const RECORDS: &str = "
+    SELECT rowid, uaid, connected_at, last_connect FROM router
+    WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
+
+pub(super) const REPAIR: &str =
+    "UPDATE router SET connected_at = ?2, last_connect = ?3 WHERE rowid = ?1";
 
 /// The subquery ends after a page, which bounds the outer query.
 const END_OF_PAGE: &str = "

@@ -296,6 +296,8 @@ mod tests {
         inactive_users::MARK,
         month_counts::COUNT,
         month_counts::RENAME,
+        month_counts::RECORDS,
+        month_counts::REPAIR,
         row_estimate::RECORDS,
         row_estimate::NOTIFICATIONS,
         notifications::FETCH,

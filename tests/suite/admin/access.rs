@@ -17,9 +17,17 @@ const NO_TOKENS: [&str; 6] = ["/", "/u/kal_x", "/u/kal_x/", "/u/a%20b", "/u/kal_
 impl AdminFixture {
     /// Adds a token and returns its path.
     async fn add(&self, words: &str) -> String {
-        let json: Value =
-            serde_json::from_str(&self.stdout_of(&format!("access add {words} --json")).await)
-                .expect("it is JSON");
+        self.path_of(&format!("add {words}")).await
+    }
+
+    /// Replaces a token and returns the path of the new one.
+    async fn rotate(&self, words: &str) -> String {
+        self.path_of(&format!("rotate {words}")).await
+    }
+
+    async fn path_of(&self, words: &str) -> String {
+        let printed = self.stdout_of(&format!("access {words} --json")).await;
+        let json: Value = serde_json::from_str(&printed).expect("it is JSON");
         format!("/u/{}", json["token"].as_str().expect("a text"))
     }
 
@@ -141,6 +149,62 @@ async fn a_revoked_token_closes_its_agents_and_its_endpoints_are_gone_after_a_re
         hello(&fixture.server, &carol, None).await;
         assert_eq!(refused(&fixture.server, &bob).await.0, 401);
     }
+}
+
+#[actix_web::test]
+async fn a_rotated_token_ends_and_the_new_one_keeps_endpoints_and_messages() {
+    for mut fixture in [AdminFixture::embedded(&[CLOSED]), AdminFixture::dynamo(&[CLOSED])] {
+        let (former, bob) = (fixture.add("alice --agents-max 2").await, fixture.add("bob").await);
+        let mut agent = hello(&fixture.server, &former, None).await;
+        let (uaid, channel) = (agent.uaid().to_owned(), agent.register().await);
+        let mut other = hello(&fixture.server, &bob, None).await;
+        let other_channel = other.register().await;
+        let mut early = Socket::open_at(&fixture.server, &former).await.expect("it is valid");
+
+        let path = fixture.rotate("alice").await;
+        assert_eq!(agent.socket().closed().await, Closed(Some(4401)));
+        early.send_json(&json!({"messageType": "hello", "use_webpush": true})).await;
+        assert_eq!(early.receive().await, Err(Closed(Some(4401))));
+        assert_eq!(refused(&fixture.server, &former).await.0, 401);
+        let sender = Sender::new();
+        sender.push(&channel.endpoint, "meanwhile").await;
+        sender.push_to(&mut other, &other_channel, "not closed").await;
+        let mut agent = hello(&fixture.server, &path, Some(&uaid)).await;
+        assert_eq!(agent.uaid(), uaid);
+        assert_eq!(agent.take(1).await[0].body(), "meanwhile");
+
+        fixture.server.kill();
+        // Without a server, and with another end.
+        let latest = fixture.rotate("alice --expires 1h").await;
+        fixture.server.restart();
+        for path in [former, path] {
+            assert_eq!(refused(&fixture.server, &path).await.0, 401);
+        }
+        assert_eq!(hello(&fixture.server, &latest, Some(&uaid)).await.uaid(), uaid);
+        let tokens = fixture.tokens().await;
+        let of_alice = &tokens[0];
+        assert_eq!(
+            (tokens.len(), &of_alice["name"], &of_alice["state"]),
+            (2, &json!("alice"), &json!("valid"))
+        );
+        assert_eq!((&of_alice["agents_max"], of_alice["expires_s"].is_u64()), (&json!(2), true));
+    }
+}
+
+#[actix_web::test]
+async fn a_token_that_is_none_or_has_ended_cannot_be_rotated() {
+    let fixture = AdminFixture::embedded(&[]);
+    fixture.add("alice").await;
+    fixture.stdout_of("access revoke alice").await;
+    for name in ["alice", "bob"] {
+        let why = fixture.stderr_of(&format!("access rotate {name}")).await;
+        assert!(
+            why.contains(&format!("there is no valid access token with the name {name}")),
+            "{why}"
+        );
+    }
+    assert_eq!(fixture.tokens().await.len(), 1);
+    assert_eq!(fixture.run("access rotate a/b").await.code, Some(2));
 }
 
 #[actix_web::test]

@@ -167,3 +167,34 @@ async fn rotation_off_freezes_the_month_that_agents_are_on() {
         fixture.stdout_of(&format!("tables drop {next} --yes")).await;
     }
 }
+
+#[actix_web::test]
+async fn records_of_a_clock_that_was_ahead_are_reported_and_repaired_while_no_server_runs() {
+    let (ahead, right) = ("--clock-offset-s=10800", "--clock-offset-s=0");
+    let arguments = ["--dev", ahead];
+    for mut fixture in [AdminFixture::embedded(&arguments), AdminFixture::dynamo(&arguments)] {
+        let (uaid, channel) = offline(&fixture.server).await;
+        assert!(fixture.server.terminate().success());
+        fixture.restart_with(ahead, right);
+        let advice = async |fixture: &AdminFixture| fixture.stdout_of("tables status").await;
+        let ahead = "- a record is of a connection 3 hours in the future: ";
+        assert!(advice(&fixture).await.contains(ahead), "{}", advice(&fixture).await);
+        let why = fixture.stderr_of("users repair").await;
+        let expected = match fixture.is_embedded() {
+            true => "a server is running on this store: stop it first",
+            false => "stop all of them, then add --server-stopped",
+        };
+        assert!(why.contains(expected), "{why}");
+
+        assert!(fixture.server.terminate().success());
+        let repaired = fixture.stdout_of("users repair --server-stopped").await;
+        assert_eq!(repaired, "1 of 1 records were in the future and are set to now\n");
+        assert!(!advice(&fixture).await.contains("in the future"));
+        let repaired = fixture.stdout_of("users repair --server-stopped").await;
+        assert_eq!(repaired, "0 of 1 records were in the future and are set to now\n");
+        fixture.server.restart();
+        let mut agent = Agent::reconnect(&fixture.server, &uaid).await;
+        assert_eq!(agent.take(1).await[0].body(), "waits");
+        Sender::new().push_to(&mut agent, &channel, "more").await;
+    }
+}

@@ -10,8 +10,12 @@ const TRUSTED: &str = "--trusted-proxies=127.0.0.1";
 
 /// What the doctor finds, and whether it is content.
 async fn examined(server: &Server, url: &str, idle_s: u64) -> (bool, Vec<Value>) {
+    examined_with(server, url, &[&format!("--idle-s={idle_s}")]).await
+}
+
+async fn examined_with(server: &Server, url: &str, more: &[&str]) -> (bool, Vec<Value>) {
     let mut command = kalends(&["doctor", "--json", "--public-url", url]);
-    command.arg(format!("--idle-s={idle_s}")).arg("--data-dir").arg(server.data_dir());
+    command.args(more).arg("--data-dir").arg(server.data_dir());
     command.arg(format!("--listen={}", server.address()));
     let ended = Program::run(command).await;
     let findings = ended.stdout.lines().map(|line| serde_json::from_str(line).expect("it is JSON"));
@@ -184,6 +188,23 @@ async fn a_proxy_without_its_server_is_told() {
         assert!(!is_content && troubles.len() == 1, "{kind:?}: {troubles:?}");
         assert!(troubles[0].contains("the proxy does not reach the server"), "{troubles:?}");
     }
+}
+
+#[actix_web::test]
+async fn a_closed_server_is_checked_with_a_token() {
+    let server = Server::start_with(&["--access=token"]);
+    let (is_content, findings) = examined(&server, &server.origin(), 0).await;
+    let told = troubles(&findings);
+    assert!(!is_content && told.len() == 1 && told[0].contains("--access-token"), "{told:?}");
+    let mut add = kalends(&["access", "add", "doctor", "--expires=10m", "--json", "--data-dir"]);
+    add.arg(server.data_dir());
+    let added = Program::run(add).await;
+    let added: Value = serde_json::from_str(&added.stdout).expect("it is JSON");
+    let token = added["token"].as_str().expect("it is printed");
+    let with = ["--idle-s=0", "--access-token", token];
+    let (is_content, findings) = examined_with(&server, &server.origin(), &with).await;
+    assert!(is_content && troubles(&findings).is_empty(), "{findings:#?}");
+    assert!(!format!("{findings:?}").contains(token), "no finding has the token");
 }
 
 #[actix_web::test]

@@ -10,7 +10,7 @@ use tokio::runtime::Builder;
 use super::super::files::FileKey;
 use super::super::{Embedded, EmbeddedOptions, router};
 use super::*;
-use crate::maintenance::StoreAdmin;
+use crate::maintenance::{RepairClock, StoreAdmin};
 use crate::store::{MonthStep, RegisterResult, Registration, RouterTable, Store};
 
 const UAID: Uaid = Uaid([1; 16]);
@@ -117,6 +117,10 @@ fn the_read_after_any_write_returns_what_it_wrote() {
     });
     see("clear_node", &|store| {
         assert!(block_on(store.clear_node(UAID, node(), Time(2))).unwrap());
+    });
+    see("repair_records", &|store| {
+        let clock = RepairClock { now: Time(1), latest: Time(1), last_connect_shards: 1 };
+        assert_eq!(block_on(store.repair_records(clock, None)).unwrap().written, 1);
     });
     see("mark_dropped", &|store| {
         assert!(block_on(store.mark_dropped(UAID, None)).unwrap().is_some());

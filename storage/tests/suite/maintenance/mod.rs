@@ -66,6 +66,8 @@ macro_rules! engine {
                 more_records_than_one_step_takes_are_counted_and_moved
                 moved_records_are_not_moved_again
                 a_move_that_would_end_where_it_began_is_finished
+                records_of_the_future_are_set_to_now_and_others_stay
+                more_records_than_one_step_takes_are_repaired
             );
             engine!(@case $new, notifications:
                 only_a_higher_version_replaces

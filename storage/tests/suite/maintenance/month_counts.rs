@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join_all;
-use state_machine::{BridgeName, BridgeRecipient, LastConnect, Month, NodeId, Span, Uaid};
+use state_machine::{
+    BridgeName, BridgeRecipient, LastConnect, Month, NodeBinding, NodeId, RouterRecord, Span, Time,
+    Uaid,
+};
 use storage::BridgedRegistration;
-use storage::maintenance::{CopyProgress, PREFLIGHT_UAID, RecordsByMonth};
+use storage::maintenance::{CopyProgress, PREFLIGHT_UAID, RecordsByMonth, RepairClock};
 
 use crate::maintenance::engines::{client, embedded, open, options};
-use crate::maintenance::world::{DAY, DECEMBER, World, agent, month};
+use crate::maintenance::world::{DAY, DECEMBER, SPREAD, World, agent, month};
 
 /// Agents 1 and 2 are on November, 3 moves from November to December, 4 is on December.
 async fn with_records(world: World) -> World {
@@ -40,6 +43,7 @@ async fn all_counts(world: &World) -> RecordsByMonth {
         all.other_types += page.other_types;
         all.bridged += page.bridged;
         all.dropped += page.dropped;
+        all.latest = all.latest.max(page.latest);
         match page.next {
             Some(next) => all.next = Some(next),
             None => return all,
@@ -210,4 +214,57 @@ pub(crate) async fn a_move_that_would_end_where_it_began_is_finished(world: Worl
     assert_eq!(months_of(&world, 3).await, (month("2026_12"), None));
     assert_eq!(all_counts(&world).await.curmonth, counts(&[("2026_12", 4)]));
     assert_eq!(all_counts(&world).await.oldmonth, counts(&[]));
+}
+
+/// With a minute of tolerance, in December.
+const CLOCK: RepairClock =
+    RepairClock { now: DECEMBER, latest: Time(DECEMBER.0 + 60_000), last_connect_shards: SPREAD };
+
+async fn repair(world: &World, clock: RepairClock) -> CopyProgress {
+    let mut all = CopyProgress::default();
+    loop {
+        let step = world.repair_records(clock, all.next.take()).await.unwrap();
+        all.seen += step.seen;
+        all.written += step.written;
+        match step.next {
+            Some(next) => all.next = Some(next),
+            None => return all,
+        }
+    }
+}
+
+pub(crate) async fn records_of_the_future_are_set_to_now_and_others_stay(world: World) {
+    let (ahead, years) = (CLOCK.latest + Span(1), DECEMBER + Span(12 * 365 * DAY.0));
+    for (number, at) in [(1, CLOCK.latest), (2, ahead), (3, years), (4, DECEMBER - DAY)] {
+        world.connect(agent(number), at).await;
+    }
+    world.begin_move(agent(3), years, "2026_12").await;
+    let read = async |number| world.record(agent(number)).await.unwrap().unwrap();
+    let before = [read(1).await, read(2).await, read(3).await, read(4).await];
+    assert_eq!(all_counts(&world).await.latest, Some(years));
+
+    assert_eq!(repair(&world, CLOCK).await.written, 2);
+    let now = |number, there: &RouterRecord| RouterRecord {
+        connected_at: DECEMBER,
+        last_connect: LastConnect::of(DECEMBER, agent(number), SPREAD),
+        ..there.clone()
+    };
+    let [near, second, third, past] = &before;
+    let after = [near.clone(), now(2, second), now(3, third), past.clone()];
+    assert_eq!([read(1).await, read(2).await, read(3).await, read(4).await], after);
+    assert_eq!(all_counts(&world).await.latest, Some(CLOCK.latest));
+    assert_eq!(repair(&world, CLOCK).await.written, 0, "it is repeatable");
+    // A later connection registers with the present, and is named.
+    let connected_at = CLOCK.latest + Span(1);
+    world.connect(agent(3), connected_at).await;
+    let binding = NodeBinding { node: NodeId::new("a"), connected_at };
+    assert_eq!(read(3).await.binding(), Some(binding));
+}
+
+pub(crate) async fn more_records_than_one_step_takes_are_repaired(world: World) {
+    let ahead = DECEMBER + DAY;
+    join_all((1..=1100).map(|number| world.connect(agent(number), ahead))).await;
+    let repaired = repair(&world, CLOCK).await;
+    assert_eq!((repaired.seen, repaired.written), (1100, 1100));
+    assert_eq!(all_counts(&world).await.latest, Some(DECEMBER));
 }

@@ -4,7 +4,7 @@
 //! effect is executed. The machines themselves are never changed.
 
 use state_machine::delivery::Route;
-use state_machine::store::{MonthStep, Page, StoreAnswer, StoreOp, Stored};
+use state_machine::store::{MonthStep, Page, Registration, StoreAnswer, StoreOp, Stored};
 use state_machine::{Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid};
 
 use super::store::Store;
@@ -57,6 +57,8 @@ pub(crate) enum Mutation {
     NoSpaceIsDone,
     /// No read and no condition sees a registration that the store keeps in memory.
     UnwrittenUnseen,
+    /// A record in the future is set to the present although nodes run.
+    RepairedBesideNodes,
 }
 
 /// A store, and the bug that is seeded into it.
@@ -82,6 +84,10 @@ impl Environment<'_> {
             }
             (Some(Mutation::RouterBeforeCopy), StoreOp::UpdateMonth(step)) => {
                 self.copy_channels_late(step);
+                self.store.carry_out(order)
+            }
+            (Some(Mutation::RepairedBesideNodes), StoreOp::Register(registration)) => {
+                self.repair(registration);
                 self.store.carry_out(order)
             }
             (Some(Mutation::NoLastLook), StoreOp::Fetch { uaid, month, .. })
@@ -160,6 +166,14 @@ impl Environment<'_> {
     ) -> StoreAnswer {
         let record = self.store.records.get_mut(&uaid).filter(|record| is_it(record));
         StoreAnswer::NodeCleared(record.map(|record| record.node = None).is_some())
+    }
+
+    /// Sets a record that is later than a connection of now to the instant before it.
+    fn repair(&mut self, registration: &Registration) {
+        if let Some(record) = self.store.records.get_mut(&registration.uaid) {
+            let before = Time(registration.connected_at.0 - 1);
+            record.connected_at = record.connected_at.min(before);
+        }
     }
 
     fn forget_old_month(&mut self, uaid: Uaid) {

@@ -62,16 +62,23 @@ fn a_lost_notification_breaks_no_promise() {
 }
 
 /// The agent reconnects to a node whose clock is behind that of its previous node.
-#[test]
-fn a_notification_of_a_node_whose_clock_is_ahead_closes_no_newer_connection() {
+fn notification_from_a_clock_ahead() -> Scenario {
     let messages = usize::from(is_large());
-    let scenario = there_and_back("notification_from_a_clock_ahead", messages, Span(500))
+    there_and_back("notification_from_a_clock_ahead", messages, Span(500))
         .connected(1, NOVEMBER)
         .bound(Bounds { connects: 2, ..Bounds::default() })
-        .seen("the agent reconnected before its node was notified", |_, world| {
-            is_told(world, true)
-        });
-    holds(&scenario);
+        .seen("the agent reconnected before its node was notified", |_, world| is_told(world, true))
+}
+
+#[test]
+fn a_notification_of_a_node_whose_clock_is_ahead_closes_no_newer_connection() {
+    holds(&notification_from_a_clock_ahead());
+}
+
+#[test]
+fn a_record_in_the_future_that_is_repaired_beside_nodes_is_noticed() {
+    let quarry = Quarry::Promise(Promise::FoundWhileConnected);
+    is_caught(&notification_from_a_clock_ahead().with(Mutation::RepairedBesideNodes), quarry);
 }
 
 #[test]
