@@ -20,7 +20,8 @@ use crate::clock::unix_now;
 use crate::keys::{KEYS_FILE, Keys};
 use crate::peers::outbound::NodeAccess;
 use crate::settings::{Settings, StoreKind};
-use crate::store::{self, OpenStoreError, copy_marker};
+use crate::store::copy_marker::CopyMarkerError;
+use crate::store::{self, OpenStoreError, copy_marker, key_fingerprints};
 
 /// How long a command waits for a store that is held by a process without `admin.sock`: a server that starts or
 /// stops, or another command.
@@ -61,7 +62,7 @@ pub async fn reach(request: &Request, settings: &Settings) -> Result<Backend, Ad
     }
 }
 
-/// Opens both stores of a copy, and creates the target or its router table.
+/// Opens both stores of a copy, and creates the target or its router table. The source is opened first.
 async fn reach_both(copy: &StoreCopy, settings: &Settings) -> Result<Backend, AdminError> {
     let dir = &settings.data_dir;
     if !dir.join(KEYS_FILE).exists() {
@@ -71,21 +72,40 @@ async fn reach_both(copy: &StoreCopy, settings: &Settings) -> Result<Backend, Ad
         return Err(AdminError::ServersUnknown);
     }
     let creates = |kind| copy.to == kind && !copy.verify_only;
-    let embedded = Settings { store: StoreKind::Embedded, ..settings.clone() };
-    if creates(StoreKind::Embedded) && !Embedded::exists(dir) {
-        copy_marker::mark_new(dir, &copy.name_of(StoreKind::DynamoDb))?;
-    }
-    let Backend::Own(files) = reach_embedded(&embedded, creates(StoreKind::Embedded)).await? else {
-        return Err(AdminError::ServerUses { dir: dir.clone() });
-    };
     let create_tables = settings.create_tables && creates(StoreKind::DynamoDb);
     let dynamo = Settings { store: StoreKind::DynamoDb, create_tables, ..settings.clone() };
-    let tables = open(&dynamo, Servers::Unknown)?;
     let (source, target) = match copy.to {
-        StoreKind::Embedded => (tables, files),
-        StoreKind::DynamoDb => (files, tables),
+        StoreKind::DynamoDb => {
+            let files = reach_files(copy, settings, false).await?;
+            (files, open(&dynamo, Servers::Unknown)?)
+        }
+        StoreKind::Embedded => {
+            let tables = open(&dynamo, Servers::Unknown)?;
+            // A directory with foreign keys stays as it is.
+            let keys = Keys::load(dir).map_err(|error| AdminError::Job(error.to_string()))?;
+            let compared = key_fingerprints::compare(&*tables.store, &keys).await;
+            compared.map_err(CopyMarkerError::from)?;
+            (tables, reach_files(copy, settings, !copy.verify_only).await?)
+        }
     };
     Ok(Backend::Own(JobContext { copy_source: Some(source.store), ..target }))
+}
+
+/// The SQLite store of a copy. One that is created is marked before it exists.
+async fn reach_files(
+    copy: &StoreCopy,
+    settings: &Settings,
+    creates: bool,
+) -> Result<JobContext, AdminError> {
+    let dir = &settings.data_dir;
+    if creates && !Embedded::exists(dir) {
+        copy_marker::mark_new(dir, &copy.name_of(StoreKind::DynamoDb))?;
+    }
+    let embedded = Settings { store: StoreKind::Embedded, ..settings.clone() };
+    match reach_embedded(&embedded, creates).await? {
+        Backend::Own(files) => Ok(files),
+        Backend::Server(_) => Err(AdminError::ServerUses { dir: dir.clone() }),
+    }
 }
 
 /// A copy needs tables that exist: a mistyped prefix must not create any.

@@ -24,8 +24,8 @@ const PREFIX: &str = "copying:";
 #[derive(Debug, thiserror::Error)]
 pub enum CopyMarkerError {
     #[error(
-        "the store is an unfinished copy of {source_name}: finish it with `kalends store copy --to {to}`, or remove the \
-         copy and begin again"
+        "the store is an unfinished copy of {source_name}: finish it with `kalends store copy --to {to}`, or delete \
+         what it has copied (the tables, or router.db*, messages_*.db* and `copying`)"
     )]
     Unfinished { source_name: String, to: String },
     #[error("cannot mark the copy in {}: {error}", dir.display())]

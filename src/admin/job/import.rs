@@ -14,6 +14,7 @@ use state_machine::{
 };
 use storage::Stored;
 
+use super::copy::SERVERS_UNKNOWN;
 use super::{JobError, Report};
 use crate::admin::import_command::{ImportRedis, Installation};
 use crate::admin::job_context::Servers;
@@ -35,9 +36,7 @@ const WHAT: &str = "importing users";
 
 pub(super) async fn run(import: &ImportRedis, report: &Report) -> Result<Completion, JobError> {
     if report.context.servers == Servers::Unknown && !import.server_stopped && !import.dry_run {
-        return Err(JobError::Refused(
-            "this is safe only while no server uses the tables: stop all of them, then add --server-stopped".into(),
-        ));
+        return Err(JobError::Refused(SERVERS_UNKNOWN.into()));
     }
     let importer = Importer::new(import, report).await?;
     let opens = importer.opens_messages().await?;

@@ -39,10 +39,19 @@ pub enum JobError {
     #[error("stopped")]
     Stopped,
     #[error("the store failed, and completed steps remain: {0}")]
-    Store(#[from] StoreError),
+    Store(StoreError),
     /// The reason, and what to do.
     #[error("{0}")]
     Refused(String),
+}
+
+impl From<StoreError> for JobError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unsupported(why) => Self::Refused(why.to_owned()),
+            error => Self::Store(error),
+        }
+    }
 }
 
 /// Runs a request. The last output is its completion. The job stops between two steps when `stop` turns true or
