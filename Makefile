@@ -98,6 +98,8 @@ cross:
 docs: target/mdbook/bin/mdbook
 	cargo build --locked --bin kalends
 	cd docs && KALENDS="$(CURDIR)/target/debug/kalends" ../target/mdbook/bin/mdbook build
+	mkdir -p target/site/machine
+	xargs target/debug/kalends dev view --output target/site/machine/index.html < fixtures/shown.txt
 	grep -q '<svg' target/site/state-machine.html || { echo "the diagram is missing: is dot installed?" >&2; exit 1; }
 
 target/mdbook/bin/mdbook:

@@ -23,11 +23,12 @@ use crate::backup;
 use crate::backup::create::BackupArgs;
 use crate::backup::restore::RestoreArgs;
 use crate::dev::push::{self, PushArgs};
+use crate::dev::replay::Output;
 use crate::dev::states::StatesFormat;
 use crate::dev::subscribe::{self, SubscribeArgs};
 use crate::dev::vapid_key::VapidKey;
 use crate::dev::{ToolError, to_base64url};
-use crate::dev::{replay, states};
+use crate::dev::{replay, states, view};
 use crate::doctor::{self, DoctorArgs};
 use crate::feeds::cli::remote::TOKEN_VARIABLE;
 use crate::feeds::cli::{self as feed_cli, BroadcastAction, FeedAction};
@@ -150,18 +151,31 @@ pub enum Action {
 /// Commands for developers of Kalends.
 #[derive(Debug, Subcommand)]
 pub enum DevAction {
-    /// Run a session transcript or a feed history through the state machines
+    /// Run scripts of a session, a feed, a push or an agent on two nodes through the state machines
     #[command(after_help = help::REPLAY)]
     Replay {
-        /// `.session` files as in fixtures/sessions, or `.feed` files as in fixtures/feeds
+        /// `.session`, `.feed`, `.delivery` or `.agent` files as in fixtures/
         #[arg(required = true)]
         files: Vec<PathBuf>,
         /// Print each event, phase and effect
         #[arg(long)]
         trace: bool,
-        /// Write the effects of the machine into the sessions, where they are missing or differ
+        /// Print the same as lines of JSON, with the unacked messages and all deadlines
         #[arg(long, conflicts_with = "trace")]
+        json: bool,
+        /// Write the effects of the machines into the scripts, where they are missing or differ
+        #[arg(long, conflicts_with_all = ["trace", "json"])]
         write: bool,
+    },
+    /// Write a page that plays scripts step by step, with the diagram of their machines
+    #[command(after_help = help::VIEW)]
+    View {
+        /// Scripts as for `replay`; the page lets the reader choose among several
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// The page [default: a new file in the directory for temporary files]
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
     },
     /// Write the manual pages of all commands, for a package
     Man {
@@ -362,8 +376,16 @@ fn run(cli: Cli) -> ExitCode {
         Action::Dev(DevAction::Replay { files, write: true, .. }) => {
             exit_code(replay::write(&files))
         }
-        Action::Dev(DevAction::Replay { files, trace, .. }) => {
-            exit_code(replay::run_all(&files, trace))
+        Action::Dev(DevAction::Replay { files, trace, json, .. }) => {
+            let output = match (trace, json) {
+                (true, _) => Output::Trace,
+                (_, true) => Output::Json,
+                (false, false) => Output::Result,
+            };
+            exit_code(replay::run_all(&files, output))
+        }
+        Action::Dev(DevAction::View { files, output }) => {
+            exit_code(view::run(&files, output.as_deref()))
         }
         Action::Completions { shell } => exit_code(shell::print_completions(shell, command())),
         Action::Dev(DevAction::Man { dir }) => exit_code(shell::write_pages(&dir, command())),

@@ -90,7 +90,18 @@ Examples:
 pub(super) const REPLAY: &str = "\
 Examples:
   kalends dev replay fixtures/sessions/hello_of_a_new_agent.session --trace
-  kalends dev replay fixtures/feeds/time_table.feed --trace";
+  kalends dev replay fixtures/feeds/time_table.feed --trace
+  kalends dev replay fixtures/deliveries/unconfirmed_then_stored.delivery --trace
+  kalends dev replay fixtures/agents/notification_lost.agent --json | jq .
+  kalends dev replay --write new.session         fill the effects in";
+
+pub(super) const VIEW: &str = "\
+The page is one file without requests to other servers. It shows where a script fails: the expected effects and the
+real ones. The command prints the path of the page, and ends with 0 also if a script fails.
+
+Examples:
+  kalends dev view fixtures/sessions/direct_push_acked.session
+  xargs kalends dev view --output machine.html < fixtures/shown.txt";
 
 pub(super) const COMPLETIONS: &str = "\
 Examples:

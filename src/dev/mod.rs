@@ -7,6 +7,7 @@
 //! - [`subscribe`], [`output`]: the user agent on a socket, and what it prints.
 //! - [`push`]: sending a message.
 //! - [`subscription`]: what an application server knows of a user agent.
+//! - [`replay`], [`view`], [`states`]: the state machines, run by scripts and drawn.
 //! - [`keypair`], [`encrypt`], [`vapid_sign`], [`vapid_key`]: keys, encryption (RFC 8291),
 //!   signatures (RFC 8292).
 
@@ -24,6 +25,7 @@ pub mod subscription;
 mod test_server;
 pub mod vapid_key;
 pub mod vapid_sign;
+pub mod view;
 
 use std::fs::Permissions;
 use std::io::{self, ErrorKind, Write};

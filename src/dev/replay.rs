@@ -1,37 +1,71 @@
-//! `kalends dev replay`: a session transcript or a feed history, run through the state machines.
+//! `kalends dev replay`: a script, run through the state machines.
 
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use harness::feed::transcript::{self as feed, History};
-use harness::transcript::{self as session, Mismatch, ParseError, Transcript};
+use harness::script::{Language, MachineState, Mismatch, Script, TraceStep};
+use serde::Serialize;
+use serde_json::json;
 
 use super::{ToolError, print};
 
 /// Bytes of a file at most.
-const TRANSCRIPT_BYTES_MAX: u64 = 16 << 20;
+const SCRIPT_BYTES_MAX: u64 = 16 << 20;
 
-/// What a feed history's file is called.
-const FEED_EXTENSION: &str = "feed";
-
-/// Replays each file, until one differs.
-pub fn run_all(files: &[PathBuf], trace: bool) -> Result<(), ToolError> {
-    files.iter().try_for_each(|file| run(file, trace))
+/// What is printed of a script beside its result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    Result,
+    /// Each step in the form of the file, with the state after it as a comment.
+    Trace,
+    /// The recording as lines of JSON, also for [`super::view`].
+    Json,
 }
 
-/// Writes the machine's effects into sessions. Files that are right stay as they are, and no file is written if one of
+/// A script that was run, with every step up to the first mismatch.
+#[derive(Debug, Serialize)]
+pub(super) struct Recording {
+    pub(super) file: String,
+    /// The name of its language.
+    pub(super) language: &'static str,
+    pub(super) title: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) start: Option<String>,
+    /// The machines before the first step.
+    pub(super) machines: Vec<MachineState>,
+    pub(super) steps: Vec<TraceStep>,
+    /// Why the script ended early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failed: Option<Failure>,
+    /// The lines before the first input.
+    #[serde(skip)]
+    head: String,
+}
+
+/// Effects that the script does not expect, or an input that is impossible.
+#[derive(Debug, Serialize)]
+pub(super) struct Failure {
+    line: usize,
+    /// The input of that line.
+    event: String,
+    report: String,
+}
+
+/// Replays each file, until one differs.
+pub fn run_all(files: &[PathBuf], output: Output) -> Result<(), ToolError> {
+    files.iter().try_for_each(|file| run(file, output))
+}
+
+/// Writes the machines' effects into scripts. Files that are right stay as they are, and no file is written if one of
 /// them cannot be filled.
 pub fn write(files: &[PathBuf]) -> Result<(), ToolError> {
     let mut filled = Vec::new();
     for file in files {
         let text = read(file)?;
-        let unusable = |why: &dyn Display| ToolError::Unusable(format!("{}:{why}", file.display()));
-        if is_feed(file) {
-            return Err(unusable(&" only sessions are written, not feed histories"));
-        }
-        filled.push((file, session::fill(&text).map_err(|error| unusable(&error))?, text));
+        let done = language(file).fill(&text).map_err(|error| unusable(file, &error))?;
+        filled.push((file, done, text));
     }
     for (file, filled, before) in filled {
         let is_changed = filled != before;
@@ -45,60 +79,95 @@ pub fn write(files: &[PathBuf]) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// Replays a feed history if the file is named `.feed`, and otherwise a session transcript. With
-/// `trace` every step is printed with its effects and the state after it, in the file's own form.
-pub fn run(file: &Path, trace: bool) -> Result<(), ToolError> {
-    let text = read(file)?;
-    let mut lines = Vec::new();
-    let replayed = match is_feed(file) {
-        true => replay_feed(&text, &mut lines),
-        false => replay_session(&text, &mut lines),
-    };
-    // It is neither a transcript nor a history, or the machine does something else.
-    let differs = |why: &dyn Display| ToolError::Unusable(format!("{}:{why}", file.display()));
-    let result = replayed.map_err(|error| differs(&error))?;
-    let steps = lines.len() - 1;
-    if !trace {
-        lines.clear();
+fn run(file: &Path, output: Output) -> Result<(), ToolError> {
+    let recording = record(file)?;
+    match output {
+        Output::Json => print(&recording.json_lines())?,
+        Output::Trace => {
+            let steps = recording.steps.iter().map(TraceStep::to_string);
+            print(&[vec![recording.head.clone()], steps.collect()].concat())?;
+        }
+        Output::Result => {}
     }
-    if result.is_ok() {
-        lines.push(format!("# {}: all {steps} steps as written", file.display()));
+    if let Some(Failure { line, report, .. }) = recording.failed {
+        return Err(unusable(file, &Mismatch { line, report }));
     }
-    print(&lines)?;
-    result.map_err(|mismatch| differs(&mismatch))
+    if output != Output::Json {
+        let steps = recording.steps.len();
+        print(&[format!("# {}: all {steps} steps as written", file.display())])?;
+    }
+    Ok(())
 }
 
-fn is_feed(file: &Path) -> bool {
-    file.extension().is_some_and(|extension| extension == FEED_EXTENSION)
+/// Runs a script in the language that the name of its file says. A script that cannot be read is an error, and one that
+/// fails is not.
+pub(super) fn record(file: &Path) -> Result<Recording, ToolError> {
+    let (language, text) = (language(file), read(file)?);
+    let script = Script::parse(language, &text).map_err(|error| unusable(file, &error))?;
+    let mut steps = Vec::new();
+    let replayed = script.replay(|step| steps.push(step));
+    let failure = |Mismatch { line, report }| {
+        let event = text.lines().nth(line.saturating_sub(1)).unwrap_or_default().to_owned();
+        Failure { line, event, report }
+    };
+    let first = steps.first().map_or(0, |step| step.line);
+    let head: Vec<&str> = text.lines().take(first.saturating_sub(1)).collect();
+    Ok(Recording {
+        file: file.display().to_string(),
+        language: language.extension(),
+        title: script.title().to_owned(),
+        start: script.start(),
+        machines: script.machines(),
+        steps,
+        failed: replayed.err().map(failure),
+        head: head.join("\n").trim_end().to_owned() + "\n",
+    })
+}
+
+impl Recording {
+    /// A line about the script, one for each step, and one about the result.
+    fn json_lines(&self) -> Vec<String> {
+        let Self { file, language, title, start, machines, steps, failed, .. } = self;
+        let head = json!({
+            "file": file, "language": language, "title": title, "start": start, "machines": machines,
+        });
+        let result = match failed {
+            Some(failed) => json!({ "failed": failed }),
+            None => json!({"replayed": {"steps": steps.len()}}),
+        };
+        let step = |step| serde_json::to_string(step).expect("a trace always serialises");
+        let steps = steps.iter().map(step);
+        [head.to_string()].into_iter().chain(steps).chain([result.to_string()]).collect()
+    }
+}
+
+/// A file without the extension of another language is a session.
+fn language(file: &Path) -> Language {
+    let extension = file.extension().and_then(|extension| extension.to_str());
+    let known = Language::ALL.into_iter().find(|it| Some(it.extension()) == extension);
+    known.unwrap_or(Language::Session)
+}
+
+/// It is no script, or the machines do something else.
+fn unusable(file: &Path, why: &dyn Display) -> ToolError {
+    ToolError::Unusable(format!("{}:{why}", file.display()))
 }
 
 fn read(file: &Path) -> Result<String, ToolError> {
     let failed = |error| ToolError::Unreadable { path: file.to_owned(), error };
     let mut text = String::new();
     let opened = File::open(file).map_err(failed)?;
-    opened.take(TRANSCRIPT_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
-    if fs::metadata(file).map_err(failed)?.len() > TRANSCRIPT_BYTES_MAX {
+    opened.take(SCRIPT_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
+    if fs::metadata(file).map_err(failed)?.len() > SCRIPT_BYTES_MAX {
         return Err(failed(io::Error::other("larger than 16 MiB")));
     }
     Ok(text)
 }
 
-/// Adds the head of the file and each step, in the file's own form.
-fn replay_session(text: &str, lines: &mut Vec<String>) -> Result<Result<(), Mismatch>, ParseError> {
-    let transcript = Transcript::parse(text)?;
-    let writer = transcript.writer();
-    lines.push(transcript.head());
-    Ok(session::replay(&transcript, |ran| lines.push(writer.ran(ran))))
-}
-
-fn replay_feed(text: &str, lines: &mut Vec<String>) -> Result<Result<(), Mismatch>, ParseError> {
-    let history = History::parse(text)?;
-    lines.push(history.head());
-    Ok(feed::replay(&history, |ran| lines.push(ran.to_string())))
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     #[test]
@@ -106,24 +175,28 @@ mod tests {
         for (file, wrong) in [
             ("fixtures/feeds/time_table.feed", None),
             ("fixtures/sessions/keepalive.session", None),
+            ("fixtures/deliveries/direct_push_acked.delivery", None),
+            ("fixtures/agents/notification_lost.agent", None),
             ("Cargo.toml", Some("Cargo.toml:1: the first line must be the title of the session")),
             ("fixtures/feeds", Some("cannot read fixtures/feeds: ")),
         ] {
-            let result = run(&Path::new(env!("CARGO_MANIFEST_DIR")).join(file), true);
-            let error = result.err().map(|error| error.to_string());
-            match wrong {
-                None => assert_eq!(error, None),
-                Some(wrong) => {
-                    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/");
-                    let error = error.expect("it is neither").replace(root, "");
-                    assert!(error.starts_with(wrong), "{error}");
+            for output in [Output::Result, Output::Trace, Output::Json] {
+                let result = run(&Path::new(env!("CARGO_MANIFEST_DIR")).join(file), output);
+                let error = result.err().map(|error| error.to_string());
+                match wrong {
+                    None => assert_eq!(error, None),
+                    Some(wrong) => {
+                        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/");
+                        let error = error.expect("it is neither").replace(root, "");
+                        assert!(error.starts_with(wrong), "{error}");
+                    }
                 }
             }
         }
     }
 
     #[test]
-    fn several_sessions_are_written_or_none() {
+    fn several_scripts_are_written_or_none() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let head = "# A session.\nat 2026-11-03T10:00:00Z\n";
@@ -131,15 +204,18 @@ mod tests {
         fs::write(path("a.session"), &hello).unwrap();
         fs::write(path("b.session"), format!("{head}store> 7 deleted\n")).unwrap();
         fs::write(path("c.feed"), "# A history.\n").unwrap();
+        fs::write(path("d.feed"), "# A history.\nwriter> write fred bob\n").unwrap();
         let files = |names: &[&str]| names.iter().map(|name| path(name)).collect::<Vec<_>>();
         for other in ["b.session", "c.feed", "none.session"] {
             assert!(write(&files(&["a.session", other])).is_err(), "{other}");
             assert_eq!(fs::read_to_string(path("a.session")).unwrap(), hello);
         }
-        write(&files(&["a.session"])).unwrap();
+        write(&files(&["a.session", "d.feed"])).unwrap();
         let filled = fs::read_to_string(path("a.session")).unwrap();
         assert!(filled.starts_with(&hello) && filled.len() > hello.len(), "{filled}");
-        run_all(&files(&["a.session", "a.session"]), false).unwrap();
+        let history = fs::read_to_string(path("d.feed")).unwrap();
+        assert!(history.ends_with("table< fred version=1 waits value=bob\n"), "{history}");
+        run_all(&files(&["a.session", "a.session", "d.feed"]), Output::Result).unwrap();
     }
 
     #[test]
@@ -151,9 +227,56 @@ mod tests {
             ("P1> written", "2: after `P1> written`\n     + P1< publish"),
         ] {
             fs::write(&file, format!("# A history.\n{lines}\n")).unwrap();
-            let error = run(&file, false).unwrap_err().to_string();
+            let error = run(&file, Output::Result).unwrap_err().to_string();
             let expected = format!("{}:{wrong}", file.display());
             assert!(error.starts_with(&expected), "{error}");
         }
+    }
+
+    #[test]
+    fn the_trace_as_json_has_a_line_for_the_script_each_step_and_the_result() {
+        let fixture = "fixtures/sessions/direct_push_unconfirmed.session";
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(fixture);
+        let lines = record(&file).unwrap().json_lines();
+        let lines: Vec<Value> =
+            lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(
+            (&lines[0]["language"], &lines[0]["start"]),
+            (&"session".into(), &"2026-11-03T10:00:00Z".into())
+        );
+        assert_eq!(lines.last().unwrap()["replayed"]["steps"], lines.len() - 2);
+        let push = lines.iter().find(|line| line["event"] == "push> 7 M1 C1 ttl=60s").unwrap();
+        let machine = &push["machines"][0];
+        assert_eq!(machine["phase"], "Ready");
+        assert_eq!(
+            machine["unacked"][0],
+            json!({"message": "M1", "channel": "C1", "sent_at_ms": 0})
+        );
+        assert_eq!(machine["deadlines"][0], json!({"at_ms": 1000, "reason": "ack wait"}));
+        assert!(machine["deadlines"].as_array().unwrap().len() >= 4, "{machine}");
+        assert_eq!(push["effects"].as_array().unwrap().len(), 1);
+        assert_eq!(push.get("expected"), None);
+        let late = lines.iter().find(|line| line["event"] == "wait 1ms").unwrap();
+        let overdue = &late["machines"][0]["unacked"];
+        assert!(
+            overdue.as_array().is_none_or(|it| it.iter().all(|it| it["sent_at_ms"].is_null())),
+            "{late}"
+        );
+    }
+
+    #[test]
+    fn a_failing_step_has_the_effects_that_were_expected_and_is_the_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("wrong.session");
+        let text =
+            "# Wrong.\nat 2026-11-03T10:00:00Z\nagent> <closes>\nclose< 1001 gone\nwait 1s\n";
+        fs::write(&file, text).unwrap();
+        let recording = record(&file).unwrap();
+        let [step] = &recording.steps[..] else { panic!("{recording:?}") };
+        assert_eq!(step.expected.as_deref(), Some(&["close< 1001 gone".to_owned()][..]));
+        assert_eq!(step.effects, ["close< socket closed"]);
+        let failed = recording.failed.unwrap();
+        assert!(failed.line == 3 && failed.report.contains("- close< 1001 gone"), "{failed:?}");
+        assert!(run(&file, Output::Json).is_err());
     }
 }

@@ -45,13 +45,26 @@ impl FromStr for Format {
     }
 }
 
-/// Renders the table of states. A process runs the search once and keeps its result.
+/// Renders the table of states.
 pub fn render(format: Format) -> String {
-    static TRANSITIONS: OnceLock<Transitions> = OnceLock::new();
-    let transitions = TRANSITIONS.get_or_init(explore::transitions);
+    let transitions = transitions();
     match format {
         Format::Mermaid => print::mermaid(transitions),
         Format::Dot => print::dot(transitions),
         Format::Table => print::tables(transitions),
     }
+}
+
+/// The pairs of different phases between which a step may lead.
+pub fn phase_changes() -> Vec<(String, String)> {
+    print::edges(transitions())
+        .keys()
+        .map(|(from, to)| (from.to_string(), to.to_string()))
+        .collect()
+}
+
+/// A process runs the search once and keeps its result.
+fn transitions() -> &'static Transitions {
+    static TRANSITIONS: OnceLock<Transitions> = OnceLock::new();
+    TRANSITIONS.get_or_init(explore::transitions)
 }

@@ -41,6 +41,7 @@ use std::sync::Arc;
 use awaiting_hello::AwaitingHello;
 use phase::Phase;
 
+use crate::ids::{Chid, MessageId};
 use crate::time::Time;
 use crate::wire::ClientMessage;
 
@@ -84,6 +85,15 @@ pub enum Wait {
     Recheck,
     /// A failed store operation is submitted again.
     Retry,
+}
+
+/// A message that was sent and not acked, as a trace shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct UnackedMessage {
+    pub id: MessageId,
+    pub chid: Chid,
+    /// When it was sent; none if its ack is overdue.
+    pub sent_at: Option<Time>,
 }
 
 /// When a driver steps [`Event::BroadcastsChanged`] because of another event.
@@ -140,19 +150,27 @@ impl Connection {
 
     /// When [`Event::TimePassed`] is due, and why.
     pub fn deadline(&self) -> Option<(Time, Wait)> {
+        self.deadlines().min()
+    }
+
+    /// Everything that the connection waits for, in no order.
+    pub fn deadlines(&self) -> impl Iterator<Item = (Time, Wait)> {
         let limits = &self.config.limits;
-        match &self.phase {
-            Phase::Closed => None,
-            Phase::AwaitingHello(_) => Some((self.opened_at + limits.hello_timeout, Wait::Hello)),
+        let (own, of_session) = match &self.phase {
+            Phase::Closed => ([None; 2], None),
+            Phase::AwaitingHello(_) => {
+                ([Some((self.opened_at + limits.hello_timeout, Wait::Hello)), None], None)
+            }
             Phase::Open(open) => {
                 let keepalive = match self.peer {
                     Peer::HeardAt(at) => at + limits.keepalive_interval,
                     Peer::PingedAt(at) => at + limits.keepalive_grace,
                 };
                 let own = [(keepalive, Wait::Keepalive), (self.session_end(), Wait::SessionEnd)];
-                own.into_iter().chain(open.deadline(limits)).min()
+                (own.map(Some), Some(open.deadlines(limits)))
             }
-        }
+        };
+        own.into_iter().chain(of_session.into_iter().flatten()).flatten()
     }
 
     /// The name of its phase; of an open connection, of its stage.
@@ -173,6 +191,11 @@ impl Connection {
     /// How many messages have waited for their ack for more than `ack_wait`.
     pub fn overdue(&self) -> usize {
         self.phase.overdue()
+    }
+
+    /// The unacked messages: first those that are not overdue, in the order of sending.
+    pub fn unacked_messages(&self) -> Vec<UnackedMessage> {
+        self.phase.unacked_messages()
     }
 
     fn session_end(&self) -> Time {

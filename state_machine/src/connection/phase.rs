@@ -8,7 +8,7 @@ use super::effect::{CloseReason, Effect};
 use super::event::Event;
 use super::session::Session;
 use super::stage::{Next, Stage};
-use super::{Limits, StepContext, Wait};
+use super::{Limits, StepContext, UnackedMessage, Wait};
 use crate::store::StoreAnswer;
 use crate::time::Time;
 
@@ -124,6 +124,13 @@ impl Phase {
         }
     }
 
+    pub(super) fn unacked_messages(&self) -> Vec<UnackedMessage> {
+        match self {
+            Self::Open(open) => open.session.unacked_messages(),
+            Self::AwaitingHello(_) | Self::Closed => Vec::new(),
+        }
+    }
+
     pub(super) fn overdue(&self) -> usize {
         match self {
             Self::Open(open) => open.session.overdue(),
@@ -133,10 +140,13 @@ impl Phase {
 }
 
 impl Open {
-    /// The earliest deadline of the session and its stage.
-    pub(super) fn deadline(&self, limits: &Limits) -> Option<(Time, Wait)> {
+    /// The deadlines of the session and its stage.
+    pub(super) fn deadlines(
+        &self,
+        limits: &Limits,
+    ) -> impl Iterator<Item = Option<(Time, Wait)>> + use<> {
         let own = self.stage.rules().deadline(&self.session);
-        self.session.deadlines(limits).into_iter().chain([own]).flatten().min()
+        self.session.deadlines(limits).into_iter().chain([own])
     }
 
     fn on_event(mut self, event: Event, cx: &mut StepContext<'_>) -> Phase {

@@ -32,11 +32,11 @@ pub(super) struct BridgedDelivery {
     route: BridgedRoute,
     /// Reads of the record after the first one.
     lookups: u8,
-    state: BridgedState,
+    pub(super) state: BridgedState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum BridgedState {
+pub(super) enum BridgedState {
     MovingAgent,
     Confirming,
     /// The channel is not in the month of the record.

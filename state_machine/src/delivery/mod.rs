@@ -21,6 +21,7 @@
 //! A record of a bridge leads to [`bridged`] instead.
 
 mod bridged;
+mod phase;
 #[cfg(test)]
 mod tests;
 

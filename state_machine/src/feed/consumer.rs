@@ -144,6 +144,18 @@ impl Consumer {
         }
     }
 
+    /// Its state as in the diagram above, for a trace. After [`ConsumerEffect::End`] it is `Ended`.
+    pub fn phase(&self) -> &'static str {
+        match self.stage {
+            ConsumerState::New => "New",
+            ConsumerState::Fetching { .. } => "Fetching",
+            ConsumerState::Consuming { .. } => "Consuming",
+            ConsumerState::Failed { .. } => "Failed",
+            ConsumerState::CaughtUp => "CaughtUp",
+            ConsumerState::Ended => "Ended",
+        }
+    }
+
     /// The number up to which everything was consumed.
     pub fn cursor(&self) -> FeedSyncId {
         self.cursor

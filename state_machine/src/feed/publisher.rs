@@ -174,6 +174,16 @@ impl Publisher {
         self.stage == PublisherState::Idle
     }
 
+    /// Its state as in the diagram above, for a trace.
+    pub fn phase(&self) -> &'static str {
+        match self.stage {
+            PublisherState::Idle => "Idle",
+            PublisherState::Resting { .. } => "Resting",
+            PublisherState::Publishing { .. } => "Publishing",
+            PublisherState::Failed { .. } => "Failed",
+        }
+    }
+
     fn watched(&mut self, is_watched: bool) -> Vec<PublisherEffect> {
         self.is_watched = is_watched;
         match self.stage {

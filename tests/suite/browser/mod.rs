@@ -1,5 +1,6 @@
 //! A real Firefox, a page that subscribes, and a third-party sender.
 
+mod dev_view;
 mod firefox;
 mod log;
 mod marionette;

@@ -101,7 +101,9 @@ fn list(effects: &BTreeSet<&str>) -> String {
 }
 
 /// The transitions that change the phase.
-fn edges(transitions: &Transitions) -> BTreeMap<(PhaseName, PhaseName), Vec<&'static str>> {
+pub(super) fn edges(
+    transitions: &Transitions,
+) -> BTreeMap<(PhaseName, PhaseName), Vec<&'static str>> {
     let mut edges: BTreeMap<_, Vec<&'static str>> = BTreeMap::new();
     for Transition { phase, event, after } in transitions.keys() {
         if phase != after {

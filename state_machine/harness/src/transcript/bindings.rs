@@ -9,7 +9,7 @@ use state_machine::ids::{Chid, MessageId, Uaid};
 use state_machine::wire::{EndpointUrls, VapidKey};
 
 /// A type whose values have names in a transcript.
-pub(super) trait NameKind: Sized {
+pub(crate) trait NameKind: Sized {
     /// The form of such a name, for an error.
     const EXPECTED: &'static str;
 

@@ -76,7 +76,6 @@
 //! with the subprotocol.
 
 mod bindings;
-mod fill;
 mod head;
 mod parse;
 mod read;
@@ -84,14 +83,16 @@ mod replay;
 pub(crate) mod tokens;
 mod write;
 
+pub(crate) use bindings::NameKind;
 pub use bindings::{Bindings, UnknownName};
-pub use fill::{FillError, fill};
 pub use head::default_limits;
-pub use parse::ParseError;
-pub(crate) use parse::{title, whole_lines};
-pub(crate) use replay::difference;
-pub use replay::{Mismatch, StepReport, replay, run};
+pub(crate) use parse::{Head, check_effect};
+pub(crate) use read::{Reader, channels, yes_or_no};
+pub use replay::{SessionWorld, StepReport, replay, run};
 pub use write::TranscriptWriter;
+pub(crate) use write::{list, reference};
+
+pub use crate::script::{Expected, Mismatch, ParseError};
 
 use state_machine::connection::{Config, ConnectionSeed, Event};
 use state_machine::time::{Span, Time};
@@ -113,15 +114,7 @@ pub struct Transcript {
 }
 
 /// An input and all its expected effects.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
-    pub line: usize,
-    /// The line as the file has it.
-    pub text: String,
-    pub input: Input,
-    /// All expected effects, in their order.
-    pub effects: Vec<Expected>,
-}
+pub type Step = crate::script::Step<Input>;
 
 /// An input of a script: one line with `>`, or `wait`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,21 +125,6 @@ pub enum Input {
     Wait(Span),
     /// Any other event, as the connection receives it.
     Event(Event),
-}
-
-/// An expected effect, as a line with `<`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Expected {
-    pub line: usize,
-    /// The line in its canonical form.
-    pub text: String,
-}
-
-impl Expected {
-    /// The text before the `<`: `agent`, `store`, `push`, `registry`, `node`, `broadcasts` or `close`.
-    pub fn recipient(&self) -> &str {
-        self.text.split('<').next().unwrap_or_default()
-    }
 }
 
 impl Transcript {

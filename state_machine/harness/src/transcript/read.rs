@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use base64::Engine;
 
-use super::Input;
 use super::tokens::{OFFSET, SPAN, SyntaxError, Tokens, offset, span, unquoted};
+use super::{Bindings, Input};
 use state_machine::broadcast::Broadcasts;
 use state_machine::connection::{CloseReason, Event};
 use state_machine::feed::{FeedKey, FeedPage, FeedSyncId, FeedValue, Update, Version};
@@ -19,25 +19,29 @@ use state_machine::wire::{BASE64, InvalidFrame};
 
 /// The head's values, from which a line's omitted values follow.
 #[derive(Debug)]
-pub(super) struct Reader<'a> {
-    pub(super) start: Time,
-    pub(super) node: &'a NodeId,
+pub(crate) struct Reader<'a> {
+    pub(crate) start: Time,
+    pub(crate) node: &'a NodeId,
 }
 
 impl Reader<'_> {
     /// Parses the text after `agent>`.
-    pub(super) fn agent(text: &str) -> Input {
-        Input::Event(match text {
+    pub(crate) fn agent(text: &str) -> Result<Input, SyntaxError> {
+        Ok(Input::Event(match text {
             "<binary>" => Event::InvalidFrame(InvalidFrame::Binary),
             "<unreadable>" => Event::InvalidFrame(InvalidFrame::Unreadable),
             "<pong>" => Event::PeerActive,
             "<closes>" => Event::SocketClosed,
-            _ => return Input::Frame(text.to_owned()),
-        })
+            _ => {
+                let frame = Input::Frame(text.to_owned());
+                frame.event(&Bindings::fixed()).map_err(|unknown| unknown.to_string())?;
+                return Ok(frame);
+            }
+        }))
     }
 
     /// Parses the text after `node>`.
-    pub(super) fn node(&self, text: &str) -> Result<Event, SyntaxError> {
+    pub(crate) fn node(&self, text: &str) -> Result<Event, SyntaxError> {
         const EVENTS: &str = "message_stored, replaced, connected_elsewhere, shutdown, access_ended, hello_over_limit or broadcasts";
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         match (word, rest) {
@@ -61,7 +65,7 @@ impl Reader<'_> {
     }
 
     /// Parses the text after `push>`.
-    pub(super) fn push(&self, text: &str) -> Result<Event, SyntaxError> {
+    pub(crate) fn push(&self, text: &str) -> Result<Event, SyntaxError> {
         let mut words = Tokens::of(text);
         let event = if words.peek() == Some("reply_lost") {
             words.exactly("reply_lost")?;
@@ -75,7 +79,7 @@ impl Reader<'_> {
     }
 
     /// Parses the text after `store>`.
-    pub(super) fn store(&self, text: &str) -> Result<Event, SyntaxError> {
+    pub(crate) fn store(&self, text: &str) -> Result<Event, SyntaxError> {
         let mut words = Tokens::of(text);
         let op = OpId(words.parse("the number of the operation")?);
         let answer = if words.peek() == Some("failed") {
@@ -116,7 +120,7 @@ impl Reader<'_> {
     }
 
     /// The record as registered, and with `before=node@offset` the agent's previous node.
-    fn record(
+    pub(crate) fn record(
         &self,
         words: &mut Tokens<'_>,
     ) -> Result<(RouterRecord, Option<NodeBinding>), SyntaxError> {
@@ -162,7 +166,7 @@ impl Reader<'_> {
         Ok(Page { messages, next })
     }
 
-    fn message(&self, words: &mut Tokens<'_>) -> Result<Message, SyntaxError> {
+    pub(crate) fn message(&self, words: &mut Tokens<'_>) -> Result<Message, SyntaxError> {
         let (id, chid) = (words.name::<MessageId>()?, words.name::<Chid>()?);
         let mut fields = words.fields()?;
         let topic = fields.read("topic", "a topic", |text| Topic::parse(text).ok())?;
@@ -262,14 +266,14 @@ fn topic_fits(id: MessageId, has_topic: bool) -> Result<(), SyntaxError> {
     }
 }
 
-fn channels(words: &mut Tokens<'_>) -> Result<Option<BTreeSet<Chid>>, SyntaxError> {
+pub(crate) fn channels(words: &mut Tokens<'_>) -> Result<Option<BTreeSet<Chid>>, SyntaxError> {
     if words.peek() == Some("none") {
         return words.exactly("none").map(|()| None);
     }
     Ok(Some(words.list(Tokens::name)?.into_iter().collect()))
 }
 
-fn yes_or_no(words: &mut Tokens<'_>) -> Result<bool, SyntaxError> {
+pub(crate) fn yes_or_no(words: &mut Tokens<'_>) -> Result<bool, SyntaxError> {
     match words.word("yes or no")? {
         "yes" => Ok(true),
         "no" => Ok(false),

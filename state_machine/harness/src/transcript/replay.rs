@@ -3,36 +3,39 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::bindings::NameKind;
+use super::tokens::offset_text;
 use super::write::TranscriptWriter;
-use super::{Bindings, Expected, Input, Step, Transcript};
-use state_machine::connection::{Connection, Effect, Effects, Event, PhaseName, Wait};
+use super::{Bindings, Input, Transcript};
+use crate::script::{MachineKind, MachineState, Mismatch, Unacked, World, since};
+use state_machine::connection::{
+    Config, Connection, ConnectionSeed, Effect, Effects, Event, UnackedMessage, Wait,
+};
 use state_machine::ids::OpId;
 use state_machine::store::{StoreAnswer, StoreOp};
-use state_machine::time::Time;
+use state_machine::time::{Span, Time};
 
 /// A step that was run, with its effects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepReport {
     /// The time of the step.
     pub at: Time,
-    /// The time of the previous step.
-    pub before: Time,
     pub event: Event,
     /// All effects of the step, in their order.
     pub effects: Effects,
-    pub phase: PhaseName,
-    /// The machine's next deadline, and its reason.
-    pub deadline: Option<(Time, Wait)>,
 }
 
-/// The error for effects that differ from the expected ones. It displays as `14: after ...` and the
-/// lines that differ.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{line}: {report}")]
-pub struct Mismatch {
-    pub line: usize,
-    /// The difference, as text of several lines.
-    pub report: String,
+/// The machine of a script, and the operations that it waits for.
+#[derive(Debug, Clone)]
+pub struct SessionWorld {
+    config: Arc<Config>,
+    /// What times in lines are relative to.
+    start: Time,
+    /// The start of the script by the clock of this node.
+    zero: Time,
+    now: Time,
+    connection: Connection,
+    open: BTreeMap<OpId, StoreOp>,
 }
 
 /// Runs every step. Returns the steps, or the first mismatch.
@@ -44,38 +47,12 @@ pub fn run(transcript: &Transcript) -> Result<Vec<StepReport>, Mismatch> {
 
 /// Runs every step and passes each to `see`, including one that fails.
 pub fn replay(transcript: &Transcript, mut see: impl FnMut(&StepReport)) -> Result<(), Mismatch> {
-    replay_all(transcript, |step, ran, got, names| {
-        see(ran);
-        step.compare(got, names)
-    })
-}
-
-/// Runs every step and passes each to `see`, with its effects as lines, until `see` fails.
-pub(super) fn replay_all(
-    transcript: &Transcript,
-    mut see: impl FnMut(&Step, &StepReport, &[String], &mut Bindings) -> Result<(), Mismatch>,
-) -> Result<(), Mismatch> {
-    let config = Arc::new(transcript.config.clone());
-    let mut connection = Connection::new(config, transcript.seed, transcript.start);
-    let writer = transcript.writer();
+    let mut world = SessionWorld::new(transcript);
     let mut names = Bindings::fixed();
-    let mut now = transcript.start;
-    let mut open = BTreeMap::new();
     for step in &transcript.steps {
-        let before = now;
-        if let Input::Wait(span) = step.input {
-            now = before + span;
-            check_wait(step, now, connection.deadline(), &writer)?;
-        }
-        let event = step.input.event(&names).expect("names are checked when a transcript is read");
-        check_answer(step, &event, &mut open, &writer)?;
-        let effects = connection.step(now, event.clone());
-        let (phase, deadline) = (connection.phase(), connection.deadline());
-        let ran = StepReport { at: now, before, event, effects, phase, deadline };
-        open.extend(ran.effects.iter().filter_map(ordered));
-        let got: Vec<String> =
-            ran.effects.iter().map(|effect| writer.effect(effect, now)).collect();
-        see(step, &ran, &got, &mut names)?;
+        let ran = world.step(&step.input).map_err(|reason| step.refused(reason))?;
+        see(&ran);
+        step.compare(&world.lines(&ran.effects), &mut names)?;
     }
     Ok(())
 }
@@ -87,89 +64,108 @@ impl Transcript {
     }
 }
 
-impl TranscriptWriter<'_> {
-    /// The lines of a step: the event, the phase and deadline after it as a comment, the effects. A
-    /// head and such steps are a transcript.
-    pub fn ran(&self, ran: &StepReport) -> String {
-        let StepReport { at, before, event, effects, phase, deadline } = ran;
-        let mut lines: Vec<String> = self.wait(event, *before, *at).into_iter().collect();
-        lines.push(self.event(event, *before, *at));
-        lines.push(self.phase(*phase, *deadline));
-        lines.extend(effects.iter().map(|effect| self.effect(effect, *at)));
-        lines.push(String::new());
-        lines.join("\n")
-    }
-}
-
-impl Step {
-    /// Compares all effects of this step with the expected ones, as lines.
-    pub fn compare(&self, got: &[String], names: &mut Bindings) -> Result<(), Mismatch> {
-        let all: Vec<&Expected> = self.effects.iter().collect();
-        self.compare_those(&all, got, names)
+impl SessionWorld {
+    /// The machine at the start of a script.
+    pub fn new(transcript: &Transcript) -> Self {
+        let Transcript { start, config, seed, .. } = transcript;
+        Self::begin(Arc::new(config.clone()), *seed, [*start; 2], *start)
     }
 
-    /// Compares only the effects that a runner can observe, for example the frames for the agent.
-    pub fn compare_those(
-        &self,
-        expected: &[&Expected],
-        got: &[String],
-        names: &mut Bindings,
-    ) -> Result<(), Mismatch> {
-        let agreed =
-            expected.iter().zip(got).take_while(|(expected, got)| expected.is(got, names)).count();
-        if agreed == expected.len() && agreed == got.len() {
+    /// A connection of `now`, in a script that began at `start`, which was `zero` by the clock of this node.
+    pub(crate) fn begin(
+        config: Arc<Config>,
+        seed: ConnectionSeed,
+        [start, zero]: [Time; 2],
+        now: Time,
+    ) -> Self {
+        let connection = Connection::new(Arc::clone(&config), seed, now);
+        Self { config, start, zero, now, connection, open: BTreeMap::new() }
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// An operation without an answer.
+    pub(crate) fn open(&self, op: OpId) -> Option<&StoreOp> {
+        self.open.get(&op)
+    }
+
+    pub(crate) fn writer(&self) -> TranscriptWriter<'_> {
+        TranscriptWriter { config: &self.config, start: self.start }
+    }
+
+    /// Executes an input, or returns why it is impossible now.
+    pub(crate) fn step(&mut self, input: &Input) -> Result<StepReport, String> {
+        let event =
+            input.event(&Bindings::fixed()).expect("names are checked when a script is read");
+        match input {
+            Input::Wait(span) => self.wait(*span),
+            Input::Frame(_) | Input::Event(_) => self.happens_now(event),
+        }
+    }
+
+    /// The lines of effects.
+    pub(crate) fn lines(&self, effects: &[Effect]) -> Vec<String> {
+        effects.iter().map(|effect| self.writer().effect(effect, self.now)).collect()
+    }
+
+    pub(crate) fn happens_now(&mut self, event: Event) -> Result<StepReport, String> {
+        let writer = TranscriptWriter { config: &self.config, start: self.start };
+        check_answer(&event, &mut self.open, &writer)?;
+        let effects = self.connection.step(self.now, event.clone());
+        self.open.extend(effects.iter().filter_map(ordered));
+        Ok(StepReport { at: self.now, event, effects })
+    }
+
+    /// A driver steps a connection at every deadline, so a wait must not pass one.
+    pub(crate) fn check_wait(&self, span: Span) -> Result<(), String> {
+        let until = self.now + span;
+        let Some((at, wait)) = self.connection.deadline().filter(|(at, _)| *at < until) else {
             return Ok(());
+        };
+        let [until, at] = [until, at].map(|time| offset_text(time, self.start));
+        Err(format!(
+            "this waits until {until}, over a deadline ({wait} at {at}): wait until that first"
+        ))
+    }
+
+    fn wait(&mut self, span: Span) -> Result<StepReport, String> {
+        self.check_wait(span)?;
+        self.now = self.now + span;
+        self.happens_now(Event::TimePassed)
+    }
+
+    /// The machine in its present state, under a name.
+    pub(crate) fn state(&self, name: &str) -> MachineState {
+        let message = |UnackedMessage { id, chid, sent_at }: UnackedMessage| Unacked {
+            message: id.name(),
+            channel: chid.name(),
+            sent_at_ms: sent_at.map(|at| since(at, self.zero)),
+        };
+        let deadline = |(at, wait): (Time, Wait)| (at, wait.to_string());
+        MachineState {
+            unacked: self.connection.unacked_messages().into_iter().map(message).collect(),
+            ..MachineState::new(name, MachineKind::Connection, self.connection.phase())
+                .with_deadlines(self.connection.deadlines().map(deadline), self.zero)
         }
-        let missed = expected[agreed..].iter().map(|expected| (expected.line, &*expected.text));
-        let report = difference(&self.text, got, agreed, missed);
-        Err(Mismatch { line: self.line, report })
     }
 }
 
-/// Both sides of a difference, from the first line after the `agreed` ones.
-pub(crate) fn difference<'a>(
-    after: &str,
-    got: &[String],
-    agreed: usize,
-    missed: impl Iterator<Item = (usize, &'a str)>,
-) -> String {
-    let mut report = format!("after `{after}`");
-    got[..agreed].iter().for_each(|line| report += &format!("\n      {line}"));
-    missed.for_each(|(line, text)| report += &format!("\n{line:4} - {text}"));
-    got[agreed..].iter().for_each(|line| report += &format!("\n     + {line}"));
-    report + "\n     (- expected, + got)"
-}
+impl World for SessionWorld {
+    type Input = Input;
 
-impl Expected {
-    /// Whether this effect's line equals the one that was produced. An open name is bound in the
-    /// comparison.
-    pub fn is(&self, got: &str, names: &mut Bindings) -> bool {
-        let frames = self.text.strip_prefix("agent< ").zip(got.strip_prefix("agent< "));
-        self.text == got
-            || frames.is_some_and(|(template, frame)| {
-                let frame = names.substitute(frame).unwrap_or_else(|_| frame.to_owned());
-                names.matches(template, &frame)
-            })
+    fn happens(&mut self, input: &Input) -> Result<Vec<String>, String> {
+        let ran = self.step(input)?;
+        Ok(self.lines(&ran.effects))
     }
-}
 
-/// A driver steps a connection at every deadline, so a wait must not pass one.
-fn check_wait(
-    step: &Step,
-    until: Time,
-    deadline: Option<(Time, Wait)>,
-    writer: &TranscriptWriter<'_>,
-) -> Result<(), Mismatch> {
-    match deadline {
-        Some((at, wait)) if at < until => {
-            let until = super::tokens::offset_text(until, writer.start);
-            let at = super::tokens::offset_text(at, writer.start);
-            let report = format!(
-                "this waits until {until}, over a deadline ({wait} at {at}): wait until that first"
-            );
-            Err(Mismatch { line: step.line, report })
-        }
-        _ => Ok(()),
+    fn elapsed_ms(&self) -> u64 {
+        self.now.since(self.zero).0
+    }
+
+    fn machines(&self) -> Vec<MachineState> {
+        vec![self.state("connection")]
     }
 }
 
@@ -182,22 +178,20 @@ fn ordered(effect: &Effect) -> Option<(OpId, StoreOp)> {
 
 /// The store answers only operations that are open, each once.
 fn check_answer(
-    step: &Step,
     event: &Event,
     open: &mut BTreeMap<OpId, StoreOp>,
     writer: &TranscriptWriter<'_>,
-) -> Result<(), Mismatch> {
+) -> Result<(), String> {
     let Event::StoreAnswered { op, answer } = event else { return Ok(()) };
-    let report = match (open.remove(op), answer) {
-        (Some(_), Err(_)) => return Ok(()),
-        (Some(order), Ok(answer)) if matches(answer, &order) => return Ok(()),
+    match (open.remove(op), answer) {
+        (Some(_), Err(_)) => Ok(()),
+        (Some(order), Ok(answer)) if matches(answer, &order) => Ok(()),
         (Some(order), Ok(_)) => {
             let order = writer.order(&order, writer.start);
-            format!("operation {} is `{order}`, which has another answer", op.0)
+            Err(format!("operation {} is `{order}`, which has another answer", op.0))
         }
-        (None, _) => format!("no operation {} waits for an answer", op.0),
-    };
-    Err(Mismatch { line: step.line, report })
+        (None, _) => Err(format!("no operation {} waits for an answer", op.0)),
+    }
 }
 
 fn matches(answer: &StoreAnswer, order: &StoreOp) -> bool {

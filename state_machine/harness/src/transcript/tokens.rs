@@ -53,7 +53,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// The next word as a name or an id.
-    pub(super) fn name<T: NameKind>(&mut self) -> Result<T, SyntaxError> {
+    pub(crate) fn name<T: NameKind>(&mut self) -> Result<T, SyntaxError> {
         let word = self.word(T::EXPECTED)?;
         T::read(word).ok_or_else(|| format!("expected {}, got `{word}`", T::EXPECTED))
     }
@@ -123,7 +123,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The value parsed by `read`, of a required field.
-    pub(super) fn need<T>(
+    pub(crate) fn need<T>(
         &mut self,
         key: &'static str,
         expected: &str,
@@ -200,10 +200,10 @@ pub(crate) fn span_text(span: Span) -> String {
 }
 
 /// The form of a point in time, for an error.
-pub(super) const OFFSET: &str = "a time from the start such as +1500ms or -5s";
+pub(crate) const OFFSET: &str = "a time from the start such as +1500ms or -5s";
 
 /// Parses a point in time, relative to `start`.
-pub(super) fn offset(text: &str, start: Time) -> Option<Time> {
+pub(crate) fn offset(text: &str, start: Time) -> Option<Time> {
     let (sign, rest) = text.split_at_checked(1)?;
     match (sign, span(rest)?) {
         ("+", span) => start.0.checked_add(span.0).map(Time),
@@ -213,7 +213,7 @@ pub(super) fn offset(text: &str, start: Time) -> Option<Time> {
 }
 
 /// Writes a point in time, relative to `start`.
-pub(super) fn offset_text(time: Time, start: Time) -> String {
+pub(crate) fn offset_text(time: Time, start: Time) -> String {
     if time >= start {
         format!("+{}", span_text(time.since(start)))
     } else {
@@ -222,13 +222,13 @@ pub(super) fn offset_text(time: Time, start: Time) -> String {
 }
 
 /// Parses a time of RFC 3339, such as `2026-11-03T10:00:00Z`.
-pub(super) fn date(text: &str) -> Option<Time> {
+pub(crate) fn date(text: &str) -> Option<Time> {
     let date = OffsetDateTime::parse(text, &Rfc3339).ok()?;
     u64::try_from(date.unix_timestamp_nanos() / NANOS_A_MS).ok().map(Time)
 }
 
 /// Writes the form that [`date`] parses.
-pub(super) fn date_text(time: Time) -> String {
+pub(crate) fn date_text(time: Time) -> String {
     let date = OffsetDateTime::from_unix_timestamp_nanos(i128::from(time.0) * NANOS_A_MS);
     date.ok()
         .and_then(|date| date.format(&Rfc3339).ok())

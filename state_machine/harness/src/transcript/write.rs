@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::bindings::{NameKind, NamedEndpoints, abstract_names};
 use super::tokens::{offset_text, quoted, span_text};
 use state_machine::broadcast::{Broadcasts, Versions};
-use state_machine::connection::{CloseReason, Config, Effect, Event, PhaseName, Wait};
+use state_machine::connection::{CloseReason, Config, Effect, Event};
 use state_machine::feed::{FeedKey, FeedSyncId, FeedValue};
 use state_machine::ids::{Chid, Uaid};
 use state_machine::message::{Encoding, Message, MessageKey, Topic, Urgency};
@@ -86,16 +86,6 @@ impl TranscriptWriter<'_> {
             }
             Effect::UnsubscribeBroadcasts => "broadcasts< unsubscribe".to_owned(),
             Effect::Close(reason) => format!("close< {}", close(*reason)),
-        }
-    }
-
-    /// The comment with the phase and the deadline after a step.
-    pub fn phase(&self, phase: PhaseName, deadline: Option<(Time, Wait)>) -> String {
-        match deadline {
-            Some((at, wait)) => {
-                format!("# {phase}, {wait} at {}", offset_text(at, self.start))
-            }
-            None => format!("# {phase}"),
         }
     }
 
@@ -218,7 +208,7 @@ impl TranscriptWriter<'_> {
         text
     }
 
-    fn record(&self, record: &RouterRecord, before: Option<&NodeBinding>) -> String {
+    pub(crate) fn record(&self, record: &RouterRecord, before: Option<&NodeBinding>) -> String {
         let RouterRecord { uaid, node, connected_at, last_connect, curmonth, oldmonth, .. } =
             record;
         let at = offset_text(*connected_at, self.start);
@@ -244,7 +234,7 @@ impl TranscriptWriter<'_> {
         format!("fetched {messages}{next}")
     }
 
-    fn message(&self, message: &Message) -> String {
+    pub(crate) fn message(&self, message: &Message) -> String {
         let Message { topic, urgency, accepted_at, ttl, offers, payload, .. } = message;
         let mut text = format!("{} {}", message.id.name(), message.chid.name());
         if message.version().is_none() {
@@ -368,7 +358,7 @@ fn close(reason: CloseReason) -> String {
     }
 }
 
-fn reference(message: &MessageKey) -> String {
+pub(crate) fn reference(message: &MessageKey) -> String {
     let MessageKey { id, chid, topic } = message;
     format!("{} {}{}", id.name(), chid.name(), topic_text(topic.as_ref()))
 }
@@ -386,7 +376,7 @@ fn last_connect_text(last_connect: LastConnect, time: Time, uaid: Uaid) -> Strin
     }
 }
 
-fn list<'a, T: 'a>(
+pub(crate) fn list<'a, T: 'a>(
     items: impl IntoIterator<Item = &'a T>,
     text: impl Fn(&'a T) -> String,
 ) -> String {

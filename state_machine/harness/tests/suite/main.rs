@@ -18,6 +18,8 @@ mod limits;
 mod models;
 mod overdue;
 mod pings;
+mod script_errors;
+mod scripts;
 mod session_docs;
 mod sessions;
 mod transcripts;

@@ -138,7 +138,7 @@ fn a_script_without_a_proper_head_is_explained_too() {
         "1: the first line must be the title of the session: `# A sentence.`"
     );
     assert_eq!(error("# T.\nat now"), "2: expected 2026-11-03T10:00:00Z after `at`, got `now`");
-    let first = "2: the head needs an `at` line with the start of the session first";
+    let first = "2: the head needs an `at` line with the start first";
     assert_eq!(error("# T.\nagent> {}"), first);
     let alone = "2: an indented line continues the line before, and there is none";
     assert_eq!(error("# T.\n  at now"), alone);
@@ -271,5 +271,5 @@ const EXPLAINED: [(&str, &str); 34] = [
         "agent> {}\nlimits unacked_max=5",
         "4: expected agent>, node>, push>, store>, wait or an effect with <, got `limits`",
     ),
-    ("", "1: a transcript has an `at` line and events"),
+    ("", "1: the session has no input"),
 ];

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::Session;
 use super::storage_scan::StorageScan;
 use super::unacked_window::{Origin, full_share};
-use crate::connection::StepContext;
 use crate::connection::effect::{Effect, PushAnswer};
+use crate::connection::{StepContext, UnackedMessage};
 use crate::ids::{Chid, PushId};
 use crate::message::{Message, MessageKey, Urgency};
 use crate::month::Month;
@@ -35,6 +35,10 @@ impl Session {
 
     pub(in crate::connection) fn unacked(&self) -> usize {
         self.window.len()
+    }
+
+    pub(in crate::connection) fn unacked_messages(&self) -> Vec<UnackedMessage> {
+        self.window.messages().collect()
     }
 
     pub(in crate::connection) fn oldest_unacked(&self) -> Option<Time> {

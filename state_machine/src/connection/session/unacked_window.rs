@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::connection::Wait;
 use crate::connection::effect::{Effect, Effects, PushAnswer};
+use crate::connection::{UnackedMessage, Wait};
 use crate::ids::{Chid, MessageId, PushId};
 use crate::message::{Message, MessageKey, Topic};
 use crate::time::{Span, Time};
@@ -93,6 +93,18 @@ impl UnackedWindow {
     /// How many messages are unacked, overdue ones too.
     pub(super) fn len(&self) -> usize {
         self.fresh.len() + self.overdue_len()
+    }
+
+    pub(super) fn messages(&self) -> impl Iterator<Item = UnackedMessage> {
+        let fresh = self.fresh.iter().map(|Unacked { message, sent_at, .. }| UnackedMessage {
+            id: message.id,
+            chid: message.chid,
+            sent_at: Some(*sent_at),
+        });
+        let overdue = self.late().overdue.iter().flat_map(|(chid, messages)| {
+            messages.keys().map(|id| UnackedMessage { id: *id, chid: *chid, sent_at: None })
+        });
+        fresh.chain(overdue)
     }
 
     /// When the oldest message that is not overdue was sent.

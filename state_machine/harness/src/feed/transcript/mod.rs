@@ -102,15 +102,13 @@ mod input;
 mod node;
 mod outcome;
 mod parse;
-mod replay;
 mod world;
 
 pub use input::{Change, ConsumerName, ConsumerStep, Input, PublisherName, PublisherStep};
 pub use outcome::Outcome;
-pub use replay::{StepReport, replay};
 pub use world::{OutOfTurn, Setup, World};
 
-use crate::transcript::ParseError;
+use crate::script::ParseError;
 
 /// A parsed feed history, ready to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,14 +122,7 @@ pub struct History {
 }
 
 /// An input and all its expected results.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
-    /// Its line in the file, from 1.
-    pub line: usize,
-    pub input: Input,
-    /// The expected results: the line's number, and the line.
-    pub expected: Vec<(usize, String)>,
-}
+pub type Step = crate::script::Step<Input>;
 
 impl History {
     /// Reads a history. Its errors begin with the line: put the file's name and a colon before them.

@@ -1,44 +1,38 @@
 //! Parses a history line by line.
 
+use super::History;
 use super::input::{ConsumerName, Input, PublisherName};
 use super::world::Setup;
-use super::{History, Step};
+use crate::script::{self, Grammar, ParseError};
 use crate::transcript::tokens::{SPAN, SyntaxError, Tokens, span};
-use crate::transcript::{ParseError, title, whole_lines};
 
 /// Parses a whole history.
 pub(super) fn history(text: &str) -> Result<History, ParseError> {
-    let title = title(text, "history")?;
-    let mut history = History { title, setup: Setup::default(), steps: Vec::new() };
-    for (line, text) in whole_lines(text)? {
-        history.line(line, &text).map_err(|reason| ParseError { line, reason })?;
-    }
-    if history.steps.is_empty() {
-        return Err(ParseError { line: 1, reason: "the history has no input".to_owned() });
-    }
-    Ok(history)
+    let mut setup = Setup::default();
+    let (title, steps) = script::parse(text, &mut setup)?;
+    Ok(History { title, setup, steps })
 }
 
-impl History {
-    fn line(&mut self, line: usize, text: &str) -> Result<(), SyntaxError> {
-        let (head, rest) = text.split_once(' ').unwrap_or((text, ""));
-        let rest = rest.trim();
-        if let Some(whose) = head.strip_suffix('<') {
-            is_known(whose, head)?;
-            let step = self.steps.last_mut().ok_or("a result before the first input")?;
-            step.expected.push((line, text.to_owned()));
-        } else if let Some(input) = Input::read(head, rest)? {
-            self.steps.push(Step { line, input, expected: Vec::new() });
-        } else {
-            self.head_line(head, rest)?;
-        }
-        Ok(())
+impl Grammar for Setup {
+    type Input = Input;
+
+    const WHAT: &'static str = "history";
+
+    fn effect(&self, whose: &str, _: &str) -> Result<(), SyntaxError> {
+        let is_known = whose == "table"
+            || PublisherName::read(whose).is_some()
+            || ConsumerName::read(whose).is_some();
+        if is_known { Ok(()) } else { Err(format!("expected table<, P1< or C1<, got `{whose}<`")) }
     }
 
-    fn head_line(&mut self, head: &str, rest: &str) -> Result<(), SyntaxError> {
+    fn input(&mut self, head: &str, rest: &str) -> Result<Option<Input>, SyntaxError> {
+        Input::read(head, rest)
+    }
+
+    fn head(&mut self, head: &str, rest: &str, has_no_input: bool) -> Result<(), SyntaxError> {
         match head {
-            "limits" if self.steps.is_empty() => self.setup.read_limits(rest),
-            "naive" if self.steps.is_empty() => self.setup.read_naive(rest),
+            "limits" if has_no_input => self.read_limits(rest),
+            "naive" if has_no_input => self.read_naive(rest),
             "limits" | "naive" => Err(format!("`{head}` must precede the first input")),
             _ => Err(format!(
                 "expected writer>, P1>, C1>, wait, a result (table<, P1<, C1<), \
@@ -72,11 +66,4 @@ impl Setup {
         self.naive = names.collect::<Result<_, _>>()?;
         if self.naive.is_empty() { Err("expected P1 after `naive`".to_owned()) } else { Ok(()) }
     }
-}
-
-fn is_known(whose: &str, head: &str) -> Result<(), SyntaxError> {
-    let is_known = whose == "table"
-        || PublisherName::read(whose).is_some()
-        || ConsumerName::read(whose).is_some();
-    if is_known { Ok(()) } else { Err(format!("expected table<, P1< or C1<, got `{head}`")) }
 }

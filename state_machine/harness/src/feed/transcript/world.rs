@@ -2,15 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::iter;
 use std::sync::Arc;
 
 use super::follower::Follower;
 use super::input::{Change, ConsumerName, Input, PublisherName};
 use super::node::Node;
 use super::outcome::Outcome;
+use crate::script::{self, MachineKind, MachineState};
 use crate::transcript::tokens::span_text;
 use state_machine::feed::{
-    ConsumerEvent, ConsumerLimits, PublisherEvent, PublisherLimits, Table, WriteResult,
+    Consumer, ConsumerEvent, ConsumerLimits, PublisherEvent, PublisherLimits, Table, WriteResult,
 };
 use state_machine::store::PageLimit;
 use state_machine::time::{Span, Time};
@@ -108,19 +110,6 @@ impl World {
         self.deadlines().into_iter().map(|(at, _)| at.since(self.now)).min()
     }
 
-    /// The state of the machine that this input addressed, for a trace.
-    pub fn state_after(&self, input: &Input) -> String {
-        match input {
-            Input::Publisher(name, _) => self.publisher_state(*name),
-            Input::Consumer(name, _) => self.consumer_state(*name),
-            Input::Wait(_) => format!("it is {}", offset(self.now)),
-            Input::Changed(_) => {
-                let sequence = self.table.sequence();
-                format!("keys {}, sequence {}", sequence.keys, sequence.value)
-            }
-        }
-    }
-
     fn changed(&mut self, change: Change) -> Outcome {
         let (key, version) = match change {
             Change::Write(key, value) => {
@@ -164,24 +153,43 @@ impl World {
         });
         publishers.chain(consumers).collect()
     }
+}
 
-    fn publisher_state(&self, name: PublisherName) -> String {
-        let machine = self.publishers.get(&name).map(|node| &node.machine);
-        match machine.map(|machine| (machine.is_idle(), machine.deadline())) {
-            None | Some((true, _)) => format!("{name} is idle"),
-            Some((_, Some((at, wait)))) => format!("{name} waits: {wait} at {}", offset(at)),
-            Some((_, None)) => format!("{name} is publishing"),
-        }
+impl script::World for World {
+    type Input = Input;
+
+    fn happens(&mut self, input: &Input) -> Result<Vec<String>, String> {
+        let outcomes = Self::happens(self, input).map_err(|reason| reason.to_string())?;
+        Ok(outcomes.iter().map(Outcome::to_string).collect())
     }
 
-    fn consumer_state(&self, name: ConsumerName) -> String {
-        let follower = self.consumers.get(&name);
-        let Some(machine) = follower.and_then(|follower| follower.machine.as_ref()) else {
-            return format!("{name} is not started");
-        };
-        let caught_up = if machine.is_caught_up() { ", caught up" } else { "" };
-        let waits = machine.deadline().map(|at| format!(", retry at {}", offset(at)));
-        format!("{name} is at {}{caught_up}{}", machine.cursor(), waits.unwrap_or_default())
+    fn elapsed_ms(&self) -> u64 {
+        self.now.0
+    }
+
+    fn machines(&self) -> Vec<MachineState> {
+        let publishers = self.publishers.iter().map(|(name, node)| {
+            let deadline = node.machine.deadline().map(|(at, wait)| (at, wait.to_string()));
+            MachineState::new(name.to_string(), MachineKind::Publisher, node.machine.phase())
+                .with_deadlines(deadline.into_iter(), Time(0))
+        });
+        let consumers = self.consumers.iter().map(|(name, follower)| {
+            let machine = follower.machine.as_ref();
+            let deadline = machine.and_then(Consumer::deadline).map(|at| (at, "retry".to_owned()));
+            let phase = machine.map_or("New", Consumer::phase);
+            MachineState::new(name.to_string(), MachineKind::Consumer, phase)
+                .with_deadlines(deadline.into_iter(), Time(0))
+        });
+        publishers.chain(consumers).collect()
+    }
+
+    fn facts(&self) -> Vec<String> {
+        let sequence = self.table.sequence();
+        let cursors = self.consumers.iter().filter_map(|(name, follower)| {
+            Some(format!("cursor of {name}: {}", follower.machine.as_ref()?.cursor()))
+        });
+        let table = format!("keys {}, sequence {}", sequence.keys, sequence.value);
+        iter::once(table).chain(cursors).collect()
     }
 }
 

@@ -1,40 +1,16 @@
-//! Runs every history of `fixtures/feeds`.
+//! What the histories of `fixtures/feeds` show.
 
-use harness::feed::transcript::{ConsumerStep, History, Input, StepReport, replay};
+use harness::feed::transcript::{ConsumerStep, History, Input};
+use harness::script::Script;
 
 use crate::fixtures::{self as folder, Fixture};
-
-#[test]
-fn every_history_runs_as_it_is_written() {
-    let mut failures = Vec::new();
-    for Fixture { file, text } in fixtures() {
-        match History::parse(&text) {
-            Err(error) => failures.push(format!("{file}:{error}")),
-            Ok(history) => {
-                let error = replay(&history, |_| {}).err();
-                failures.extend(error.map(|error| format!("{file}:{error}")));
-            }
-        }
-    }
-    assert!(failures.is_empty(), "\n\n{}\n", failures.join("\n\n"));
-}
-
-#[test]
-fn a_history_printed_as_a_trace_is_the_same_history() {
-    for Fixture { file, text } in fixtures() {
-        let printed = print(&text);
-        assert_eq!(print(&printed), printed, "{file}");
-        let steps = |text: &str| History::parse(text).unwrap().steps.len();
-        assert_eq!(steps(&printed), steps(&text), "{file}");
-    }
-}
 
 #[test]
 fn only_the_number_differs_between_the_two_time_tables_and_only_one_update_is_lost() {
     let [naive, ours] = ["_naive", ""].map(|kind| {
         let text = named(&format!("time_table{kind}.feed")).text;
         let history = History::parse(&text).unwrap();
-        assert!(replay(&history, |_| {}).is_ok());
+        assert!(Script::Feed(history.clone()).replay(|_| {}).is_ok());
         history
     });
     let until_t6 = |history: &History| -> Vec<Input> {
@@ -53,7 +29,7 @@ fn a_consumer_that_compares_misses_something_only_where_a_publisher_is_naive() {
         let is_naive = !history.setup.naive.is_empty();
         let compares = |input: &Input| matches!(input, Input::Consumer(_, ConsumerStep::Compares));
         for step in history.steps.iter().filter(|step| compares(&step.input)) {
-            let misses = !step.expected[0].1.ends_with("misses nothing");
+            let misses = !step.effects[0].text.ends_with("misses nothing");
             assert_eq!(misses, is_naive, "{file}:{}", step.line);
             compared += 1;
         }
@@ -61,30 +37,10 @@ fn a_consumer_that_compares_misses_something_only_where_a_publisher_is_naive() {
     assert!(compared > 20, "only {compared}");
 }
 
-#[test]
-fn every_title_is_a_sentence_of_its_own() {
-    let title = |fixture: &Fixture| History::parse(&fixture.text).unwrap().title;
-    let mut titles: Vec<String> = fixtures().iter().map(title).collect();
-    let wrong: Vec<&String> = titles.iter().filter(|title| !title.ends_with('.')).collect();
-    assert_eq!(wrong, Vec::<&String>::new());
-    let files = titles.len();
-    titles.sort();
-    titles.dedup();
-    assert_eq!(titles.len(), files);
-}
-
 /// The expected results of a history's last input.
 fn last(history: &History) -> Vec<&str> {
-    let expected = &history.steps.last().unwrap().expected;
-    expected.iter().map(|(_, line)| line.as_str()).collect()
-}
-
-/// Runs a history and prints what happened.
-fn print(text: &str) -> String {
-    let history = History::parse(text).unwrap();
-    let mut steps = String::new();
-    replay(&history, |ran: &StepReport| steps += &ran.to_string()).unwrap();
-    history.head() + "\n" + &steps
+    let expected = &history.steps.last().unwrap().effects;
+    expected.iter().map(|effect| effect.text.as_str()).collect()
 }
 
 fn named(name: &str) -> Fixture {

@@ -1,7 +1,8 @@
 //! The form of histories: printed histories can be parsed, and an error explains a line that cannot
 //! be parsed or executed.
 
-use harness::feed::transcript::{History, replay};
+use harness::feed::transcript::History;
+use harness::script::Script;
 
 const TITLE: &str = "# A test.\n";
 
@@ -96,7 +97,7 @@ fn parse(lines: &str) -> Result<History, String> {
 /// The error for lines that follow the beginning.
 fn fault(lines: &str) -> String {
     let history = parse(&format!("{BEGUN}{lines}")).unwrap();
-    replay(&history, |_| {}).unwrap_err().to_string()
+    Script::Feed(history).replay(|_| {}).unwrap_err().to_string()
 }
 
 /// Lines after the beginning that cannot be executed, and their errors.
@@ -125,7 +126,7 @@ const OUT_OF_TURN: [(&str, &str); 9] = [
 const EXPLAINED: [(&str, &str); 20] = [
     ("", "1: the history has no input"),
     ("limits batch=2", "1: the history has no input"),
-    ("table< conflict", "2: a result before the first input"),
+    ("table< conflict", "2: an effect before the first input"),
     ("P1> written\ntabel< conflict", "3: expected table<, P1< or C1<, got `tabel<`"),
     ("reader> reads", "2: expected writer>, P1>, C1>, wait, a result"),
     ("P256> written", "2: expected writer>, P1>, C1>, wait, a result"),

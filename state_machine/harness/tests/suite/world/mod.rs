@@ -11,7 +11,6 @@ mod nodes;
 mod op;
 mod push;
 mod rest;
-pub(crate) mod store;
 mod under_way;
 
 use std::collections::BTreeSet;
@@ -20,6 +19,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use agent::Agent;
+pub(crate) use harness::model_store as store;
 use harness::transcript::Bindings;
 use letters::Post;
 use line::Line;

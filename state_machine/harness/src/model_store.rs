@@ -11,13 +11,13 @@ use state_machine::{
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(crate) struct Store {
-    pub(crate) records: BTreeMap<Uaid, RouterRecord>,
+pub struct Store {
+    pub records: BTreeMap<Uaid, RouterRecord>,
     tables: BTreeMap<Month, Table>,
     /// The SimplePush versions that wait: one for each channel.
     versions: BTreeMap<(Uaid, Chid), Message>,
     /// The bound of messages in a table; none is no bound.
-    pub(crate) waiting_max: Option<usize>,
+    pub waiting_max: Option<usize>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -27,7 +27,7 @@ struct Table {
 }
 
 impl Store {
-    pub(crate) fn carry_out(&mut self, order: &StoreOp) -> StoreAnswer {
+    pub fn carry_out(&mut self, order: &StoreOp) -> StoreAnswer {
         match order {
             StoreOp::Register(registration) => StoreAnswer::Registered(self.register(registration)),
             StoreOp::ReadChannels { uaid, month } => {
@@ -80,15 +80,15 @@ impl Store {
         }
     }
 
-    pub(crate) fn channels(&self, uaid: Uaid, month: Month) -> Option<&BTreeSet<Chid>> {
+    pub fn channels(&self, uaid: Uaid, month: Month) -> Option<&BTreeSet<Chid>> {
         self.tables.get(&month)?.channels.get(&uaid)
     }
 
-    pub(crate) fn has_channel(&self, uaid: Uaid, month: Month, chid: Chid) -> bool {
+    pub fn has_channel(&self, uaid: Uaid, month: Month, chid: Chid) -> bool {
         self.channels(uaid, month).is_some_and(|channels| channels.contains(&chid))
     }
 
-    pub(crate) fn store(&mut self, uaid: Uaid, month: Month, message: Message) -> Stored {
+    pub fn store(&mut self, uaid: Uaid, month: Month, message: Message) -> Stored {
         let is_there = self.rows(uaid).any(|row| row == (month, message.id));
         let waiting = self.rows(uaid).filter(|(of, _)| *of == month).count();
         if self.has_channel(uaid, month, message.chid)
@@ -101,7 +101,7 @@ impl Store {
     }
 
     /// Stores a SimplePush version, unless one waits that is not lower.
-    pub(crate) fn store_version(&mut self, uaid: Uaid, month: Month, version: Message) -> Stored {
+    pub fn store_version(&mut self, uaid: Uaid, month: Month, version: Message) -> Stored {
         if !self.has_channel(uaid, month, version.chid) {
             return Stored::NoSuchChannel;
         }
@@ -161,7 +161,7 @@ impl Store {
         Stored::Done
     }
 
-    pub(crate) fn delete(&mut self, uaid: Uaid, month: Month, messages: &[MessageKey]) {
+    pub fn delete(&mut self, uaid: Uaid, month: Month, messages: &[MessageKey]) {
         let rows = &mut self.table(month).messages;
         messages.iter().for_each(|message| drop(rows.remove(&(uaid, message.id))));
     }
@@ -175,7 +175,7 @@ impl Store {
         }
     }
 
-    pub(crate) fn clear_node(&mut self, uaid: Uaid, node: &NodeId, connected_at: Time) -> bool {
+    pub fn clear_node(&mut self, uaid: Uaid, node: &NodeId, connected_at: Time) -> bool {
         let record = self.records.get_mut(&uaid);
         let is_it = |record: &&mut RouterRecord| {
             record.node.as_ref() == Some(node) && record.connected_at == connected_at
@@ -184,7 +184,7 @@ impl Store {
     }
 
     /// The stored messages of this agent, and their months.
-    pub(crate) fn rows(&self, uaid: Uaid) -> impl Iterator<Item = (Month, MessageId)> {
+    pub fn rows(&self, uaid: Uaid) -> impl Iterator<Item = (Month, MessageId)> {
         let versions = self.versions.iter().filter(move |((whose, _), _)| *whose == uaid);
         let versions = versions.map(|(_, row)| (Month::of(row.accepted_at), row.id));
         let messages = self.tables.iter().flat_map(move |(month, table)| {

@@ -1,0 +1,203 @@
+//! The page of `kalends dev view`, in a real Firefox.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::PoisonError;
+
+use serde_json::{Value, json};
+
+use super::TURN;
+use super::firefox::Firefox;
+use super::profile::Profile;
+
+const RIGHT: &str = "\u{E014}";
+const LEFT: &str = "\u{E012}";
+const HOME: &str = "\u{E011}";
+const END: &str = "\u{E010}";
+
+/// Widths of a desktop and of a phone. Firefox has no narrower window.
+const WIDTHS: [(&str, u32); 2] = [("desktop", 1400), ("phone", 500)];
+
+/// Its last line expects an answer that the machine does not give, and a second effect is missing.
+const WRONG: &str = "# An ack is <b>wrong</b>.
+at 2026-11-03T10:00:00Z
+
+agent> <closes>
+close< 1001 server is shutting down
+registry< deregister U1
+";
+
+/// What a page shows: the position, the lit phases, the current event, the effects, and the policy's violations.
+const SHOWN: &str = "const texts = (selector) => [...document.querySelectorAll(selector)].map((it) => it.textContent);
+    return { position: texts('#position')[0], phases: texts('.phase[aria-current]'), taken: texts('.taken').length,
+        event: texts('#events [aria-current]'), effects: texts('#effects li'), unacked: texts('#unacked td'),
+        deadlines: texts('#deadlines li'), violations: window.violations || 0,
+        overflow: document.documentElement.scrollWidth > window.innerWidth };";
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn dev_view(files: &[PathBuf], output: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kalends"));
+    command
+        .args(["dev", "view"])
+        .args(files)
+        .arg("--output")
+        .arg(output)
+        .output()
+        .expect("it starts")
+}
+
+/// Opens a page, and counts what its policy refuses from then on.
+fn open(profile: &Profile, page: &Path) -> Firefox {
+    let mut firefox = Firefox::start(profile.path());
+    firefox.open(&format!("file://{}", page.display()));
+    firefox.run(
+        "window.violations = 0;
+         document.addEventListener('securitypolicyviolation', () => window.violations++);",
+        &json!([]),
+    );
+    firefox
+}
+
+fn shown(firefox: &mut Firefox) -> Value {
+    firefox.run(SHOWN, &json!([]))
+}
+
+fn press(firefox: &mut Firefox, keys: &[&str]) -> Value {
+    keys.iter().for_each(|key| firefox.press(key));
+    shown(firefox)
+}
+
+fn screenshots(firefox: &mut Firefox, name: &str) {
+    for (size, width) in WIDTHS {
+        firefox.screenshot(&format!("dev-view-{name}-{size}"), width);
+        assert_eq!(shown(firefox)["overflow"], false, "{name} {size}: nothing is cut off");
+    }
+}
+
+fn profile(scheme: &str) -> Profile {
+    Profile::new("ws://127.0.0.1:9/")
+        .with("layout.css.prefers-color-scheme.content-override", scheme)
+}
+
+#[test]
+fn a_session_is_played_forward_and_back_with_the_keyboard() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let page = folder.path().join("page.html");
+    let written =
+        dev_view(&[root().join("fixtures/sessions/direct_push_unconfirmed.session")], &page);
+    assert!(written.status.success(), "{written:?}");
+    assert_eq!(String::from_utf8_lossy(&written.stdout).trim(), page.display().to_string());
+    let profile = profile("1");
+    let mut firefox = open(&profile, &page);
+
+    let first = shown(&mut firefox);
+    assert_eq!(first["position"], "Step 1 of 12, at +0 s");
+    assert_eq!((&first["phases"], &first["taken"]), (&json!(["Identified"]), &json!(1)));
+    assert_eq!(first["effects"], json!(["registry< register U1", "store< 0 register U1 at=+0ms"]));
+
+    let ready = press(&mut firefox, &[RIGHT, RIGHT]);
+    assert_eq!((&ready["phases"], &ready["taken"]), (&json!(["Ready"]), &json!(1)));
+    assert_eq!(ready["event"], json!(["store> 1 channels [C1]"]));
+    let pushed = press(&mut firefox, &[RIGHT, RIGHT]);
+    assert_eq!(pushed["event"], json!(["push> 7 M1 C1 ttl=60s"]));
+    assert_eq!(
+        (&pushed["unacked"], &pushed["taken"]),
+        (&json!(["M1", "C1", "sent 0 s ago"]), &json!(0))
+    );
+    assert_eq!(pushed["deadlines"][0], "ack wait in 1 s, at +1 s");
+    screenshots(&mut firefox, "light");
+
+    let late = press(&mut firefox, &[RIGHT, RIGHT]);
+    assert_eq!(late["effects"], json!(["push< 7 unconfirmed M1 C1"]));
+    assert_eq!(late["unacked"], json!(["M1", "C1", "overdue"]));
+    let back = press(&mut firefox, &[LEFT, LEFT]);
+    assert_eq!(back, pushed);
+    let last = press(&mut firefox, &[END, RIGHT]);
+    assert_eq!(
+        (&last["position"], &last["unacked"]),
+        (&json!("Step 12 of 12, at +1 s"), &json!([]))
+    );
+    assert_eq!(press(&mut firefox, &[HOME, LEFT]), first);
+    assert_eq!(first["violations"], 0);
+}
+
+#[test]
+fn a_script_that_fails_shows_the_expected_and_the_real_effects() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let [wrong, page] = ["wrong.session", "page.html"].map(|name| folder.path().join(name));
+    fs::write(&wrong, WRONG).expect("the folder was made");
+    let names = fs::read_to_string(root().join("fixtures/shown.txt"))
+        .expect("it is part of the repository");
+    let mut files = vec![wrong];
+    files.extend(names.lines().map(|name| root().join(name)));
+    let written = dev_view(&files, &page);
+    assert!(written.status.success(), "{written:?}");
+    let profile = profile("0");
+    let mut firefox = open(&profile, &page);
+
+    let columns = firefox.run(
+        "return [...document.querySelectorAll('.both > div')].map((column) => [column.querySelector('h4').textContent,
+            [...column.querySelectorAll('li')].map((item) => item.className + ' ' + item.textContent)]);",
+        &json!([]),
+    );
+    let expected = json!([
+        "Expected",
+        ["wrong close< 1001 server is shutting down", "wrong registry< deregister U1"]
+    ]);
+    assert_eq!(columns, json!([expected, ["Real", ["wrong close< socket closed"]]]));
+    let title = firefox.run("return document.getElementById('title').textContent;", &json!([]));
+    assert_eq!(title, "An ack is <b>wrong</b>.");
+    let failing = shown(&mut firefox);
+    assert_eq!(failing["position"], "Step 1 of 1, which fails, at +0 s");
+    assert_eq!(failing["phases"], json!(["Closed"]));
+    screenshots(&mut firefox, "dark-fails");
+
+    for (name, machines) in [
+        ("agent_moves_to_another_node.agent", json!(["here: Closed", "there: Ready"])),
+        ("two_publishers_race.feed", json!(["P1: Idle", "P2: Idle", "C1: CaughtUp"])),
+        (
+            "bridge_whose_recipient_was_replaced.delivery",
+            json!(["delivery: Done (from SendingToBridge)"]),
+        ),
+    ] {
+        let script = "const index = [...document.querySelectorAll('#script option')].findIndex((option) =>
+                JSON.parse(document.getElementById('recordings').textContent)[option.value].file.endsWith(arguments[0]));
+            const chooser = document.getElementById('script');
+            chooser.value = chooser.options[index].value;
+            chooser.dispatchEvent(new Event('change'));
+            document.getElementById('last').click();
+            return [...document.querySelectorAll('figcaption')].map((it) => it.textContent);";
+        assert_eq!(firefox.run(script, &json!([name])), machines, "{name}");
+        let extension = name.rsplit('.').next().expect("it has one");
+        screenshots(&mut firefox, &format!("dark-{extension}"));
+    }
+    assert_eq!(shown(&mut firefox)["violations"], 0);
+}
+
+#[test]
+fn a_bad_file_is_an_error_and_leaves_no_page() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let [bad, page] = ["bad.agent", "page.html"].map(|name| folder.path().join(name));
+    fs::write(&bad, "# Bad.\nat 2026-11-03T10:00:00Z\nover.agent> {}\n")
+        .expect("the folder was made");
+    for file in [bad, folder.path().join("missing.feed")] {
+        let failed = dev_view(std::slice::from_ref(&file), &page);
+        let error = String::from_utf8_lossy(&failed.stderr).into_owned();
+        assert!(
+            failed.status.code() == Some(1) && error.contains(&file.display().to_string()),
+            "{error}"
+        );
+        assert!(!page.exists());
+    }
+    let usage = Command::new(env!("CARGO_BIN_EXE_kalends"))
+        .args(["dev", "view"])
+        .output()
+        .expect("it starts");
+    assert_eq!(usage.status.code(), Some(2));
+}
