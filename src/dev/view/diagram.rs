@@ -10,9 +10,9 @@ use harness::script::MachineKind;
 type Place = (&'static str, i32, i32);
 
 /// Pixels from the middle of one column to the next.
-const COLUMN: f64 = 200.0;
+const COLUMN: f64 = 208.0;
 const ROW: f64 = 76.0;
-const BOX_WIDTH: f64 = 158.0;
+const BOX_WIDTH: f64 = 168.0;
 const BOX_HEIGHT: f64 = 38.0;
 /// Space around the boxes, for curves.
 const MARGIN: f64 = 34.0;
@@ -114,7 +114,7 @@ const CONSUMER_EDGES: &[(&str, &str)] = &[
 
 /// Curves around a box between two phases, in pixels to the left of the arrow's direction.
 const BENT: &[(&str, &str, f64)] =
-    &[("Delivering", "Confirming", -96.0), ("ConfirmingForBridge", "SendingToBridge", 96.0)];
+    &[("Delivering", "Confirming", -80.0), ("ConfirmingForBridge", "SendingToBridge", 80.0)];
 
 struct Diagram {
     kind: MachineKind,
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_line_ends_at_the_border_of_its_box() {
-        assert_eq!(border((0.0, 0.0), (1000.0, 0.0)), (82.0, 0.0));
+        assert_eq!(border((0.0, 0.0), (1000.0, 0.0)), (BOX_WIDTH / 2.0 + 3.0, 0.0));
         assert_eq!(border((0.0, 0.0), (0.0, -1000.0)), (0.0, -22.0));
     }
 }

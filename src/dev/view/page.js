@@ -63,6 +63,12 @@ function drawMachines() {
   }));
 }
 
+/** Scrolls a diagram that is wider than the window. */
+function bringIntoView(node, scroll) {
+  const [lit, frame] = [node.getBoundingClientRect(), scroll.getBoundingClientRect()];
+  scroll.scrollLeft += lit.left + lit.width / 2 - frame.left - frame.width / 2;
+}
+
 function lightPhases(step, before) {
   for (const figure of byId("machines").children) {
     const name = figure.dataset.machine;
@@ -71,8 +77,11 @@ function lightPhases(step, before) {
     const state = make("strong", {}, phase || "not started");
     figure.firstElementChild.replaceChildren(`${name}: `, state, from && phase && from !== phase ? ` (from ${from})` : "");
     for (const node of figure.querySelectorAll(".phase")) {
-      if (node.dataset.phase === phase) node.setAttribute("aria-current", "true");
-      else node.removeAttribute("aria-current");
+      if (node.dataset.phase !== phase) node.removeAttribute("aria-current");
+      else {
+        node.setAttribute("aria-current", "true");
+        bringIntoView(node, figure.lastElementChild);
+      }
     }
     for (const edge of figure.querySelectorAll(".edge"))
       edge.classList.toggle("taken", edge.dataset.from === from && edge.dataset.to === phase);
