@@ -12,7 +12,7 @@
 //! here.registry< register U1
 //! here.store< 0 register U1 at=+0ms
 //! here.store> 0 executed
-//! table< registered U1 at=+0ms curmonth=2026_11
+//! table< registered U1 at=+0ms curmonth=2026_11 node=here
 //! here.store< 1 read_channels U1 2026_11
 //! wait 2s
 //! there.agent> <connects>
@@ -20,7 +20,7 @@
 //! there.registry< register U1
 //! there.store< 0 register U1 at=+2s
 //! there.store> 0 executed
-//! table< registered U1 at=+2s curmonth=2026_11 before=here@+0ms
+//! table< registered U1 at=+2s curmonth=2026_11 node=there before=here@+0ms
 //! there.node< notify_previous here U1 at=+2s
 //! there.store< 1 read_channels U1 2026_11
 //! here.node> notified
@@ -57,8 +57,8 @@
 //! | effect | meaning |
 //! |---|---|
 //! | `here.agent< JSON`, `here.store< 0 OPERATION`, ... | as in a session |
-//! | `table< registered U1 at=+2s curmonth=2026_11` | what the store answers, also if the answer is lost |
-//! | `table< record U1 at=+2s curmonth=2026_11` | the record, after another operation has changed it |
+//! | `table< registered U1 at=+2s curmonth=2026_11 node=there` | what the store answers, also if the answer is lost |
+//! | `table< record U1 at=+2s curmonth=2026_11 node=there` | the record, after another operation has changed it |
 //! | `table< stored`, `table< no_such_user`, ... | what the endpoint is answered |
 //!
 //! All times are relative to `at`, by the clock of the node that writes them.

@@ -50,8 +50,8 @@ fn page() -> String {
     format!(
         "# Session scripts\n\n{sessions}\n\
          ## Store orders\n\n\
-         These are the operations in `store< 0 OPERATION`, with their arguments. Those that may be missing are in a form\n\
-         of their own. A row without a meaning continues the row above it.\n\n{}\n\
+         These are the operations in `store< 0 OPERATION`, with their arguments. The second form of an order has the\n\
+         arguments that may be missing. A row without an order continues the meaning above it.\n\n{}\n\
          ## Delivery scripts\n\n{deliveries}\n\
          ## Agent scripts\n\n{agents}\n\
          {COMMANDS}",
