@@ -63,9 +63,9 @@ const COMMANDS: &str = "\
 ## Replay and view
 
 `kalends dev replay FILE...` runs scripts through the state machines and prints the first line that differs. With
-`--trace` it prints every step with its phase and its next deadline. With `--write` it writes the effects of the machines
-into the files, where they are missing or differ: write the inputs of a new script, and read what it adds. No file is
-written if one cannot be filled. The language follows from the name of the file, which ends with `.session`, `.feed`
+`--trace` it prints every step with its phase and its next deadline. With `--write` it writes the effects of the
+machines into the files, where they are missing or differ: write the inputs of a new script, and read what it adds. No
+file is written if one cannot be filled. The language follows from the name of the file, which ends with `.session`, `.feed`
 ([feed histories](feeds.md#writing-a-history)), `.delivery` or `.agent`. The exit code is 1 if a script fails.
 
 With `--json` it prints a trace as lines of JSON:
@@ -73,14 +73,14 @@ With `--json` it prints a trace as lines of JSON:
 - The first line has `file`, `language`, `title`, `start`, and the `machines` before the first step.
 - Each step has its `line` in the file, `at_ms` since the start, the `event` and the `effects` as in the file, and the
   `machines`. Where the script fails, `expected` has the effects that it names.
-- A machine has a `name`, a `kind`, its `phase`, the `unacked` messages (without `sent_at_ms` if the ack is overdue), and
-  all `deadlines` with their reasons.
+- A machine has a `name`, a `kind`, its `phase`, the `unacked` messages, and all `deadlines` with their reasons. A
+  message without `sent_at_ms` is overdue.
 - `facts` are texts about the rest: the record, messages in the store, notifications on the way, the cursors of a feed.
 - The last line has `replayed`, or `failed` with a `line`, its `event` and a `report`.
 
-`kalends dev view FILE...` writes the same as a page that plays the scripts: the diagram with the current phase, the
-events, effects, unacked messages and deadlines of each step, and the expected beside the real effects where a script
-fails. It prints the path of the page, which `--output` sets. The page is one file, and loads nothing.
+`kalends dev view FILE...` writes the same as a page that plays the scripts. It shows the diagram with the current phase,
+and the event, effects, unacked messages and deadlines of each step. Where a script fails, it shows the expected beside
+the real effects. The command prints the path of the page, which `--output` sets. The page is one file, and loads nothing.
 [The site](state-machine.md) has such a page.
 
 The tests run the scripts in `fixtures/sessions` against the machine, the actor and a real socket, and those in
