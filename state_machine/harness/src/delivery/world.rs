@@ -50,7 +50,7 @@ impl World for DeliveryWorld {
 
     fn machines(&self) -> Vec<MachineState> {
         let phase = |push: &Push| {
-            MachineState::new("delivery", MachineKind::Delivery, push.machine.phase())
+            MachineState::new("delivery", MachineKind::Delivery, &push.machine.phase())
         };
         self.push.iter().map(phase).collect()
     }

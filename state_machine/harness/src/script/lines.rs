@@ -30,10 +30,13 @@ pub(crate) trait Grammar {
 }
 
 /// The title of a script, and its steps.
+type Parsed<I> = (String, Vec<Step<I>>);
+
+/// Reads a whole script. `grammar` keeps what the head has.
 pub(crate) fn parse<G: Grammar>(
     text: &str,
     grammar: &mut G,
-) -> Result<(String, Vec<Step<G::Input>>), ParseError> {
+) -> Result<Parsed<G::Input>, ParseError> {
     let title = title(text, G::WHAT)?;
     let mut steps = Vec::new();
     for (line, text) in whole_lines(text)? {

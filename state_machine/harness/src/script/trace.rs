@@ -85,7 +85,7 @@ impl MachineKind {
 }
 
 impl MachineState {
-    pub(crate) fn new(name: impl Into<String>, kind: MachineKind, phase: impl ToString) -> Self {
+    pub(crate) fn new(name: impl Into<String>, kind: MachineKind, phase: &impl ToString) -> Self {
         let phase = phase.to_string();
         Self { name: name.into(), kind, phase, unacked: Vec::new(), deadlines: Vec::new() }
     }

@@ -146,7 +146,7 @@ impl SessionWorld {
         let deadline = |(at, wait): (Time, Wait)| (at, wait.to_string());
         MachineState {
             unacked: self.connection.unacked_messages().into_iter().map(message).collect(),
-            ..MachineState::new(name, MachineKind::Connection, self.connection.phase())
+            ..MachineState::new(name, MachineKind::Connection, &self.connection.phase())
                 .with_deadlines(self.connection.deadlines().map(deadline), self.zero)
         }
     }

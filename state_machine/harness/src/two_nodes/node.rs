@@ -96,7 +96,7 @@ impl Node {
             match effect {
                 Effect::Register { uaid } => self.registered = Some(*uaid),
                 Effect::Deregister { uaid } if self.registered == Some(*uaid) => {
-                    self.registered = None
+                    self.registered = None;
                 }
                 Effect::NotifyPreviousNode { node, uaid, connected_at } => letters.push(Letter {
                     to: node.clone(),

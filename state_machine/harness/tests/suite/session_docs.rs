@@ -64,9 +64,10 @@ const COMMANDS: &str = "\
 
 `kalends dev replay FILE...` runs scripts through the state machines and prints the first line that differs. With
 `--trace` it prints every step with its phase and its next deadline. With `--write` it writes the effects of the
-machines into the files, where they are missing or differ: write the inputs of a new script, and read what it adds. No
-file is written if one cannot be filled. The language follows from the name of the file, which ends with `.session`, `.feed`
-([feed histories](feeds.md#writing-a-history)), `.delivery` or `.agent`. The exit code is 1 if a script fails.
+machines into the files, where they are missing or differ: write the inputs of a new script, and read what it adds.
+No file is written if one cannot be filled. The language follows from the name of the file, which ends with
+`.session`, `.feed` ([feed histories](feeds.md#writing-a-history)), `.delivery` or `.agent`. The exit code is 1 if a
+script fails.
 
 With `--json` it prints a trace as lines of JSON:
 
@@ -78,10 +79,10 @@ With `--json` it prints a trace as lines of JSON:
 - `facts` are texts about the rest: the record, messages in the store, notifications on the way, the cursors of a feed.
 - The last line has `replayed`, or `failed` with a `line`, its `event` and a `report`.
 
-`kalends dev view FILE...` writes the same as a page that plays the scripts. It shows the diagram with the current phase,
-and the event, effects, unacked messages and deadlines of each step. Where a script fails, it shows the expected beside
-the real effects. The command prints the path of the page, which `--output` sets. The page is one file, and loads nothing.
-[The site](state-machine.md) has such a page.
+`kalends dev view FILE...` writes the same as a page that plays the scripts. It shows the diagram with the current
+phase, and the event, effects, unacked messages and deadlines of each step. Where a script fails, it shows the
+expected beside the real effects. The command prints the path of the page, which `--output` sets. The page is one
+file, and loads nothing. [The site](state-machine.md) has such a page.
 
 The tests run the scripts in `fixtures/sessions` against the machine, the actor and a real socket, and those in
 `fixtures/feeds`, `fixtures/deliveries` and `fixtures/agents` against the machines.

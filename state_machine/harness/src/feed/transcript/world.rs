@@ -170,14 +170,14 @@ impl script::World for World {
     fn machines(&self) -> Vec<MachineState> {
         let publishers = self.publishers.iter().map(|(name, node)| {
             let deadline = node.machine.deadline().map(|(at, wait)| (at, wait.to_string()));
-            MachineState::new(name.to_string(), MachineKind::Publisher, node.machine.phase())
+            MachineState::new(name.to_string(), MachineKind::Publisher, &node.machine.phase())
                 .with_deadlines(deadline.into_iter(), Time(0))
         });
         let consumers = self.consumers.iter().map(|(name, follower)| {
             let machine = follower.machine.as_ref();
             let deadline = machine.and_then(Consumer::deadline).map(|at| (at, "retry".to_owned()));
             let phase = machine.map_or("New", Consumer::phase);
-            MachineState::new(name.to_string(), MachineKind::Consumer, phase)
+            MachineState::new(name.to_string(), MachineKind::Consumer, &phase)
                 .with_deadlines(deadline.into_iter(), Time(0))
         });
         publishers.chain(consumers).collect()
