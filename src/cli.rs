@@ -373,10 +373,15 @@ fn run(cli: Cli) -> ExitCode {
         Action::Keys(KeysAction::Vapid { file, private }) => {
             exit_code(vapid_key(&file, private).and_then(|text| print(&text)))
         }
-        Action::Dev(DevAction::Replay { files, write: true, .. }) => {
-            exit_code(replay::write(&files))
-        }
-        Action::Dev(DevAction::Replay { files, trace, json, .. }) => {
+        Action::Completions { shell } => exit_code(shell::print_completions(shell, command())),
+        Action::Dev(action) => run_dev(action),
+    }
+}
+
+fn run_dev(action: DevAction) -> ExitCode {
+    match action {
+        DevAction::Replay { files, write: true, .. } => exit_code(replay::write(&files)),
+        DevAction::Replay { files, trace, json, .. } => {
             let output = match (trace, json) {
                 (true, _) => Output::Trace,
                 (_, true) => Output::Json,
@@ -384,12 +389,9 @@ fn run(cli: Cli) -> ExitCode {
             };
             exit_code(replay::run_all(&files, output))
         }
-        Action::Dev(DevAction::View { files, output }) => {
-            exit_code(view::run(&files, output.as_deref()))
-        }
-        Action::Completions { shell } => exit_code(shell::print_completions(shell, command())),
-        Action::Dev(DevAction::Man { dir }) => exit_code(shell::write_pages(&dir, command())),
-        Action::Dev(DevAction::States { format }) => exit_code(states::run(format)),
+        DevAction::View { files, output } => exit_code(view::run(&files, output.as_deref())),
+        DevAction::Man { dir } => exit_code(shell::write_pages(&dir, command())),
+        DevAction::States { format } => exit_code(states::run(format)),
     }
 }
 

@@ -165,7 +165,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let bad = folder.path().join("bad.agent");
         fs::write(&bad, "# Bad.\nat yesterday\n").unwrap();
-        let error = run(&[bad.clone()], None).unwrap_err().to_string();
+        let error = run(std::slice::from_ref(&bad), None).unwrap_err().to_string();
         assert_eq!(
             error,
             format!(
