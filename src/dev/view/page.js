@@ -202,5 +202,6 @@ byId("script").addEventListener("change", (event) => {
   show(0);
 });
 addEventListener("hashchange", open);
+addEventListener("resize", () => show(at));
 fillChooser();
 open();

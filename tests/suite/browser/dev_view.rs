@@ -19,7 +19,7 @@ const END: &str = "\u{E010}";
 /// Widths of a desktop and of a phone. Firefox has no narrower window.
 const WIDTHS: [(&str, u32); 2] = [("desktop", 1400), ("phone", 500)];
 
-/// Its last line expects an answer that the machine does not give, and a second effect is missing.
+/// It expects another close than that of the machine, and an effect that the machine does not order.
 const WRONG: &str = "# An ack is <b>wrong</b>.
 at 2026-11-03T10:00:00Z
 
