@@ -1,5 +1,7 @@
 //! What delivery and agent scripts explain: lines that cannot be read, and inputs that are impossible.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use harness::script::{Language, Script};
 
 const DELIVERY: &str = "# A push.\nat 2026-11-03T10:00:00Z\n";

@@ -1,5 +1,7 @@
 //! The scripts of all languages in `fixtures`: each runs as it is written.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use harness::script::{Language, Script};
 
 use crate::fixtures::{Fixture, fixtures};

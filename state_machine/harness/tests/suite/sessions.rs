@@ -1,7 +1,5 @@
 //! What every session of `fixtures/sessions` keeps.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use std::sync::Arc;
 
 use crate::fixtures::{Fixture, fixtures};
