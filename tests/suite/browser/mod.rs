@@ -3,6 +3,7 @@
 mod firefox;
 mod log;
 mod marionette;
+mod page_check;
 mod profile;
 mod relay;
 mod sender;

@@ -6,14 +6,9 @@ use serde_json::{Value, json};
 
 use super::TURN;
 use super::firefox::Firefox;
+use super::page_check::{ENTER, TAB, assert_page};
 use super::profile::Profile;
 use crate::harness::Server;
-
-const TAB: &str = "\u{E004}";
-const ENTER: &str = "\u{E007}";
-
-/// Widths of a desktop and of a phone. Firefox has no narrower window.
-const WIDTHS: [(&str, u32); 2] = [("desktop", 1280), ("phone", 500)];
 
 /// Presses the button of the trial without a mouse, and waits for its end. Returns the result, its class and the hops.
 fn try_it(firefox: &mut Firefox) -> (String, String, Vec<String>) {
@@ -31,7 +26,7 @@ fn try_it(firefox: &mut Firefox) -> (String, String, Vec<String>) {
         while (!result.textContent) await new Promise(done => setTimeout(done, 20));
         const hops = [...document.querySelectorAll('#hops li')].map(hop => hop.firstChild.textContent);
         return [result.textContent, result.className, hops, window.violations];";
-    let shown = firefox.run(&format!("return (async () => {{ {wait} }})();"), &json!([]));
+    let shown = firefox.run(wait, &json!([]));
     assert_eq!(shown[3], 0, "the page follows its own policy");
     let text = |value: &Value| value.as_str().expect("it is a text").to_owned();
     let hops = shown[2].as_array().expect("it is a list").iter().map(text).collect();
@@ -72,11 +67,7 @@ fn the_page_sends_itself_a_push_by_the_keyboard_alone() {
         assert_eq!(hops, expected);
         firefox.run("document.activeElement.blur();", &json!([]));
     }
-    for (name, width) in WIDTHS {
-        firefox.screenshot(&format!("page-light-{name}"), width);
-        let overflow = "return document.documentElement.scrollWidth > window.innerWidth;";
-        assert_eq!(firefox.run(overflow, &json!([])), false, "{name}: nothing is cut off");
-    }
+    assert_page(&mut firefox, "page");
 }
 
 #[test]
@@ -90,7 +81,5 @@ fn a_browser_of_another_push_server_is_told_how_to_change_it() {
     let expected =
         format!("the push server of this browser is {}: set it to this one", other.origin());
     assert!(class == "bad" && result.contains(&expected), "{result}");
-    for (name, width) in WIDTHS {
-        firefox.screenshot(&format!("page-dark-{name}"), width);
-    }
+    assert_page(&mut firefox, "page-other");
 }
