@@ -17,6 +17,7 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	./tests/prose
+	./tests/load/bench/plot.py --check
 
 # The licences, bans and sources of all dependencies for this machine, from what Cargo has downloaded (deny.toml).
 deps:
@@ -82,6 +83,7 @@ bench:
 	./target/release/examples/bench --kalends target/release/kalends --baseline docs/measurements/bench.json \
 		--rounds $(or $(ROUNDS),3) $(if $(BEFORE),--before $(BEFORE)) $(if $(JSON),--json) \
 		$(if $(filter write,$(BASELINE)),--write-baseline)
+	./tests/load/bench/plot.py
 
 # A Debian package in target/packages, with a stripped binary and its symbols beside it.
 deb:
@@ -94,13 +96,14 @@ cross:
 	packaging/cross $(TARGET)
 
 # The documentation site in target/site, from docs/. Needs Python, graphviz (dot), and mdBook, which is built the first
-# time. Nothing is loaded from elsewhere, by the build or by readers.
+# time (5 minutes). Nothing is loaded from elsewhere, by the build or by readers, and each link leads to a page.
 docs: target/mdbook/bin/mdbook
 	cargo build --locked --bin kalends
 	cd docs && KALENDS="$(CURDIR)/target/debug/kalends" ../target/mdbook/bin/mdbook build
 	mkdir -p target/site/machine
 	xargs target/debug/kalends dev view --output target/site/machine/index.html < fixtures/shown.txt
 	grep -q '<svg' target/site/state-machine.html || { echo "the diagram is missing: is dot installed?" >&2; exit 1; }
+	docs/check_site.py target/site
 
 target/mdbook/bin/mdbook:
 	cargo install mdbook --version '^0.4' --no-default-features --features search --locked --root target/mdbook

@@ -13,7 +13,7 @@ use storage::{COMMIT_BOUNDS_MS, CommitTimes, RecordReads};
 use tokio::time::timeout;
 
 use super::PushError;
-use super::app::AppState;
+use super::app::{AppState, SharedState, WebSocketRole};
 use crate::bridges::GuardState;
 use crate::limits::PortName;
 
@@ -25,31 +25,62 @@ const CHECK_WAIT: Duration = Duration::from_secs(2);
 /// has the counts of either.
 pub(super) async fn heartbeat(node: Data<AppState>) -> HttpResponse {
     let common = &node.common;
-    let store = matches!(timeout(CHECK_WAIT, common.store.check()).await, Ok(Ok(())));
-    let space = common.store.disk_space().is_none_or(|disk| !disk.is_low());
-    let feeds = common.feeds.is_running();
-    let accepts = !common.accept_failures.are_recent();
-    let (mut registry, mut broadcasts) = (true, true);
     let mut body = counts(&node);
+    let checks = Checks::of(common, node.connections.as_deref().map(AsRef::as_ref)).await;
     if let Some(connections) = &node.connections {
-        let clients = &connections.clients;
-        let count = timeout(CHECK_WAIT, clients.registry.send(CountConnections)).await;
-        let count = count.ok().and_then(Result::ok);
-        registry = count.is_some();
-        broadcasts = clients.broadcasts.as_ref().is_none_or(BroadcastView::is_running);
-        body["connections"] = json!(count);
-        body["frames_delayed"] = json!(clients.frame_limits.delayed());
+        body["connections"] = json!(checks.connections);
+        body["frames_delayed"] = json!(connections.clients.frame_limits.delayed());
     }
-    if store && space && feeds && accepts && registry && broadcasts {
+    if checks.are_passed() {
         body["status"] = json!("OK");
         return HttpResponse::Ok().json(body);
     }
+    let Checks { store, space, feeds, accepts, registry, broadcasts, .. } = checks;
     warn!(common.log, "the server is unhealthy"; "store" => store, "space" => space,
         "feeds" => feeds, "accepts" => accepts, "registry" => registry, "broadcasts" => broadcasts);
     body["status"] = json!("unhealthy");
     body["checks"] = json!({"store": store, "space": space, "feeds": feeds, "accepts": accepts,
         "registry": registry, "broadcasts": broadcasts});
     PushError::Unavailable.response_with(&"the server is unhealthy, checks says why", &body)
+}
+
+/// The parts of a node, and whether each of them works.
+pub(super) struct Checks {
+    pub(super) store: bool,
+    pub(super) space: bool,
+    feeds: bool,
+    accepts: bool,
+    registry: bool,
+    broadcasts: bool,
+    /// The user agents that are connected, if the registry answered.
+    connections: Option<usize>,
+}
+
+impl Checks {
+    /// Takes at most twice [`CHECK_WAIT`].
+    pub(super) async fn of(common: &SharedState, connections: Option<&WebSocketRole>) -> Self {
+        let mut checks = Self {
+            store: matches!(timeout(CHECK_WAIT, common.store.check()).await, Ok(Ok(()))),
+            space: common.store.disk_space().is_none_or(|disk| !disk.is_low()),
+            feeds: common.feeds.is_running(),
+            accepts: !common.accept_failures.are_recent(),
+            registry: true,
+            broadcasts: true,
+            connections: None,
+        };
+        if let Some(WebSocketRole { clients, .. }) = connections {
+            let count = timeout(CHECK_WAIT, clients.registry.send(CountConnections)).await;
+            checks.connections = count.ok().and_then(Result::ok);
+            checks.registry = checks.connections.is_some();
+            checks.broadcasts = clients.broadcasts.as_ref().is_none_or(BroadcastView::is_running);
+        }
+        checks
+    }
+
+    pub(super) fn are_passed(&self) -> bool {
+        let Self { store, space, feeds, accepts, registry, broadcasts, .. } = *self;
+        store && space && feeds && accepts && registry && broadcasts
+    }
 }
 
 /// What was refused since the start, and what is under way.

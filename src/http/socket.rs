@@ -12,24 +12,29 @@ use uuid::Uuid;
 
 use super::PushError;
 use super::app::WebSocketRole;
-use super::web::wants_page;
+use super::health::Checks;
+use super::web::{PageState, wants_page};
 
 pub(super) async fn connect(request: HttpRequest, app: Data<WebSocketRole>) -> HttpResponse {
     let answer = match request.headers().contains_key(UPGRADE) {
         true => upgrade(&request, &app),
-        false => without_upgrade(&request, &app),
+        false => without_upgrade(&request, &app).await,
     };
     answer.unwrap_or_else(|error| error.closing_response())
 }
 
 /// The page for a browser, and 426 for others.
-fn without_upgrade(request: &HttpRequest, app: &WebSocketRole) -> Result<HttpResponse, PushError> {
+async fn without_upgrade(
+    request: &HttpRequest,
+    app: &WebSocketRole,
+) -> Result<HttpResponse, PushError> {
     let (common, headers) = (&app.common, request.headers());
     if let Some(page) = app.page.as_ref().filter(|_| wants_page(headers)) {
         common.limits.connect_from(common.limits.address(request.peer_addr(), headers))?;
         let token = request.match_info().get("token");
         if app.access.try_admit(token, common.clock.now(), &common.log).is_ok() {
-            return Ok(page.answer(request.path(), common.is_draining()));
+            let state = PageState::of(common.is_draining(), &Checks::of(common, Some(app)).await);
+            return Ok(page.answer(request.path(), state, common.clock.now()));
         }
     }
     // `kalends doctor` reads which address limits see.

@@ -61,3 +61,52 @@ async fn the_page_can_be_switched_off_and_a_closed_server_shows_it_with_a_token_
     let page = get(&closed, &path, BROWSER).await;
     assert!(text(&page).contains(&format!("{path}<")), "{page}");
 }
+
+#[actix_web::test]
+async fn the_page_states_what_health_finds() {
+    let server = Server::start();
+    let page = text(&get(&server, "/", BROWSER).await);
+    assert!(page.contains("class=\"up\">This server is running.<"), "{page}");
+    let full = Server::start_with(&["--disk-free-min=1000000000000"]);
+    let page = get(&full, "/", BROWSER).await;
+    assert_eq!(page.status, 503, "{page}");
+    let expected = "class=\"down\">This server has a problem: its disk is almost full.<";
+    assert!(text(&page).contains(expected), "{page}");
+}
+
+#[actix_web::test]
+async fn nothing_that_a_stranger_sends_is_on_the_page() {
+    let server = Server::start();
+    for name in
+        ["host", "x-forwarded-host", "x-forwarded-proto", "forwarded", "user-agent", "cookie"]
+    {
+        for value in ["<script>stranger</script>", "stranger\"><img>", "stranger.example"] {
+            let request =
+                Sender::new().request(Method::GET, &format!("{}/?stranger", server.origin()));
+            let answer = request.header("accept", BROWSER).header(name, value).send().await;
+            assert!(matches!(answer.status, 200 | 400), "{name}: {answer}");
+            assert!(!text(&answer).contains("stranger"), "{name}: {answer}");
+        }
+    }
+}
+
+/// Size of the page and all its files, which are not compressed.
+const PAGE_BYTES_MAX: usize = 60 * 1024;
+
+#[actix_web::test]
+async fn the_page_weighs_little_and_is_complete_without_scripts() {
+    let server = Server::start();
+    let page = get(&server, "/", BROWSER).await;
+    let mut bytes = page.body.len();
+    for file in text(&page).split("\"/web/").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+        bytes += get(&server, &format!("/web/{file}"), "*/*").await.body.len();
+    }
+    bytes += get(&server, "/web/worker.js", "*/*").await.body.len();
+    assert!((10_000..PAGE_BYTES_MAX).contains(&bytes), "{bytes}");
+    // The buttons do nothing without the script, which shows them.
+    let page = text(&page);
+    for button in page.split("<button ").skip(1) {
+        assert!(button.split('>').next().unwrap().ends_with(" hidden"), "{button}");
+    }
+    assert!(page.contains("<noscript>") && page.contains(&server.socket_url()), "{page}");
+}

@@ -1,7 +1,9 @@
 //! The page that a browser gets at `/`: what this server is, how to use it, and a trial.
 //!
-//! The page makes its own VAPID key and is its own application server, so that the trial needs no route and no secret of
-//! the server. It has no text that a stranger sent.
+//! The page has a VAPID token of the server and is its own application server, so that the trial needs no route (decision
+//! 48). It has no text that a stranger sent.
+
+mod trial_key;
 
 use actix_web::http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderMap, REFERRER_POLICY,
@@ -10,8 +12,12 @@ use actix_web::http::header::{
 use actix_web::web::Path;
 use actix_web::{HttpResponse, HttpResponseBuilder, Resource, ResponseError};
 
+use state_machine::Time;
+
 use super::PushError;
+use super::health::Checks;
 use super::routes::{page, read};
+use trial_key::TrialKey;
 
 /// What the page may load, and from where. Nothing is inline.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; worker-src 'self'; \
@@ -30,49 +36,86 @@ const FILES: [(&str, &str, &str); 3] = [
 ];
 
 /// Firefox refuses a `ws:` URL without this.
-const INSECURE: &str = "<li>Create the boolean <code>dom.push.testing.allowInsecureServerURL</code> and set it to \
-                        <code>true</code>: this address has no TLS.</li>\n";
+const INSECURE: &str = "<li>Search for <span class=\"value\">\
+    <code id=\"insecure\">dom.push.testing.allowInsecureServerURL</code> \
+    <button type=\"button\" data-copy=\"insecure\" hidden>Copy</button></span> \
+    Choose <strong>Boolean</strong> and create it with <strong>+</strong>. It must be <code>true</code>, because this \
+    address has no TLS.</li>\n";
+
+/// What the page states about the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageState {
+    Running,
+    Stopping,
+    StoreFailed,
+    DiskFull,
+    PartFailed,
+}
+
+impl PageState {
+    pub(super) fn of(is_draining: bool, checks: &Checks) -> Self {
+        match checks {
+            _ if is_draining => Self::Stopping,
+            _ if checks.are_passed() => Self::Running,
+            Checks { store: false, .. } => Self::StoreFailed,
+            Checks { space: false, .. } => Self::DiskFull,
+            _ => Self::PartFailed,
+        }
+    }
+
+    /// Its class of style, and the sentence.
+    fn text(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Running => ("up", "This server is running."),
+            Self::Stopping => ("down", "This server is stopping."),
+            Self::StoreFailed => ("down", "This server has a problem: its store does not answer."),
+            Self::DiskFull => ("down", "This server has a problem: its disk is almost full."),
+            Self::PartFailed => ("down", "This server has a problem: a part of it has stopped."),
+        }
+    }
+}
 
 /// The page of a server.
 pub struct WebPage {
     /// Scheme, host and port of endpoints.
     origin: String,
+    key: TrialKey,
 }
 
 impl WebPage {
     pub fn new(origin: String) -> Self {
-        Self { origin }
+        Self { origin, key: TrialKey::generate() }
     }
 
     /// The page for a user agent that connects at this path.
-    pub fn answer(&self, path: &str, is_draining: bool) -> HttpResponse {
-        let mut answer = match is_draining {
-            false => HttpResponse::Ok(),
-            true => HttpResponse::ServiceUnavailable(),
+    pub(super) fn answer(&self, path: &str, state: PageState, now: Time) -> HttpResponse {
+        let mut answer = match state {
+            PageState::Running => HttpResponse::Ok(),
+            _ => HttpResponse::ServiceUnavailable(),
         };
         with_security(&mut answer)
             .insert_header((CACHE_CONTROL, "no-store"))
             .content_type("text/html; charset=utf-8")
-            .body(self.text(path, is_draining))
+            .body(self.text(path, state, now))
     }
 
-    fn text(&self, path: &str, is_draining: bool) -> String {
+    fn text(&self, path: &str, state: PageState, now: Time) -> String {
         let address = format!("{}{path}", self.origin);
         let socket = format!("ws{}", address.strip_prefix("http").unwrap_or_default());
         let is_insecure = self.origin.starts_with("http:");
-        let (class, state) = match is_draining {
-            false => ("up", "This server is running."),
-            true => ("down", "This server is stopping."),
-        };
+        let (class, sentence) = state.text();
         let mut text = PAGE.to_owned();
         for (name, value) in [
-            ("{{socket_url}}", escaped(&socket).as_str()),
-            ("{{http_url}}", escaped(address.trim_end_matches('/')).as_str()),
-            ("{{origin}}", escaped(&self.origin).as_str()),
-            ("{{version}}", env!("CARGO_PKG_VERSION")),
             ("{{state_class}}", class),
-            ("{{state}}", state),
+            ("{{state}}", sentence),
+            ("{{version}}", env!("CARGO_PKG_VERSION")),
             ("{{insecure}}", if is_insecure { INSECURE } else { "" }),
+            ("{{key}}", self.key.public().as_str()),
+            ("{{token}}", self.key.token(&self.origin, now).as_str()),
+            ("{{origin}}", escaped(&self.origin).as_str()),
+            // The path is last: what it contains is not replaced.
+            ("{{http_url}}", escaped(address.trim_end_matches('/')).as_str()),
+            ("{{socket_url}}", escaped(&socket).as_str()),
         ] {
             text = text.replace(name, value);
         }
@@ -127,13 +170,13 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn text(origin: &str, path: &str, is_draining: bool) -> String {
-        WebPage::new(origin.to_owned()).text(path, is_draining)
+    fn text(origin: &str, path: &str, state: PageState) -> String {
+        WebPage::new(origin.to_owned()).text(path, state, Time(0))
     }
 
     #[test]
     fn the_page_has_the_addresses_of_this_server() {
-        let text = text("https://push.example.net", "/", false);
+        let text = text("https://push.example.net", "/", PageState::Running);
         for expected in [
             "<code id=\"socket\">wss://push.example.net/</code>",
             "<code id=\"address\">https://push.example.net</code>",
@@ -147,23 +190,22 @@ mod tests {
 
     #[test]
     fn a_server_without_tls_names_the_preference_that_firefox_needs() {
-        let text = text("http://127.0.0.1:8080", "/u/kal_x", true);
+        let text = text("http://127.0.0.1:8080", "/u/kal_x", PageState::Stopping);
         assert!(text.contains("ws://127.0.0.1:8080/u/kal_x<"), "{text}");
-        assert!(
-            text.contains("allowInsecureServerURL") && text.contains("This server is stopping.")
-        );
+        assert!(text.contains("allowInsecureServerURL"), "{text}");
+        assert!(text.contains("class=\"down\">This server is stopping."), "{text}");
     }
 
     #[test]
     fn no_text_is_shown_unescaped() {
-        let text = text("https://a", "/u/<script>\"'&", false);
+        let text = text("https://a", "/u/<script>\"'&", PageState::Running);
         assert!(text.contains("wss://a/u/&lt;script&gt;&quot;&#39;&amp;<"), "{text}");
     }
 
     #[test]
     fn the_page_and_its_files_are_small_and_have_nothing_inline() {
         let bytes: usize = FILES.iter().map(|(_, _, contents)| contents.len()).sum();
-        assert!(PAGE.len() + bytes < 20_000, "{}", PAGE.len() + bytes);
+        assert!(PAGE.len() + INSECURE.len() + bytes < 20_000, "{}", PAGE.len() + bytes);
         for inline in ["style=", "onclick", "<style", "javascript:", "<script>"] {
             assert!(!PAGE.contains(inline), "{inline}");
         }

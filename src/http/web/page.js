@@ -1,26 +1,16 @@
-// The page is its own application server: it makes a VAPID key, encrypts a message (RFC 8291), and posts it to the endpoint
-// that the browser got. So the server needs no secret for it.
+// The page is its own application server: it subscribes with the VAPID key of the server, encrypts a message (RFC 8291),
+// and posts it to the endpoint that the browser got, with the token that the server has signed.
 
 const SCOPE = "/web/";
 const WAIT_MS = 30000;
+const STATE_MS = 5000;
 
 const byId = (id) => document.getElementById(id);
-const base64url = (bytes) =>
-  btoa(String.fromCharCode(...new Uint8Array(bytes))).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 const ascii = (text) => new TextEncoder().encode(text);
 
 function joined(...parts) {
   const bytes = parts.flatMap((part) => [...new Uint8Array(part)]);
   return new Uint8Array(bytes);
-}
-
-/** The Authorization header of a push (RFC 8292). */
-async function vapid(keys, publicKey, audience) {
-  const expires = Math.floor(Date.now() / 1000) + 3600;
-  const part = (value) => base64url(ascii(JSON.stringify(value)));
-  const token = `${part({ typ: "JWT", alg: "ES256" })}.${part({ aud: audience, exp: expires, sub: location.origin })}`;
-  const signature = await crypto.subtle.sign({ name: "ECDSA", hash: "SHA-256" }, keys.privateKey, ascii(token));
-  return `vapid t=${token}.${base64url(signature)}, k=${base64url(publicKey)}`;
 }
 
 async function hkdf(secret, salt, info, bytes) {
@@ -51,7 +41,7 @@ function hop(text, began) {
   const time = document.createElement("span");
   time.className = "time";
   time.textContent = `${Math.round(performance.now() - began)} ms`;
-  item.append(`${text}, `, time);
+  item.append(text, " ", time);
   byId("hops").append(item);
 }
 
@@ -69,7 +59,7 @@ function shown(text, began) {
     const listen = (event) => {
       const { kind } = event.data;
       if (event.data.text !== text) return;
-      hop({ received: "received by this browser", shown: "shown", hidden: "not shown: this browser has no notifications" }[kind], began);
+      hop({ received: "Sent by the server to this browser", shown: "Shown", hidden: "Not shown: this browser has no notifications" }[kind], began);
       if (kind === "received") return;
       clearTimeout(late);
       navigator.serviceWorker.removeEventListener("message", listen);
@@ -106,30 +96,28 @@ function active(registration) {
   });
 }
 
-async function trial(origin) {
-  const keys = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, true, ["sign"]);
-  const publicKey = await crypto.subtle.exportKey("raw", keys.publicKey);
+async function trial({ origin, key, token }) {
   const before = performance.now();
-  const subscription = await subscribed(publicKey);
+  const subscription = await subscribed(key);
   try {
     const server = new URL(subscription.endpoint).origin;
     if (server !== origin) {
-      throw new Error(`the push server of this browser is ${server}: set it to this one as described above, and restart`);
+      throw new Error(`the push server of this browser is ${server}: set it to this one, as described under “Use this server”, and restart the browser`);
     }
-    hop("subscribed", before);
+    hop("Subscribed", before);
     const text = `Hello from ${location.host}, ${new Date().toLocaleTimeString()}`;
     const headers = {
       TTL: "60",
       Urgency: "high",
       "Content-Encoding": "aes128gcm",
-      Authorization: await vapid(keys, publicKey, server),
+      Authorization: `vapid t=${token}, k=${key}`,
     };
     const body = await encrypted(subscription, text);
     const began = performance.now();
     const arrival = shown(text, began);
     const accepted = fetch(subscription.endpoint, { method: "POST", headers, body }).then(async (answer) => {
       if (answer.status !== 201) throw new Error(`the server answered ${answer.status}: ${(await answer.json()).message}`);
-      hop("accepted by the server, and acked by this browser", began);
+      hop("Acked by this browser, and accepted by the server", began);
     });
     await Promise.all([accepted, arrival]);
   } finally {
@@ -142,7 +130,7 @@ byId("start").addEventListener("click", async ({ target }) => {
   result("", "");
   target.disabled = true;
   try {
-    await trial(target.dataset.origin);
+    await trial(target.dataset);
     result("It works: this browser receives push messages through this server.", "good");
   } catch (error) {
     result(`It does not work yet: ${error.message}.`, "bad");
@@ -150,6 +138,24 @@ byId("start").addEventListener("click", async ({ target }) => {
   target.disabled = false;
 });
 byId("start").hidden = false;
+
+/** Reads the page again, and shows the state that it has: the key and the token of a server that restarted are others. */
+async function readState() {
+  let [state, kind] = ["This server does not answer. This page tries again until it does.", "down"];
+  try {
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store", signal: AbortSignal.timeout(STATE_MS) });
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    [state, kind] = [page.getElementById("state").textContent, page.getElementById("state").className];
+    Object.assign(byId("start").dataset, page.getElementById("start").dataset);
+  } catch {
+    // A proxy answers for a server that is gone with a page of its own.
+  }
+  if (byId("state").textContent !== state) byId("state").textContent = state;
+  byId("state").className = kind;
+}
+
+setInterval(() => document.hidden || readState(), STATE_MS);
+document.addEventListener("visibilitychange", () => document.hidden || readState());
 
 for (const button of document.querySelectorAll("[data-copy]")) {
   button.hidden = !navigator.clipboard;

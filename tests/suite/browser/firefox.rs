@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::log::Log;
 use super::marionette::Marionette;
@@ -23,6 +23,30 @@ const QUIT_WAIT: Duration = Duration::from_secs(30);
 /// Maximum time until Firefox subscribes to broadcasts, which it does when it has been idle for a
 /// while, and receives one.
 const BROADCAST_WAIT: Duration = Duration::from_secs(90);
+
+/// A desktop window is wide enough for each width, and the page resizes with its element.
+const SHOW: &str = "
+    const [width, scheme] = arguments;
+    window.resizeTo(1400, 1000);
+    const browser = window.gBrowser.selectedBrowser;
+    browser.style.setProperty('width', width + 'px');
+    browser.style.setProperty('max-width', width + 'px');
+    browser.browsingContext.prefersColorSchemeOverride = scheme;";
+
+/// The page is in another process than its window.
+const SHOWN: &str = "
+    const [width, scheme] = arguments;
+    const scheme_now = window.matchMedia(`(prefers-color-scheme: ${scheme})`);
+    while (window.innerWidth !== width || !scheme_now.matches) await new Promise(requestAnimationFrame);";
+
+/// Warnings of Firefox about itself have no page as their source.
+const TAKE_ERRORS: &str = "
+    const messages = Services.console.getMessageArray();
+    Services.console.reset();
+    return messages
+        .filter(message => message instanceof Ci.nsIScriptError)
+        .filter(message => message.category.startsWith('CSP') || /^https?:/.test(message.sourceName))
+        .map(message => `${message.category}: ${message.errorMessage} (${message.sourceName}:${message.lineNumber})`);";
 
 /// A running Firefox process.
 pub(super) struct Firefox {
@@ -50,7 +74,7 @@ impl Firefox {
         self.control.open(url);
     }
 
-    /// Runs a function body in the page, awaits its promise, and returns the value.
+    /// Runs the body of an async function in the page, and returns the value of its promise.
     pub(super) fn run(&mut self, script: &str, arguments: &Value) -> Value {
         self.control.run(script, arguments)
     }
@@ -59,9 +83,24 @@ impl Firefox {
         self.control.press(key);
     }
 
-    /// Writes a picture of the page, in a window of this width, into `target/screenshots`.
-    pub(super) fn screenshot(&mut self, name: &str, width: u32) {
-        let image = STANDARD.decode(self.control.screenshot(width)).expect("it is base64");
+    /// Shows the page as in a window of this width, which may be narrower than a window of Firefox can be, and in a
+    /// color scheme, `light` or `dark`.
+    pub(super) fn show(&mut self, width: u32, scheme: &str) {
+        let arguments = json!([width, scheme]);
+        self.control.run_privileged(SHOW, &arguments);
+        self.control.run(SHOWN, &arguments);
+    }
+
+    /// The errors and warnings of pages since the last call, from the browser's console: of scripts, of styles, and of content
+    /// security policies.
+    pub(super) fn take_errors(&mut self) -> Vec<String> {
+        let errors = self.control.run_privileged(TAKE_ERRORS, &json!([]));
+        serde_json::from_value(errors).expect("it is a list of texts")
+    }
+
+    /// Writes a picture of the whole page into `target/screenshots`.
+    pub(super) fn screenshot(&mut self, name: &str) {
+        let image = STANDARD.decode(self.control.screenshot()).expect("it is base64");
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/screenshots");
         fs::create_dir_all(&dir).expect("the target folder can be written");
         fs::write(dir.join(format!("{name}.png")), image).expect("the folder was made");
@@ -156,7 +195,9 @@ fn spawn(profile: &Path, output: PipeWriter) -> Child {
     let name = std::env::var_os("FIREFOX").unwrap_or_else(|| "firefox-esr".into());
     let errors = output.try_clone().expect("a pipe can be shared");
     let spawned = Command::new(&name)
-        .args(["--headless", "--marionette", "--no-remote", "--profile"])
+        .args(["--headless", "--marionette", "--no-remote"])
+        // Tests resize pages and read the console.
+        .args(["--remote-allow-system-access", "--profile"])
         .arg(profile)
         .env("HOME", profile)
         .env("MOZ_CRASHREPORTER_DISABLE", "1")

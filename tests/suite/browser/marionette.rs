@@ -34,10 +34,19 @@ impl Marionette {
         self.call("WebDriver:Navigate", &json!({ "url": url }));
     }
 
-    /// Runs a function body in the page, awaits its promise, and returns the value.
+    /// Runs the body of an async function in the page, and returns the value of its promise.
     pub(super) fn run(&mut self, script: &str, arguments: &Value) -> Value {
+        let script = format!("return (async () => {{ {script}\n }})();");
         let parameters = json!({ "script": script, "args": arguments });
         self.call("WebDriver:ExecuteScript", &parameters)["value"].take()
+    }
+
+    /// Like [`run`](Self::run), in the window of the browser with its privileges.
+    pub(super) fn run_privileged(&mut self, script: &str, arguments: &Value) -> Value {
+        self.call("Marionette:SetContext", &json!({ "value": "chrome" }));
+        let value = self.run(script, arguments);
+        self.call("Marionette:SetContext", &json!({ "value": "content" }));
+        value
     }
 
     /// Presses and releases a key, by its code point in WebDriver.
@@ -47,9 +56,8 @@ impl Marionette {
         self.call("WebDriver:PerformActions", &json!({ "actions": keyboard }));
     }
 
-    /// The whole page as a PNG in base64, in a window of this width.
-    pub(super) fn screenshot(&mut self, width: u32) -> String {
-        self.call("WebDriver:SetWindowRect", &json!({"width": width, "height": 900}));
+    /// The whole page as a PNG in base64.
+    pub(super) fn screenshot(&mut self) -> String {
         let taken = self.call("WebDriver:TakeScreenshot", &json!({"full": true}));
         taken["value"].as_str().expect("it is base64").to_owned()
     }

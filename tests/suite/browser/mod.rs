@@ -4,6 +4,7 @@ mod dev_view;
 mod firefox;
 mod log;
 mod marionette;
+mod page_check;
 mod profile;
 mod relay;
 mod sender;
