@@ -81,9 +81,10 @@ async fn nothing_that_a_stranger_sends_is_on_the_page() {
         ["host", "x-forwarded-host", "x-forwarded-proto", "forwarded", "user-agent", "cookie"]
     {
         for value in ["<script>stranger</script>", "stranger\"><img>", "stranger.example"] {
-            let request =
-                Sender::new().request(Method::GET, &format!("{}/?stranger", server.origin()));
-            let answer = request.header("accept", BROWSER).header(name, value).send().await;
+            let url = format!("{}/?stranger", server.origin());
+            let sender = Sender::new();
+            let request = sender.request(Method::GET, &url).header("accept", BROWSER);
+            let answer = request.header(name, value).send().await;
             assert!(matches!(answer.status, 200 | 400), "{name}: {answer}");
             assert!(!text(&answer).contains("stranger"), "{name}: {answer}");
         }
