@@ -82,15 +82,6 @@ impl Profile {
         profile
     }
 
-    /// Adds a preference, before Firefox starts.
-    pub(super) fn with(self, name: &str, value: &str) -> Self {
-        let path = self.path().join("user.js");
-        let text = fs::read_to_string(&path).expect("it was written");
-        let text = format!("{text}user_pref(\"{name}\", {value});\n");
-        fs::write(path, text).expect("a profile can be written");
-        self
-    }
-
     pub(super) fn path(&self) -> &Path {
         self.0.path()
     }
