@@ -158,11 +158,16 @@ setInterval(() => document.hidden || readState(), STATE_MS);
 document.addEventListener("visibilitychange", () => document.hidden || readState());
 
 for (const button of document.querySelectorAll("[data-copy]")) {
+  const value = byId(button.dataset.copy).textContent;
+  const show = (word) => {
+    button.textContent = word;
+    button.setAttribute("aria-label", `${word} ${value}`);
+  };
   button.hidden = !navigator.clipboard;
-  button.setAttribute("aria-label", `Copy ${byId(button.dataset.copy).textContent}`);
+  show("Copy");
   button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(byId(button.dataset.copy).textContent);
-    button.textContent = "Copied";
-    setTimeout(() => (button.textContent = "Copy"), 2000);
+    await navigator.clipboard.writeText(value);
+    show("Copied");
+    setTimeout(show, 2000, "Copy");
   });
 }
