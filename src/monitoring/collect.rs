@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use super::process;
 use super::table::{self, Metric};
-use crate::http::app::{AppState, EndpointRole, SharedState};
+use crate::http::app::{AppState, EndpointRole, OPERATOR_LOGINS, SharedState};
 use crate::http::push_counters::{OUTCOMES, STATUSES, VAPID};
 use crate::limits::PortName;
 
@@ -151,6 +151,8 @@ fn of_ports(samples: &mut Samples, common: &SharedState, is_connection_node: boo
         samples.add(&table::ROUTER_PORT_CONNECTIONS_MAX, router.connections_max);
         samples.add(&table::ROUTER_PORT_FULL, router.times_full);
     }
+    let logins = common.operator_logins.counts();
+    samples.each(&table::OPERATOR_LOGINS_TOTAL, &OPERATOR_LOGINS, logins);
     for (limit, refused) in common.limits.refused() {
         samples.labelled(&table::LIMIT_REFUSALS, [limit.into()], refused);
     }
