@@ -12,6 +12,7 @@ use actors::observe::{
     PublisherState, RegistryState,
 };
 use actors::{ClientShared, Observe};
+use state_machine::connection::PhaseName;
 use state_machine::feed::FeedName;
 use state_machine::store::PageLimit;
 use tokio::time::timeout;
@@ -202,7 +203,9 @@ fn of_feeds(samples: &mut Samples, PublisherState { mailbox, feeds, failing }: &
 
 async fn of_clients(samples: &mut Samples, clients: &ClientShared) {
     let counters = &clients.counters;
-    for (phase, count) in counters.counts().phases {
+    let phases = counters.counts().phases;
+    for phase in PhaseName::ALL {
+        let count = phases.get(&phase).copied().unwrap_or(0);
         samples.labelled(&table::CLIENTS, [phase.to_string().into()], count);
     }
     samples.each(&table::ACKS, &ACK_CODES, counters.acks.counts());

@@ -119,8 +119,7 @@ async fn serve(
     if let Some(source) = source {
         import::start(source, settings, &node.common.feeds, &log);
     }
-    let process = process_view(settings, &origin, (peers, nodes), &node);
-    let jobs = job_context(settings, &store, &node, process);
+    let jobs = job_context(settings, &store, &node, &origin, (peers, nodes));
     let admin = admin::socket::start(&settings.data_dir, jobs.clone(), &node.common.log);
     let id_floor = IdFloor::of(role, settings);
     maintenance::start(node.clone(), machine, id_floor.clone(), tables);
@@ -216,8 +215,10 @@ fn job_context(
     settings: &Settings,
     store: &Arc<dyn StoreAdmin>,
     node: &AppState,
-    process: ProcessView,
+    origin: &str,
+    (peers, nodes): (Option<NodeAccess>, Directory),
 ) -> JobContext {
+    let process = process_view(settings, origin, (peers, nodes), node);
     let common = &node.common;
     let clients = node.connections.as_ref().map(|connections| &connections.clients);
     JobContext {

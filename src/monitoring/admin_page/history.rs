@@ -149,15 +149,14 @@ impl Source {
 }
 
 fn sum(samples: &[Sample], metric: &Metric, labels: &[&str]) -> Option<f64> {
-    let wanted = |sample: &&Sample| {
-        sample.is_of(metric)
-            && (labels.is_empty() || sample.labels.iter().any(|label| labels.contains(&&**label)))
+    let is_wanted = |sample: &Sample| {
+        labels.is_empty() || sample.labels.iter().any(|label| labels.contains(&&**label))
     };
     let number = |sample: &Sample| match &sample.value {
-        Value::Number(number) => *number as f64,
-        Value::Histogram(_) => 0.0,
+        Value::Number(number) if is_wanted(sample) => *number as f64,
+        _ => 0.0,
     };
-    samples.iter().filter(wanted).map(number).reduce(|all, one| all + one)
+    samples.iter().filter(|sample| sample.is_of(metric)).map(number).reduce(|all, one| all + one)
 }
 
 /// The upper bound in milliseconds of the band in which the share lies, of all histograms of the metric together.

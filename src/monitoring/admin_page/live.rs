@@ -61,7 +61,7 @@ struct MonthCount {
     leaving: BTreeMap<Month, u64>,
 }
 
-/// One open page.
+/// What an open page has seen. Its permit is one of [`STREAMS_MAX`].
 struct Reader {
     page: Data<AdminPage>,
     session: Session,

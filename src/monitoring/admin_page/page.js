@@ -116,7 +116,7 @@ const VALUES = {
   resumed: () => number(sum(now, "month_moves_total", "resumed")),
   counted: () =>
     now.months
-      ? `Counted at ${clock(now.months.at)}.`
+      ? `Counted at ${clock(now.months.at)}, and every ten minutes while this page is open.`
       : "Counted every ten minutes while this page is open. On DynamoDB: kalends tables status.",
   queue: () => outOf("store_queue"),
   store_p99: () => latency("store_p99"),
@@ -196,7 +196,7 @@ function fill(table, rows) {
     for (const text of table.dataset.head.split("|")) made("th", head, { scope: "col", textContent: text });
     table.createTBody();
   }
-  if (table.dataset.none && rows.length === 0) rows = [[table.dataset.none, ...table.dataset.head.split("|").slice(1).map(() => "")]];
+  if (table.dataset.none && rows.length === 0) rows = [[table.dataset.none]];
   const body = table.tBodies[0];
   while (body.rows.length > rows.length) body.lastElementChild.remove();
   for (const [place, texts] of rows.entries()) {
@@ -205,6 +205,8 @@ function fill(table, rows) {
       if (row.cells.length) made("td", row);
       else made("th", row, { scope: "row" });
     }
+    while (row.cells.length > texts.length) row.lastElementChild.remove();
+    row.cells[0].colSpan = texts.length > 1 ? 1 : table.tHead.rows[0].cells.length;
     texts.forEach((text, cell) => write(row.cells[cell], text));
   }
 }
@@ -261,7 +263,8 @@ function line(values, at, from, to, top) {
 function draw() {
   if (!times.length) return;
   const to = times.at(-1);
-  const from = to - byId("range").value * 1000;
+  // A young server has a shorter past.
+  const from = Math.max(to - byId("range").value * 1000, times[0]);
   const first = times.findIndex((at) => at >= from);
   const at = times.slice(first);
   const measure = (name) => (name === "memory" ? bytes : number);

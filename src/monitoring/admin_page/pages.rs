@@ -94,7 +94,7 @@ pub(super) fn people(form: &str, rows: Result<Vec<AccessRow>, String>, done: &st
 fn table(form: &str, rows: &[AccessRow]) -> String {
     let mut text = "<div class=\"wide\" role=\"region\" aria-label=\"Access tokens\" tabindex=\"0\"><table><thead><tr>"
         .to_owned();
-    for head in ["Name", "State", "Created", "Expires", "Connected", "Pushes", "Action"] {
+    for head in ["Name", "State", "Action", "Connected", "Pushes", "Created", "Expires"] {
         text += &format!("<th scope=\"col\">{head}</th>");
     }
     text += "</tr></thead><tbody>";
@@ -107,7 +107,7 @@ fn table(form: &str, rows: &[AccessRow]) -> String {
             "revoked" => String::new(),
             _ => revoke_form(form, &row.name, "Revoke"),
         };
-        let cells = [state, date(row.created_s), expires, connected, pushes, action];
+        let cells = [state, action, connected, pushes, date(row.created_s), expires];
         text += &format!("<tr><th scope=\"row\">{name}</th>");
         cells.iter().for_each(|cell| write!(text, "<td>{cell}</td>").expect("a text takes all"));
         text += "</tr>";

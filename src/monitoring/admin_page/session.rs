@@ -35,7 +35,7 @@ struct State {
     signed_out: Option<Time>,
 }
 
-/// A valid session.
+/// A session that was valid when it was opened. It may have ended since.
 #[derive(Debug, Clone)]
 pub(super) struct Session {
     cookie: String,

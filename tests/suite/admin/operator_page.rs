@@ -188,6 +188,18 @@ fn used_cookie(operator: &Operator) -> String {
     format!("kalends_admin_{}=0123.456.abc", operator.address.port())
 }
 
+/// Waits for a `now` event for which the condition holds.
+async fn event_with(stream: &mut Raw, holds: impl Fn(&Value) -> bool) -> Value {
+    loop {
+        stream.until(AT_ONCE, "event: now\ndata: ").await;
+        let event = stream.until(AT_ONCE, "\n\n").await;
+        let event: Value = serde_json::from_str(event.trim()).expect("an event is JSON");
+        if holds(&event) {
+            return event;
+        }
+    }
+}
+
 #[actix_web::test]
 async fn events_follow_a_push_and_end_with_the_session() {
     let fixture = AdminFixture::embedded(&[PORT, "--admin-page-interval-ms=50"]);
@@ -206,22 +218,11 @@ async fn events_follow_a_push_and_end_with_the_session() {
     let mut agent = Agent::new(&fixture.server).await;
     let channel = agent.register().await;
     Sender::new().push_to(&mut agent, &channel, "secret contents").await;
-    let stream = &mut streams[0];
-    let shown = async {
-        loop {
-            stream.until(AT_ONCE, "event: now\ndata: ").await;
-            let event = stream.until(AT_ONCE, "\n\n").await;
-            let event: Value = serde_json::from_str(event.trim()).expect("an event is JSON");
-            if event["samples"]["kalends_pushes_total"]["delivered"] == 1 {
-                return event;
-            }
-        }
-    };
-    let event = shown.await;
+    let is_delivered = |event: &Value| event["samples"]["kalends_pushes_total"]["delivered"] == 1;
+    let event = event_with(&mut streams[0], is_delivered).await;
     assert_eq!(event["samples"]["kalends_clients"]["Ready"], 1);
     assert!(!event.to_string().contains(agent.uaid()));
-    let stream = &mut streams[1];
-    stream.until(AT_ONCE, "\"months\":{\"agents\":{").await;
+    event_with(&mut streams[1], |event| event["months"]["agents"].is_object()).await;
 
     let signed_out = operator.submit("/admin/logout", &[]).await;
     assert_eq!(signed_out.status, 303, "{signed_out}");
