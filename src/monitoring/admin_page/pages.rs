@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     fn html(answer: HttpResponse) -> String {
-        let bytes = answer.into_body().try_into_bytes().ok().expect("the page is in memory");
+        let bytes = answer.into_body().try_into_bytes().expect("the page is in memory");
         String::from_utf8(bytes.into()).unwrap()
     }
 

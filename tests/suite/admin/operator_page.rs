@@ -98,7 +98,9 @@ impl Operator {
             request = request.append_header(*header);
         }
         let mut answer = request.send_body(body).await.expect("the server answers");
-        let text = |value: &awc::http::header::HeaderValue| value.to_str().unwrap().to_owned();
+        let text = |value: &awc::http::header::HeaderValue| {
+            value.to_str().expect("headers are text").to_owned()
+        };
         let pairs = answer.headers().iter();
         let headers = pairs.map(|(name, value)| (name.to_string(), text(value))).collect();
         let body = answer.body().await.expect("the answer is whole").to_vec();
