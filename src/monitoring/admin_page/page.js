@@ -253,11 +253,11 @@ function line(values, at, from, to, top) {
     if (value === null) return (pen = "M");
     const x = ((at[place] - from) / Math.max(1, to - from)) * WIDTH;
     const y = HEIGHT - 3 - (value / top) * (HEIGHT - 8);
-    text += `${pen}${x.toFixed(1)} ${y.toFixed(1)}`;
+    // A point without neighbours is a short stroke.
+    text += pen === "M" ? `M${(x - 2).toFixed(1)} ${y.toFixed(1)}h4` : `L${x.toFixed(1)} ${y.toFixed(1)}`;
     pen = "L";
   });
-  // A single point is a short stroke.
-  return text.includes("L") || !text ? text : `${text}h2`;
+  return text;
 }
 
 function draw() {
