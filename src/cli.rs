@@ -125,7 +125,7 @@ pub enum Action {
     /// Move everything between SQLite and DynamoDB
     #[command(subcommand, after_help = admin::help::STORE)]
     Store(StoreAction),
-    /// Say who may connect: tokens for the user agents of a closed server
+    /// Manage access tokens of user agents, and sign in to the operator's page
     #[command(subcommand, after_help = admin::help::ACCESS)]
     Access(AccessAction),
     /// Write an archive of the store and its keys, also while the server runs
@@ -344,7 +344,10 @@ fn run(cli: Cli) -> ExitCode {
         Action::Preflight { flags } => run_admin((Request::Preflight, flags)),
         Action::Tables(action) => run_admin(action.into_request()),
         Action::Users(action) => run_admin(action.into_request()),
-        Action::Access(action) => run_admin(action.into_request()),
+        Action::Access(AccessAction::Token(action)) => run_admin(action.into_request()),
+        Action::Access(AccessAction::Operator { flags }) => {
+            with_settings(&flags, |settings| exit_code(admin::operator_link::run(settings)))
+        }
         Action::Nodes(OnStore { args, flags }) => run_admin((Request::Nodes(args), flags)),
         Action::Inspect(of) => with_settings(&of.flags, |settings| inspect(&of.args, settings)),
         Action::Import(action) => run_admin(action.into_request()),

@@ -120,7 +120,7 @@ where
                     let Some(opened) = open(peer) else { return Either::Left(ready(Ok(()))) };
                     let served = match &tls {
                         None => {
-                            Either::Left(services.connections.call((Stream::Plain(stream), peer)))
+                            Either::Left(services.connections.call((Stream::plain(stream), peer)))
                         }
                         Some(tls) => Either::Right(Box::pin(serve_tls(
                             Arc::clone(tls),

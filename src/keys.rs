@@ -16,6 +16,7 @@ mod auth;
 mod file;
 pub mod fingerprint;
 mod mac;
+mod pass;
 mod seal;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ use zeroize::{Zeroize, Zeroizing};
 pub use auth::AuthKey;
 pub use file::KeysError;
 pub use mac::{MAC_BYTES, MacKeys};
+pub use pass::{Pass, Passes};
 pub use seal::{NotOurs, SealKeys, TAG_BYTES};
 
 pub const KEYS_FILE: &str = "keys.toml";

@@ -13,6 +13,18 @@ const EXPIRES_S_MAX: u64 = 100 * 365 * 86_400;
 
 #[derive(Debug, Subcommand)]
 pub enum AccessAction {
+    #[command(flatten)]
+    Token(TokenAction),
+    /// Print a link that opens the operator's page once
+    #[command(after_help = help::ACCESS_OPERATOR)]
+    Operator {
+        #[command(flatten)]
+        flags: Flags,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TokenAction {
     /// Make a token for a person, and print it once
     #[command(after_help = help::ACCESS_ADD)]
     Add(OnStore<AccessAdd>),
@@ -66,7 +78,7 @@ pub struct AccessRevoke {
     pub name: String,
 }
 
-impl AccessAction {
+impl TokenAction {
     /// The request, and the settings that name the store.
     pub fn into_request(self) -> (Request, Flags) {
         match self {

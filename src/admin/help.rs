@@ -191,6 +191,14 @@ code is 1 if there is no such token, or if it is revoked already.
 Example:
   kalends access revoke alice --data-dir /var/lib/kalends";
 
+pub const ACCESS_OPERATOR: &str = "\
+The page is at /admin on the port of metrics_listen. The link is valid once, for five minutes, and needs
+the keys of the server: run the command as the server's user.
+
+Examples:
+  kalends access operator --data-dir /var/lib/kalends
+  sudo -u kalends kalends access operator --config /etc/kalends/kalends.toml";
+
 pub const NODES: &str = "\
 Reads every router record once, counts the agents on each node, and asks each node at its router port. With
 a server on the data directory, it shows what that server sees: its breakers, and notifications that wait.

@@ -6,6 +6,7 @@
 //! way the command prints a stream of [`Output`](output::Output).
 //!
 //! - [`commands`], [`access_command`], [`import_command`], [`store_command`], [`help`]: the command line.
+//! - [`operator_link`]: the link that opens the operator's page.
 //! - [`command`]: runs a request and prints its output; [`backend`] finds the store.
 //! - [`inspect`]: the facts and the findings of `kalends inspect`.
 //! - [`keys_check`]: what `preflight` checks besides the store.
@@ -30,6 +31,7 @@ pub mod inspect;
 pub mod job;
 pub mod job_context;
 pub mod keys_check;
+pub mod operator_link;
 pub mod output;
 pub mod print;
 mod print_access;
@@ -38,7 +40,7 @@ pub mod socket;
 pub mod store_command;
 pub mod tail_cursor;
 
-pub use access_command::AccessAction;
+pub use access_command::{AccessAction, TokenAction};
 pub use commands::{TablesAction, UsersAction};
 pub use import_command::ImportAction;
 pub use store_command::StoreAction;

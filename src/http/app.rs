@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use actix_web::web::Data;
+use actors::counters::Counters;
 use actors::{Access, BoundedAddr, ClientShared, Clock, Endpoint, EndpointShared, Feeds};
 use slog::Logger;
 use state_machine::{MessageId, Span, Time};
@@ -27,6 +28,9 @@ use super::web::WebPage;
 use crate::bridges::Bridges;
 use crate::limits::Limits;
 use crate::tls::certificates::Certificates;
+
+/// The results of attempts to open the operator's page. Those `over_limit` were not checked slowly.
+pub const OPERATOR_LOGINS: [&str; 3] = ["succeeded", "refused", "over_limit"];
 
 /// The state of a process, which has at least one of the two roles.
 #[derive(Clone)]
@@ -51,6 +55,8 @@ pub struct SharedState {
     pub request_ids: RequestIds,
     /// Messages that were deleted because they had expired.
     pub messages_expired: AtomicU64,
+    /// Attempts to open the operator's page, by their [result](OPERATOR_LOGINS).
+    pub operator_logins: Counters<{ OPERATOR_LOGINS.len() }>,
     /// What the public port presents, if it speaks TLS.
     pub certificates: Arc<Certificates>,
     /// The messages that waited in the store when they were counted last; none if that is not known.

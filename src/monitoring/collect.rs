@@ -12,13 +12,14 @@ use actors::observe::{
     PublisherState, RegistryState,
 };
 use actors::{ClientShared, Observe};
+use state_machine::connection::PhaseName;
 use state_machine::feed::FeedName;
 use state_machine::store::PageLimit;
 use tokio::time::timeout;
 
 use super::process;
 use super::table::{self, Metric};
-use crate::http::app::{AppState, EndpointRole, SharedState};
+use crate::http::app::{AppState, EndpointRole, OPERATOR_LOGINS, SharedState};
 use crate::http::push_counters::{OUTCOMES, STATUSES, VAPID};
 use crate::limits::PortName;
 
@@ -151,6 +152,8 @@ fn of_ports(samples: &mut Samples, common: &SharedState, is_connection_node: boo
         samples.add(&table::ROUTER_PORT_CONNECTIONS_MAX, router.connections_max);
         samples.add(&table::ROUTER_PORT_FULL, router.times_full);
     }
+    let logins = common.operator_logins.counts();
+    samples.each(&table::OPERATOR_LOGINS_TOTAL, &OPERATOR_LOGINS, logins);
     for (limit, refused) in common.limits.refused() {
         samples.labelled(&table::LIMIT_REFUSALS, [limit.into()], refused);
     }
@@ -200,7 +203,9 @@ fn of_feeds(samples: &mut Samples, PublisherState { mailbox, feeds, failing }: &
 
 async fn of_clients(samples: &mut Samples, clients: &ClientShared) {
     let counters = &clients.counters;
-    for (phase, count) in counters.counts().phases {
+    let phases = counters.counts().phases;
+    for phase in PhaseName::ALL {
+        let count = phases.get(&phase).copied().unwrap_or(0);
         samples.labelled(&table::CLIENTS, [phase.to_string().into()], count);
     }
     samples.each(&table::ACKS, &ACK_CODES, counters.acks.counts());

@@ -1,8 +1,9 @@
-//! Metrics: one [`table`] names them, [`collect`](mod@collect) reads them, [`text`] and [`statsd`] write them.
+//! Metrics and the operator's page: one [`table`] names them, [`collect`](mod@collect) reads them, [`text`] and [`statsd`] write them.
 //!
 //! Counters are plain atomics at the places where things happen, which know nothing of this folder. They are read when
 //! a scraper asks. No label has a uaid, a token, a sender or an address.
 
+mod admin_page;
 pub mod collect;
 mod process;
 #[cfg(test)]
@@ -20,10 +21,12 @@ use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
 use slog::{Logger, info, warn};
 
+use crate::admin::job_context::JobContext;
 use crate::http::app::AppState;
 use crate::http_port::{self, HttpPortLimits};
 use crate::settings::Settings;
 use crate::settings::table::METRICS_LISTEN;
+use admin_page::AdminPage;
 use text::Format;
 
 /// Connections of the port at once. Further ones wait in the kernel.
@@ -73,6 +76,7 @@ pub fn start(
     port: Option<TcpListener>,
     settings: &Settings,
     node: &AppState,
+    jobs: JobContext,
 ) -> Result<(), MetricsPortError> {
     let log = &node.common.log;
     if let Some(listener) = port {
@@ -86,16 +90,18 @@ pub fn start(
             shutdown_timeout: SHUTDOWN_WAIT,
             allows_half_closed: true,
         };
+        let page = AdminPage::new(settings, node, jobs);
+        let paths = if page.is_some() { "/metrics, /admin" } else { "/metrics" };
         let node = Data::new(node.clone());
         let server = http_port::serve(
             listener,
             limits,
             None,
             |_| Some(()),
-            move || routes(Data::clone(&node)),
+            move || routes(Data::clone(&node), page.clone()),
         );
         actix_web::rt::spawn(server.map_err(failed)?);
-        info!(log, "listening for scrapers of metrics"; "address" => %address, "path" => "/metrics");
+        info!(log, "listening for scrapers of metrics"; "address" => %address, "path" => paths);
     }
     if let Some(address) = settings.statsd_address {
         statsd::start(address, Duration::from_secs(settings.statsd_interval_s), node.clone());
@@ -103,9 +109,15 @@ pub fn start(
     Ok(())
 }
 
-fn routes(node: Data<AppState>) -> impl FnOnce(&mut ServiceConfig) + Clone {
+fn routes(
+    node: Data<AppState>,
+    page: Option<Data<AdminPage>>,
+) -> impl FnOnce(&mut ServiceConfig) + Clone {
     move |service| {
         service.app_data(node).service(web::resource("/metrics").get(metrics));
+        if let Some(page) = &page {
+            admin_page::routes(page, service);
+        }
     }
 }
 

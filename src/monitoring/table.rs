@@ -3,6 +3,7 @@
 use actors::counters::{MonthMove, StoreCall};
 use actors::observe::{ACK_CODES, PUSH_ANSWERS};
 
+use crate::http::app::OPERATOR_LOGINS;
 use crate::http::push_counters::{OUTCOMES, STATUSES, VAPID};
 
 /// What is known of a metric.
@@ -212,6 +213,9 @@ metrics! {
 
     /// Requests that a limit refused, by the setting; `user_messages_max` has all of "Waiting messages".
     LIMIT_REFUSALS: Counter, "kalends_limit_refusals_total", limit in These(LIMITS);
+
+    /// Attempts to open the operator's page, and requests of it without a valid session, by their result.
+    OPERATOR_LOGINS_TOTAL: Counter, "kalends_operator_logins_total", result in These(&OPERATOR_LOGINS);
 
     /// The breaker of each other node that this one has called: 1 for the state that it is in.
     NODE_BREAKER: Gauge, "kalends_node_breaker", node in Nodes, state in These(STATES);

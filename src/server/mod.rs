@@ -44,7 +44,6 @@ pub use error::ServeError;
 
 use crate::acme::port::Answers;
 use crate::admin::job_context::{JobContext, ProcessView, Servers};
-use crate::admin::socket::AdminSocket;
 use crate::clock::SystemClock;
 use crate::feeds::import;
 use crate::http::app::AppState;
@@ -120,12 +119,12 @@ async fn serve(
     if let Some(source) = source {
         import::start(source, settings, &node.common.feeds, &log);
     }
-    let process = process_view(settings, &origin, (peers, nodes), &node);
-    let admin = admin_socket(settings, &store, &node, process);
+    let jobs = job_context(settings, &store, &node, &origin, (peers, nodes));
+    let admin = admin::socket::start(&settings.data_dir, jobs.clone(), &node.common.log);
     let id_floor = IdFloor::of(role, settings);
     maintenance::start(node.clone(), machine, id_floor.clone(), tables);
     watch_messages(settings, &store, &node);
-    monitoring::start(metrics_port, settings, &node)?;
+    monitoring::start(metrics_port, settings, &node, jobs)?;
     startup_log::warn_of_low_disk(&*store, settings, &log);
     startup_log::write(role, settings, &ports, &origin, &log);
     systemd::started(&node);
@@ -210,17 +209,19 @@ fn process_view(
     }
 }
 
-/// The socket through which commands use an embedded store, and `inspect` the connections. The other commands use
-/// DynamoDB without the server.
-fn admin_socket(
+/// What the commands of operators work on, at `admin.sock` and on the operator's page. Most commands use DynamoDB
+/// without the server.
+fn job_context(
     settings: &Settings,
     store: &Arc<dyn StoreAdmin>,
     node: &AppState,
-    process: ProcessView,
-) -> Option<AdminSocket> {
+    origin: &str,
+    (peers, nodes): (Option<NodeAccess>, Directory),
+) -> JobContext {
+    let process = process_view(settings, origin, (peers, nodes), node);
     let common = &node.common;
     let clients = node.connections.as_ref().map(|connections| &connections.clients);
-    let site = JobContext {
+    JobContext {
         store: Arc::clone(store),
         copy_source: None,
         clock: common.clock.clone(),
@@ -237,6 +238,5 @@ fn admin_socket(
         feed_keys_max: settings.feed_keys_max,
         feed_value_bytes_max: settings.feed_value_bytes_max,
         process: process.into(),
-    };
-    admin::socket::start(&settings.data_dir, site, &common.log)
+    }
 }

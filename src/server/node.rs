@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_web::web::Data;
+use actors::counters::Counters;
 use actors::socket::FrameLimits;
 use actors::{
     Bridge, BridgedAgents, ClientShared, Clock, Directory, EndpointShared, Feeds, NoPeers,
@@ -98,6 +99,7 @@ pub(super) async fn assemble(
         limits: Limits::new(settings, clock.clone(), log.clone()),
         request_ids: RequestIds::default(),
         messages_expired: AtomicU64::new(0),
+        operator_logins: Counters::default(),
         certificates: Arc::default(),
         waiting: Mutex::default(),
         log: log.clone(),

@@ -191,6 +191,12 @@ with_feeds! {
         /// default is taken, the server goes on without it; if another address is taken, it does not start.
         metrics_listen: AddressOrOff = METRICS_LISTEN;
 
+        /// Shows an operator's page at `/admin` on this port: `kalends access operator` prints the link to it.
+        admin_page: bool = true;
+
+        /// Time between two updates of open operator's pages.
+        admin_page_interval_ms: u64 = 2000, in 10..=60_000, "ms";
+
         /// Address and port of a statsd server, which gets the metrics over UDP. Not set: none.
         statsd_address: Option<SocketAddr> = None;
 
@@ -471,30 +477,5 @@ with_feeds! {
 
         /// Longest wait before a failed bridge is called again, also if its `Retry-After` is longer.
         bridge_backoff_max_ms: u64 = 60_000, in WAIT_MS, "ms";
-    }
-
-    group "Process limits" {
-        /// Connections that the public port accepts at once, of user agents and application servers together. It is
-        /// rounded up to a multiple of the number of workers. A lower limit of open files lowers it, and the log has
-        /// both numbers.
-        connections_max: usize = 100_000, in COUNT, "connections";
-
-        /// Timeout for receiving the headers of a request.
-        request_headers_timeout_ms: u64 = 5000, in WAIT_MS, "ms";
-
-        /// Timeout for receiving the body of a request.
-        request_body_timeout_ms: u64 = 10_000, in WAIT_MS, "ms";
-
-        /// Time after which the operating system closes a connection whose peer does not confirm the bytes sent to it.
-        tcp_user_timeout_ms: u64 = 30_000, in 1..=3_600_000, "ms";
-
-        /// Capacity of the registry's mailbox.
-        registry_mailbox_max: usize = 4096, in COUNT, "messages";
-
-        /// Capacity of an endpoint actor's mailbox. When it is full, further pushes wait.
-        endpoint_mailbox_max: usize = 4096, in COUNT, "messages";
-
-        /// Time for a stopping server to finish the work in progress.
-        shutdown_wait_ms: u64 = 10_000, in 0..=600_000, "ms";
     }
 }

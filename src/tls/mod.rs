@@ -64,7 +64,7 @@ impl Tls {
             Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(PROOF_PROTOCOL) => {
                 return None;
             }
-            Ok(Ok(stream)) => return Some(Stream::Tls(Box::new(stream))),
+            Ok(Ok(stream)) => return Some(Stream::tls(stream)),
             Ok(Err(error)) => error.to_string(),
             Err(_) => "it took longer than tls_handshake_timeout_ms".to_owned(),
         };

@@ -18,7 +18,7 @@ use crate::harness::{
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The URL of the metrics, from the log.
-async fn metrics_url(server: &Server) -> String {
+pub(crate) async fn metrics_url(server: &Server) -> String {
     let mut line = None;
     until(AT_ONCE, "the port of metrics is logged", async || {
         let log = server.log();

@@ -14,6 +14,12 @@ pub fn of(facts: &Inspection) -> String {
         text += &format!("- {finding}\n");
     }
     text.push('\n');
+    text + &self::facts(facts)
+}
+
+/// A line for each fact.
+pub fn facts(facts: &Inspection) -> String {
+    let mut text = String::new();
     for (name, value) in lines(facts) {
         writeln!(text, "{name:12}{value}").expect("writing to a string does not fail");
     }

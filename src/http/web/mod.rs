@@ -151,7 +151,8 @@ fn with_security(answer: &mut HttpResponseBuilder) -> &mut HttpResponseBuilder {
         .insert_header((REFERRER_POLICY, "no-referrer"))
 }
 
-fn escaped(text: &str) -> String {
+/// The text without signs that HTML reads.
+pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {
         match c {

@@ -1,10 +1,35 @@
-//! The settings of feeds and broadcasts, the last group of the table.
+//! The settings of the process, and of feeds and broadcasts: the last groups of the table.
 
-/// Calls `$table` with the groups and the one of this file.
+/// Calls `$table` with the groups and those of this file.
 macro_rules! with_feeds {
     ($table:ident; $($groups:tt)*) => {
         $table! {
             $($groups)*
+
+            group "Process limits" {
+                /// Connections that the public port accepts at once, of user agents and application servers together. It is
+                /// rounded up to a multiple of the number of workers. A lower limit of open files lowers it, and the log has
+                /// both numbers.
+                connections_max: usize = 100_000, in COUNT, "connections";
+
+                /// Timeout for receiving the headers of a request.
+                request_headers_timeout_ms: u64 = 5000, in WAIT_MS, "ms";
+
+                /// Timeout for receiving the body of a request.
+                request_body_timeout_ms: u64 = 10_000, in WAIT_MS, "ms";
+
+                /// Time after which the operating system closes a connection whose peer does not confirm the bytes sent to it.
+                tcp_user_timeout_ms: u64 = 30_000, in 1..=3_600_000, "ms";
+
+                /// Capacity of the registry's mailbox.
+                registry_mailbox_max: usize = 4096, in COUNT, "messages";
+
+                /// Capacity of an endpoint actor's mailbox. When it is full, further pushes wait.
+                endpoint_mailbox_max: usize = 4096, in COUNT, "messages";
+
+                /// Time for a stopping server to finish the work in progress.
+                shutdown_wait_ms: u64 = 10_000, in 0..=600_000, "ms";
+            }
 
             group "Feeds and broadcasts" {
                 /// Keys of one feed. A deleted key counts too, because its tombstone informs consumers that read later. When a

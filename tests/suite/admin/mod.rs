@@ -9,6 +9,7 @@ mod fixture;
 mod inspect;
 mod lifecycles;
 mod nodes;
+mod operator_page;
 mod socket;
 mod tail_process;
 mod users;

@@ -79,6 +79,11 @@ impl Firefox {
         self.control.run(script, arguments)
     }
 
+    /// Like [`run`](Self::run). None if the page is replaced before the script ends.
+    pub(super) fn try_run(&mut self, script: &str, arguments: &Value) -> Option<Value> {
+        self.control.try_run(script, arguments)
+    }
+
     pub(super) fn press(&mut self, key: &str) {
         self.control.press(key);
     }

@@ -49,6 +49,12 @@ impl Marionette {
         value
     }
 
+    /// Like [`run`](Self::run). None if the script fails, for instance because the page is replaced.
+    pub(super) fn try_run(&mut self, script: &str, arguments: &Value) -> Option<Value> {
+        let parameters = json!({ "script": script, "args": arguments });
+        Some(self.try_call("WebDriver:ExecuteScript", &parameters).ok()?["value"].take())
+    }
+
     /// Presses and releases a key, by its code point in WebDriver.
     pub(super) fn press(&mut self, key: &str) {
         let steps = ["keyDown", "keyUp"].map(|step| json!({"type": step, "value": key}));
@@ -68,12 +74,17 @@ impl Marionette {
     }
 
     fn call(&mut self, name: &str, parameters: &Value) -> Value {
+        let answer = self.try_call(name, parameters);
+        answer.unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// The result of a command, or its error.
+    fn try_call(&mut self, name: &str, parameters: &Value) -> Result<Value, Value> {
         self.last_id += 1;
         self.send(&json!([0, self.last_id, name, parameters]));
         let mut answer = self.receive();
         assert_eq!(answer[1], self.last_id, "{name}: not the answer to it: {answer}");
-        assert!(answer[2].is_null(), "{name}: {}", answer[2]);
-        answer[3].take()
+        if answer[2].is_null() { Ok(answer[3].take()) } else { Err(answer[2].take()) }
     }
 
     fn send(&mut self, message: &Value) {

@@ -1,5 +1,6 @@
 //! A real Firefox, a page that subscribes, and a third-party sender.
 
+mod admin_page;
 mod dev_view;
 mod firefox;
 mod log;
