@@ -4,6 +4,7 @@
 mod acme;
 mod admin;
 mod backup;
+mod bad_fields;
 mod bad_frames;
 mod bad_requests;
 mod bench;
@@ -38,6 +39,7 @@ mod service;
 mod simplepush;
 mod slow_peers;
 mod soak;
+mod standards;
 mod starting;
 mod stopping;
 mod store_copy;

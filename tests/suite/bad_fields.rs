@@ -1,0 +1,163 @@
+//! Each header field of a push in every faulty form: the status, the errno, and the field's name in the message.
+
+use crate::harness::{Agent, Raw, Server};
+
+const OLD: &str = "Content-Encoding: aesgcm\r\n";
+const SALT: &str = "Encryption: salt=c2FsdA\r\n";
+const DH: &str = "Crypto-Key: dh=ZGg\r\n";
+const TTL: &str = "TTL: 60\r\n";
+
+/// A field, the lines that are valid beside it, its values, and what the message names.
+struct Case {
+    field: &'static str,
+    beside: String,
+    faults: Vec<(&'static str, String, u16, u16)>,
+    names: &'static str,
+}
+
+/// `missing` is the errno without the field, or none if it may be missing.
+fn case(
+    field: &'static str,
+    beside: &[&str],
+    missing: Option<u16>,
+    faults: &[(&'static str, &str, u16, u16)],
+) -> Case {
+    let line = |value: &str| format!("{field}: {value}\r\n");
+    let mut lines: Vec<_> = faults
+        .iter()
+        .map(|(what, value, status, errno)| (*what, line(value), *status, *errno))
+        .collect();
+    lines.extend(missing.map(|errno| ("missing", String::new(), 400, errno)));
+    Case { field, beside: beside.concat(), faults: lines, names: field }
+}
+
+fn cases() -> Vec<Case> {
+    let (ttl, topic) = (format!("{}x", "1".repeat(3000)), "t".repeat(33));
+    let (urgency, list) = ("high".repeat(1000), format!("salt=c2FsdA;x={}", "a".repeat(2048)));
+    let keys = format!("dh=ZGg;x={}", "a".repeat(2048));
+    let token = format!("vapid t={},k=AAAA", "a".repeat(5000));
+    vec![
+        case(
+            "TTL",
+            &[],
+            Some(111),
+            &[
+                ("empty", "", 400, 112),
+                ("twice", "60\r\nTTL: 60", 400, 112),
+                ("too long", &ttl, 400, 112),
+                ("another alphabet", "soon", 400, 112),
+                ("a control character", "6\t0", 400, 112),
+                ("negative", "-1", 400, 114),
+            ],
+        ),
+        case(
+            "Topic",
+            &[TTL],
+            None,
+            &[
+                ("empty", "", 400, 113),
+                ("twice", "a\r\nTopic: a", 400, 113),
+                ("too long", &topic, 400, 113),
+                ("another alphabet", "a/b", 400, 113),
+                ("a control character", "a\tb", 400, 113),
+            ],
+        ),
+        case(
+            "Urgency",
+            &[TTL],
+            None,
+            &[
+                ("empty", "", 400, 115),
+                ("twice", "high\r\nUrgency: high", 400, 115),
+                ("too long", &urgency, 400, 115),
+                ("another alphabet", "höch", 400, 115),
+                ("a control character", "hi\tgh", 400, 115),
+            ],
+        ),
+        case(
+            "Content-Encoding",
+            &[TTL],
+            Some(110),
+            &[
+                ("empty", "", 400, 110),
+                ("twice", "aes128gcm\r\nContent-Encoding: aes128gcm", 400, 110),
+                ("too long", &urgency, 400, 110),
+                ("another alphabet", "aes128gcm, gzip", 400, 110),
+                ("a control character", "aes128\tgcm", 400, 110),
+            ],
+        ),
+        case(
+            "Encryption",
+            &[TTL, OLD, DH],
+            Some(110),
+            &[
+                ("empty", "", 400, 110),
+                ("too long", &list, 400, 110),
+                ("another alphabet", "salt=a+b", 400, 110),
+                ("a control character", "salt=a\tb", 400, 110),
+                ("an empty salt", "salt=", 400, 110),
+            ],
+        ),
+        case(
+            "Crypto-Key",
+            &[TTL, OLD, SALT],
+            Some(101),
+            &[
+                ("empty", "", 400, 101),
+                ("too long", &keys, 400, 110),
+                ("another alphabet", "dh=a/b", 400, 110),
+                ("a control character", "dh=a\tb", 400, 110),
+                ("an empty key", "dh=", 400, 110),
+            ],
+        ),
+        case(
+            "Authorization",
+            &[TTL],
+            None,
+            &[
+                ("empty", "", 401, 109),
+                ("twice", "vapid t=a,k=b\r\nAuthorization: vapid t=a,k=b", 401, 109),
+                ("another alphabet", "vapid t=é", 401, 109),
+                ("no token", "vapid k=a", 401, 109),
+                ("no key", "vapid t=a", 401, 109),
+            ],
+        ),
+        Case {
+            names: "VAPID public key",
+            ..case(
+                "Authorization",
+                &[TTL],
+                None,
+                &[
+                    ("an empty point", "vapid t=a,k=AAAA", 401, 109),
+                    ("too long", &token, 401, 109),
+                    ("a control character", "vapid t=a,k=A\tA", 401, 109),
+                ],
+            )
+        },
+    ]
+}
+
+#[actix_web::test]
+async fn each_field_of_a_push_in_each_faulty_form_is_refused_and_named() {
+    let server = Server::start();
+    let (_, channel) = Agent::offline(&server).await;
+    let path = channel.path(&server);
+    for Case { field, beside, faults, names } in cases() {
+        for (what, lines, status, errno) in faults {
+            let mut raw = Raw::open(&server).await;
+            let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\n{beside}{lines}");
+            raw.write(format!("{head}Content-Length: 1\r\n\r\nx")).await;
+            let answer = raw.answer().await;
+            assert_eq!(answer.status, status, "{field}, {what}: {answer}");
+            let message = answer.assert_error(status, errno);
+            assert!(message.contains(names), "{field}, {what}: {message}");
+        }
+        // HTTP forbids other control characters (RFC 9110 §5.5), so the request is not read at all.
+        let mut raw = Raw::open(&server).await;
+        let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\n{field}: a\u{1}b");
+        raw.write(format!("{head}\r\nContent-Length: 1\r\n\r\nx")).await;
+        let message = raw.answer().await.assert_error(400, 999);
+        assert!(message.contains("not valid HTTP/1.1"), "{field}: {message}");
+    }
+}
