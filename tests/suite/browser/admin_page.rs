@@ -46,6 +46,11 @@ fn press_on(firefox: &mut Firefox, condition: &str) {
 }
 
 fn focus(firefox: &mut Firefox, condition: &str) {
+    // The tabulator leaves the page after its last control, so it begins before the first one.
+    firefox.run(
+        "document.body.tabIndex = -1; document.body.focus(); document.body.removeAttribute('tabindex');",
+        &json!([]),
+    );
     let tabs = (0..80).take_while(|_| {
         firefox.press(TAB);
         firefox.run(&format!("return {condition};"), &json!([])) != true
