@@ -30,6 +30,7 @@ mod open_files;
 mod openapi;
 mod package;
 mod proxied;
+mod receipts;
 mod rollover;
 mod rules;
 mod running;

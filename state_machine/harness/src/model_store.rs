@@ -39,7 +39,7 @@ impl Store {
             StoreOp::FetchVersions { uaid, after, limit, .. } => {
                 StoreAnswer::Fetched(self.fetch_versions(*uaid, after.as_ref(), *limit))
             }
-            StoreOp::Delete { uaid, months, messages } => {
+            StoreOp::Delete { uaid, months, messages, .. } => {
                 self.delete_versions(*uaid, messages);
                 months.iter().for_each(|month| self.delete(*uaid, *month, messages));
                 StoreAnswer::Deleted

@@ -13,8 +13,12 @@ fn route(node: Option<NodeId>, curmonth: &str) -> DeliveryEvent {
     Is::RecordRead(Ok(Some(route)))
 }
 
-const TERMS: PushParams =
-    PushParams { ttl_is_zero: false, this_month: NOVEMBER, message_month: NOVEMBER };
+const TERMS: PushParams = PushParams {
+    ttl_is_zero: false,
+    wants_receipt: false,
+    this_month: NOVEMBER,
+    message_month: NOVEMBER,
+};
 const NOVEMBER: Month = match Month::new(2026, 11) {
     Ok(month) => month,
     Err(_) => panic!("November is a month"),

@@ -301,7 +301,7 @@ impl World {
     /// Records the acks that a delete is about to settle: messages in no other table than those it
     /// names.
     fn notes_deleted(&mut self, order: &StoreOp) {
-        let StoreOp::Delete { uaid, months, messages } = order else { return };
+        let StoreOp::Delete { uaid, months, messages, .. } = order else { return };
         for MessageKey { id, .. } in messages {
             let mut elsewhere = self.store.rows(*uaid).filter(|(month, _)| !months.contains(month));
             if !elsewhere.any(|(_, row)| row == *id) && !self.ledger.is_settled(*id) {

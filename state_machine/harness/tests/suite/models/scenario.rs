@@ -260,6 +260,7 @@ pub(crate) fn message(which: usize) -> Message {
         accepted_at: DECEMBER,
         ttl: LONG,
         offers: 0,
+        receipt: None,
         payload: None,
     }
 }
