@@ -101,7 +101,7 @@ impl FeedError {
             Self::ValueNotText => (StatusCode::BAD_REQUEST, 312),
             Self::NoSuchFeed => (StatusCode::NOT_FOUND, 313),
             Self::NoSuchKey => (StatusCode::NOT_FOUND, 314),
-            Self::NoSuchReceipts => (StatusCode::NOT_FOUND, 318),
+            Self::NoSuchReceipts => (StatusCode::NOT_FOUND, 319),
             Self::TooManyKeys => (StatusCode::INSUFFICIENT_STORAGE, 315),
             Self::TooManyFollowers => (StatusCode::SERVICE_UNAVAILABLE, 316),
             Self::ReservedKey => (StatusCode::BAD_REQUEST, 317),

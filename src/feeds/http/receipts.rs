@@ -97,7 +97,7 @@ struct Page {
     head: FeedSyncId,
 }
 
-/// One receipt.
+/// A receipt as JSON: a line of a page, and the data of an event.
 #[derive(Serialize)]
 struct Entry {
     id: FeedSyncId,

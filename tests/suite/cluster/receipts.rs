@@ -1,6 +1,8 @@
-//! Receipts whose ack reaches another node than the push.
+//! Receipts whose ack reaches another node than the push, and their cost.
 
-use crate::harness::{Agent, Cluster, ClusterPlan, Sender};
+use std::collections::BTreeMap;
+
+use crate::harness::{AT_ONCE, Agent, Cluster, ClusterPlan, Sender, until};
 use crate::receipts::{Receipts, Sent, acked, send};
 
 #[actix_web::test]
@@ -32,4 +34,32 @@ async fn an_ack_at_a_connection_node_is_read_at_any_endpoint_node() {
     assert_eq!(receipt.state(), (&*second.location, "delivered", Some(102)));
     let mut receipts = Receipts::at(&first.receipts);
     assert_eq!(receipts.there_are().await.len(), 2);
+}
+
+#[actix_web::test]
+async fn a_push_with_a_receipt_costs_one_read_and_one_transaction_more() {
+    let cluster = Cluster::launch(ClusterPlan::of(1, 1));
+    let (uaid, channel) = Agent::offline(&cluster.connection_nodes[0]).await;
+    let sender = Sender::new();
+    let first = send(&channel, "first", None).await;
+    cluster.proxy.wait_until_idle().await;
+    cluster.proxy.take_usage();
+    sender.push(&channel.endpoint, "plain").await;
+    let stored = [("GetItem", 3), ("PutItem", 1), ("UpdateItem", 1)];
+    let usage = cluster.proxy.take_usage();
+    assert_eq!(usage.billed(), BTreeMap::from(stored), "{usage}");
+    send(&channel, "wanting", Some(&first.receipts)).await;
+    let more = [("GetItem", 4), ("PutItem", 1), ("TransactWriteItems", 1), ("UpdateItem", 1)];
+    let usage = cluster.proxy.take_usage();
+    assert_eq!(usage.billed(), BTreeMap::from(more), "{usage}");
+    println!("a push with a receipt: {usage}");
+
+    let mut agent = Agent::reconnect(&cluster.connection_nodes[0], &uaid).await;
+    agent.take(3).await;
+    let mut receipts = Receipts::at(&first.receipts);
+    until(AT_ONCE, "both are published", async || {
+        receipts.there_are().await;
+        receipts.cursor == 2
+    })
+    .await;
 }

@@ -52,7 +52,7 @@ async fn a_message_that_outlives_its_subscription_gets_another() {
     let first = send(&channel, "0", None).await;
     assert_eq!(send(&channel, "1", Some(&first.receipts)).await.receipts, first.receipts);
     server.terminate();
-    server.restart_as(Launch::default().with(&limits).with(&["--clock-offset-s=3600"]));
+    server.restart_as(Launch::default().with(&limits).with(&["--dev", "--clock-offset-s=3600"]));
     let second = send(&channel, "2", Some(&first.receipts)).await;
     assert_ne!(second.receipts, first.receipts);
     assert_eq!(send(&channel, "3", Some(&second.receipts)).await.receipts, second.receipts);

@@ -61,7 +61,11 @@ async fn an_expired_message_is_reported_and_a_replaced_or_deleted_one_never() {
     let deleted = send(&channel, "deleted", Some(&expiring.receipts)).await;
     assert_eq!(sender.delete(&deleted.location).await.status, 204);
     server.terminate();
-    server.restart_as(Launch::default().with(&["--feed-sweep-s=1", "--clock-offset-s=7200"]));
+    server.restart_as(Launch::default().with(&[
+        "--feed-sweep-s=1",
+        "--dev",
+        "--clock-offset-s=7200",
+    ]));
     let mut receipts = Receipts::at(&expiring.receipts);
     let mut got = Vec::new();
     while got.len() < 2 {
@@ -100,7 +104,11 @@ async fn a_push_that_is_refused_leaves_no_receipt_behind() {
     let refused = refused.header("link", &link(&kept.receipts)).send().await;
     refused.assert_error(410, 106);
     server.terminate();
-    server.restart_as(Launch::default().with(&["--feed-sweep-s=1", "--clock-offset-s=7200"]));
+    server.restart_as(Launch::default().with(&[
+        "--feed-sweep-s=1",
+        "--dev",
+        "--clock-offset-s=7200",
+    ]));
     let mut receipts = Receipts::at(&kept.receipts);
     assert_eq!(receipts.next().await[0].state(), (&*kept.location, "expired", None));
     assert_eq!(receipts.there_are().await, []);

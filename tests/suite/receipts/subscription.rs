@@ -20,7 +20,7 @@ pub(crate) struct Sent {
     pub(crate) receipts: String,
 }
 
-/// One receipt.
+/// A receipt as JSON: a line of a page, and the data of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Receipt {

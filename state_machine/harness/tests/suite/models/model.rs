@@ -74,6 +74,7 @@ fn kept() -> Vec<Property<Search>> {
         kept!(Promise::NothingLeftBehind),
         kept!(Promise::SubscriptionKept),
         kept!(Promise::FoundWhileConnected),
+        kept!(Promise::ReceiptsAreTrue),
         kept!(Promise::ComesToRest),
         Property::always(Invariant::CommandsWaitForReady.name(), |_, world: &World| {
             !world.has_violated(Invariant::CommandsWaitForReady)
@@ -101,6 +102,9 @@ impl Scenario {
     fn after(&self, world: &World, action: &Action) -> World {
         let mut after = world.clone();
         after.happens(self, action);
+        if let Err(broken) = after.ledger.receipts_are_true(&after.store.receipts) {
+            after.breaks(broken);
+        }
         if after.broken.is_none() && after.under_way(self).is_empty() {
             after.broken = self.judge(&after).err().map(Fall::Promise);
         }

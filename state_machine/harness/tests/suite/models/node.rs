@@ -329,6 +329,12 @@ impl World {
         let Some((node, at)) = self.find_order(id, op) else { return };
         let order = self.nodes[node].queue.remove(at).order;
         match (done, &order) {
+            (Done::Wholly, StoreOp::Delete { uaid, months, messages, .. })
+                if scenario.mutation == Some(Mutation::ReceiptAfterDelete) =>
+            {
+                // The failure is between the two writes.
+                months.iter().for_each(|month| self.store.delete(*uaid, *month, messages));
+            }
             (Done::Wholly, order) => {
                 self.is_untold |=
                     scenario.freedom.letters_travel && matches!(order, StoreOp::Register(_));

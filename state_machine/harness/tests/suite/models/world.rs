@@ -178,6 +178,7 @@ impl World {
                 self.say(scenario, ClientMessage::Urgency { min: *min });
             }
             Action::Acks(line, which) => {
+                self.ledger.acked(&scenario.messages[*which]);
                 self.acks(scenario, *line, &scenario.messages[*which].key());
             }
             Action::Pushes(which) => self.push_begins(scenario, *which),
