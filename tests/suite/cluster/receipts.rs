@@ -41,6 +41,8 @@ async fn a_push_with_a_receipt_costs_one_read_and_one_transaction_more() {
     let cluster = Cluster::launch(ClusterPlan::of(1, 1));
     let (uaid, channel) = Agent::offline(&cluster.connection_nodes[0]).await;
     let sender = Sender::new();
+    // The first push finds that the agent is gone.
+    sender.push(&channel.endpoint, "found out").await;
     let first = send(&channel, "first", None).await;
     cluster.proxy.wait_until_idle().await;
     cluster.proxy.take_usage();
@@ -48,6 +50,7 @@ async fn a_push_with_a_receipt_costs_one_read_and_one_transaction_more() {
     let stored = [("GetItem", 3), ("PutItem", 1), ("UpdateItem", 1)];
     let usage = cluster.proxy.take_usage();
     assert_eq!(usage.billed(), BTreeMap::from(stored), "{usage}");
+    println!("a push without a receipt: {usage}");
     send(&channel, "wanting", Some(&first.receipts)).await;
     let more = [("GetItem", 4), ("PutItem", 1), ("TransactWriteItems", 1), ("UpdateItem", 1)];
     let usage = cluster.proxy.take_usage();
@@ -55,7 +58,7 @@ async fn a_push_with_a_receipt_costs_one_read_and_one_transaction_more() {
     println!("a push with a receipt: {usage}");
 
     let mut agent = Agent::reconnect(&cluster.connection_nodes[0], &uaid).await;
-    agent.take(3).await;
+    agent.take(4).await;
     let mut receipts = Receipts::at(&first.receipts);
     until(AT_ONCE, "both are published", async || {
         receipts.there_are().await;

@@ -2,7 +2,7 @@
 
 use super::subscription::link;
 use super::{Receipts, Sent, acked, send};
-use crate::harness::{Agent, Launch, Sender, Server, Signer};
+use crate::harness::{AT_ONCE, Agent, Launch, Sender, Server, Signer, until};
 
 #[actix_web::test]
 async fn a_full_subscription_refuses_further_messages_and_another_takes_them() {
@@ -20,7 +20,10 @@ async fn a_full_subscription_refuses_further_messages_and_another_takes_them() {
     refused.assert_error(429, 201);
     assert!(refused.header("retry-after").is_some(), "{refused}");
     assert_ne!(send(&channel, "2", None).await.receipts, first.receipts);
-    assert!(server.log().contains("receipt subscriptions are full"));
+    until(AT_ONCE, "it is logged", async || {
+        server.log().contains("receipt subscriptions are full")
+    })
+    .await;
 }
 
 #[actix_web::test]

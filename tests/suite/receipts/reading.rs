@@ -75,7 +75,7 @@ async fn urls_that_name_no_subscription_of_the_sender_are_answered_alike() {
     // A subscription that has ended: after ttl_max_s and twice receipts_keep_s.
     server.terminate();
     server.restart_as(Launch::default().with(&["--dev", "--clock-offset-s=2764801"]));
-    texts.push(sender.get(&sent.receipts).await.assert_error(404, 319));
+    texts.push(Sender::new().get(&sent.receipts).await.assert_error(404, 319));
     texts.dedup();
     assert_eq!(texts.len(), 1, "{texts:?}");
 }

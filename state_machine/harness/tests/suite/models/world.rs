@@ -206,6 +206,9 @@ impl World {
         }
         self.lines.retain(|_, line| line.is_of_use());
         self.settle();
+        if let Err(broken) = self.ledger.receipts_are_true(&self.store.receipts) {
+            self.breaks(broken);
+        }
     }
 
     fn fails(&mut self, scenario: &Scenario, fault: Fault) {
