@@ -53,6 +53,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(home.path().join("data"));
     command.args(["--user-messages-max=0", "--channel-messages-max=0", "--user-bytes-max=0"]);
     command.args(["--channel-bytes-max=0", "--receipt-messages-max=1000000"]);
+    command.arg("--subscription-pushes-per-minute-max=0");
     command.env("KALENDS_METRICS_LISTEN", "off");
     let server = Process::start(command, &home.path().join("log")).await?;
     let load = Load { address: server.address, pid: server.pid(), messages };

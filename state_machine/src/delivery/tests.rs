@@ -56,6 +56,20 @@ fn an_acked_push_costs_one_read_and_no_write() {
 }
 
 #[test]
+fn a_message_with_a_receipt_is_stored_before_its_agent_gets_it() {
+    let terms = PushParams { wants_receipt: true, ..TERMS };
+    let here = || route(Some(node()), "2026_11");
+    let effects = run(terms, [here(), Is::Stored(Ok(Stored::Done)), here()]);
+    let expected = [
+        vec![Do::ReadRecord],
+        store("2026_11"),
+        vec![Do::ReadRecord],
+        vec![Do::NotifyMessageStored { node: node() }, Do::Answer(Outcome::Stored)],
+    ];
+    assert_eq!(effects, expected);
+}
+
+#[test]
 fn an_unacked_message_is_stored_and_its_node_is_notified_after_a_second_read() {
     for unsure in [NodeAnswer::Unconfirmed, NodeAnswer::Busy, NodeAnswer::Unreachable] {
         let effects = run(

@@ -119,3 +119,50 @@ impl Unsettled {
         deleting.chain(self.waiting.iter().map(|message| message.id)).any(|acked| acked.covers(id))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UAID: Uaid = Uaid([1; 16]);
+    const NOVEMBER: Month = match Month::new(2026, 11) {
+        Ok(month) => month,
+        Err(_) => panic!("November is a month"),
+    };
+
+    fn key(number: u128, wants_receipt: bool) -> MessageKey {
+        let id = MessageId::from_uuid_v7(number << 80, false).with_receipt(wants_receipt);
+        MessageKey { id, chid: Chid([2; 16]), topic: None }
+    }
+
+    #[test]
+    fn a_delete_has_the_codes_of_messages_that_may_want_a_receipt() {
+        let mut deletes = PendingDeletes::default();
+        let (plain, wanting, left) = (key(1, false), key(2, true), key(3, true));
+        deletes.delete_acked(plain.clone(), AckCode::NotHandled);
+        deletes.delete_acked(wanting.clone(), AckCode::DecryptionError);
+        // A row of a channel that is gone.
+        deletes.delete(left.clone());
+        let delete = StoreOp::Delete {
+            uaid: UAID,
+            months: vec![NOVEMBER],
+            acks: vec![(wanting.id, AckCode::DecryptionError)],
+            messages: vec![plain, wanting, left],
+        };
+        assert_eq!(deletes.next(UAID, &[NOVEMBER]), Some(delete));
+        deletes.on_deleted();
+        assert!(deletes.is_settled());
+    }
+
+    #[test]
+    fn the_code_of_an_ack_is_remembered_with_it() {
+        let mut deletes = PendingDeletes::default();
+        let [first, second, third] = [1, 2, 3].map(|number| key(number, true).id);
+        deletes.remember(first, AckCode::DecryptionError, 2);
+        deletes.remember(second, AckCode::Delivered, 2);
+        let codes = |deletes: &PendingDeletes| [first, second].map(|id| deletes.code_of(id));
+        assert_eq!(codes(&deletes), [AckCode::DecryptionError, AckCode::Delivered]);
+        deletes.remember(third, AckCode::Delivered, 2);
+        assert!(!deletes.remembers(first) && deletes.codes.is_none());
+    }
+}
