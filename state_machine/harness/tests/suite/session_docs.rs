@@ -219,7 +219,12 @@ fn samples() -> Vec<StoreOp> {
         StoreOp::Fetch { uaid, month, after: after.clone(), limit: some, now: before },
         StoreOp::FetchVersions { uaid, after: None, limit: all, now: START },
         StoreOp::FetchVersions { uaid, after, limit: some, now: before },
-        StoreOp::Delete { uaid, months: months.clone(), messages: messages.clone() },
+        StoreOp::Delete {
+            uaid,
+            months: months.clone(),
+            messages: messages.clone(),
+            acks: Vec::new(),
+        },
         StoreOp::RecordOffers { uaid, month, messages },
         StoreOp::AddChannels { uaid, month, channels: channels.clone() },
         StoreOp::CreateChannels { uaid, month, channels },

@@ -15,6 +15,7 @@ pub(super) struct PendingDeletes {
     /// The ids acked last, oldest first. A row with such an id was stored after its ack.
     remembered: VecDeque<MessageId>,
     /// The codes of remembered acks whose messages may want a receipt, but for the usual code. None while it is empty.
+    #[expect(clippy::box_collection, reason = "most sessions have none, in a third of the memory")]
     codes: Option<Box<BTreeMap<MessageId, AckCode>>>,
     /// None while it would be empty: the ack of a direct push deletes nothing.
     unsettled: Option<Box<Unsettled>>,
