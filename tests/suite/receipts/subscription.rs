@@ -116,9 +116,11 @@ impl Receipts {
         let client = Client::builder().disable_timeout().finish();
         let request = client.get(&self.url).insert_header((ACCEPT, "text/event-stream"));
         let request = request.insert_header(("last-event-id", self.cursor.to_string()));
-        let response = within(AT_ONCE, "a stream begins", request.send()).await.unwrap();
+        let response = within(AT_ONCE, "a stream begins", request.send()).await;
+        let response = response.expect("the server is there");
         assert_eq!(response.status(), 200);
-        assert_eq!(response.headers().get("content-type").unwrap(), "text/event-stream");
+        let kind = response.headers().get("content-type").expect("a stream has a type");
+        assert_eq!(kind, "text/event-stream");
         ReceiptEvents { body: Box::pin(response), unread: Vec::new() }
     }
 }
@@ -136,7 +138,8 @@ impl ReceiptEvents {
                     assert_eq!(field("id: "), Some(receipt.id.to_string().as_str()), "{block}");
                     return receipt;
                 }
-                let bytes = self.body.next().await.expect("the stream goes on").unwrap();
+                let bytes = self.body.next().await.expect("the stream goes on");
+                let bytes = bytes.expect("the server is there");
                 self.unread.extend_from_slice(&bytes);
             }
         })
