@@ -167,7 +167,7 @@ impl BridgedAgents {
                     read.map_or(CallEvent::StoreFailed, CallEvent::RecordRead)
                 }
                 CallEffect::Store(op) => {
-                    let answer = self.noted(store_executor::submit(&*self.store, op).await);
+                    let answer = self.noted(store_executor::submit(&*self.store, None, op).await);
                     answer.map_or(CallEvent::StoreFailed, CallEvent::StoreAnswered)
                 }
             };

@@ -30,6 +30,7 @@ use crate::admission::Admission;
 use crate::broadcasts::{BroadcastView, Subscribe, Unsubscribe};
 use crate::clock::Clock;
 use crate::counters::{MonthMove, StoreCall};
+use crate::feeds::Feeds;
 use crate::handle::{ClientHandle, ClientMail, ClientMailbox, DirectPush, Inbox, Signal, answer};
 use crate::mailbox::BoundedAddr;
 use crate::nodes::NodeDirectory;
@@ -52,6 +53,8 @@ pub struct ClientShared {
     pub counters: Arc<ClientCounters>,
     /// The broadcasts; none on a node without them.
     pub broadcasts: Option<BroadcastView>,
+    /// Publishes the receipts of acked messages; a sweep does it for a node without.
+    pub receipts: Option<Feeds>,
     pub urls: Box<dyn EndpointUrls + Send + Sync>,
     pub clock: Clock,
     /// The bound of a client's mailbox, in messages.
@@ -262,7 +265,9 @@ impl<T: Transport> Client<T> {
         let (call, began, deleted) =
             (StoreCall::from(&request), Instant::now(), ids_deleted(&request));
         let mut answer = match self.refusal(&request) {
-            None => store_executor::submit(&*self.shared.store, request),
+            None => {
+                store_executor::submit(&*self.shared.store, self.shared.receipts.as_ref(), request)
+            }
             Some(refusal) => Box::pin(ready(Ok(refusal))),
         };
         if let Some((uaid, connected_at)) = registration {

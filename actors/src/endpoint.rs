@@ -257,6 +257,7 @@ impl PushInFlight<'_> {
     async fn run(mut self) -> Outcome {
         let (mut delivery, first) = Delivery::begin(PushParams {
             ttl_is_zero: self.message.ttl_is_zero(),
+            wants_receipt: self.message.receipt.is_some(),
             this_month: Month::of(self.shared.clock.now()),
             message_month: self.shared.bridged_agents.message_month(),
         });

@@ -398,6 +398,7 @@ mod tests {
             accepted_at: Time(1),
             ttl: Span::from_secs(60),
             offers: 0,
+            receipt: None,
             payload: None,
         }
     }

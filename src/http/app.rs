@@ -22,6 +22,7 @@ use super::origin_check::OriginCheck;
 use super::push_counters::PushCounters;
 use super::push_headers::PushRules;
 use super::push_history::PushHistory;
+use super::receipts::{ReceiptLimits, ReceiptUrls, ReceiptsFull};
 use super::request_id::RequestIds;
 use super::vapid::Vapid;
 use super::web::WebPage;
@@ -81,6 +82,9 @@ pub struct EndpointRole {
     pub origin: String,
     pub tokens: Arc<EndpointTokens>,
     pub message_urls: MessageUrls,
+    pub receipt_urls: ReceiptUrls,
+    /// Pushes whose receipt subscription was full.
+    pub receipts_full: ReceiptsFull,
     pub vapid: Vapid,
     pub limits: PushLimits,
     /// Whether this node is a Matrix push gateway for its endpoints.
@@ -105,6 +109,7 @@ pub struct PushLimits {
     /// Upper bound of the TTL; a greater one is lowered to it.
     pub ttl_max: Span,
     pub rules: PushRules,
+    pub receipts: ReceiptLimits,
     /// Maximum time for a body to arrive.
     pub body_timeout: Duration,
 }
@@ -149,7 +154,7 @@ impl MessageIds {
             let counter = self.counter.lock().unwrap_or_else(PoisonError::into_inner);
             Timestamp::from_unix(&*counter, time.as_secs(), nanos)
         };
-        MessageId::from_uuid_v7(Uuid::new_v7(timestamp).as_u128(), has_topic)
+        MessageId::from_uuid_v7(Uuid::new_v7(timestamp).as_u128(), has_topic).with_receipt(false)
     }
 }
 

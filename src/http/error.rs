@@ -15,6 +15,7 @@ use state_machine::{BridgeOutcome, Span};
 use super::endpoint_token::TokenError;
 use super::message_url::MessageUrlError;
 use super::push_headers::HeaderError;
+use super::receipts::ReceiptError;
 use super::vapid::VapidError;
 use crate::limits::OverLimit;
 pub(crate) use crate::unread_request::MORE_INFO;
@@ -39,6 +40,8 @@ pub enum PushError {
     Location(#[from] MessageUrlError),
     #[error(transparent)]
     Vapid(#[from] VapidError),
+    #[error(transparent)]
+    Receipt(#[from] ReceiptError),
     #[error("there is nothing at this URL")]
     NotFound,
     #[error("this message is gone: delivered, replaced, dropped or expired")]
@@ -129,6 +132,8 @@ impl PushError {
             | Self::MessageGone => (StatusCode::NOT_FOUND, 102),
             Self::OtherProtocol => (StatusCode::BAD_REQUEST, 108),
             Self::Version => (StatusCode::BAD_REQUEST, 999),
+            Self::Receipt(ReceiptError::UnknownLink) => (StatusCode::BAD_REQUEST, 116),
+            Self::Receipt(ReceiptError::Full) => (StatusCode::TOO_MANY_REQUESTS, 201),
             Self::UserGone => (StatusCode::GONE, 103),
             Self::UserWentAway => (StatusCode::GONE, 105),
             Self::NoSuchSubscription => (StatusCode::GONE, 106),
@@ -165,7 +170,11 @@ impl PushError {
     }
 
     fn add_headers(&self, response: &mut HttpResponseBuilder) {
-        if let Self::WaitingFull(_) | Self::AddressFull | Self::AccessFull = self {
+        if let Self::WaitingFull(_)
+        | Self::AddressFull
+        | Self::AccessFull
+        | Self::Receipt(ReceiptError::Full) = self
+        {
             response.insert_header((RETRY_AFTER, FULL_RETRY_AFTER_S));
         }
         if let Self::Bridge(BridgeOutcome::Busy { .. } | BridgeOutcome::Unavailable) = self {

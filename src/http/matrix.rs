@@ -136,7 +136,8 @@ async fn push_form(
     // Gateways label the text as encrypted, and servers do not look into it.
     let payload = Some(Payload { encoding: Encoding::Aes128Gcm, data });
     let ttl = TTL.min(app.limits.ttl_max);
-    let message = Message { id, chid, topic, urgency, accepted_at, ttl, offers: 0, payload };
+    let message =
+        Message { id, chid, topic, urgency, accepted_at, ttl, offers: 0, receipt: None, payload };
     push::deliver(app, endpoint, uaid, message).await.map(|_accepted| ())
 }
 

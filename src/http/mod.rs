@@ -16,6 +16,7 @@ mod push;
 pub mod push_counters;
 pub mod push_headers;
 pub mod push_history;
+pub mod receipts;
 pub mod request_body_drain;
 pub mod request_id;
 pub mod routes;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use actix_web::http::header::{AUTHORIZATION, CONTENT_ENCODING, HeaderMap, LOCATION};
+use actix_web::http::header::{AUTHORIZATION, CONTENT_ENCODING, HeaderMap, LINK, LOCATION};
 use actix_web::web::{self, Data, Path, Payload};
 use actix_web::{HttpRequest, HttpResponse, Resource};
 use actors::DeliverPush;
@@ -15,9 +15,11 @@ use super::body::read_body;
 use super::endpoint_token::{EndpointToken, TokenVersion};
 use super::push_headers::PushHeaders;
 use super::push_history::{OVER_LIMIT, PushRecord};
+use super::receipts::{ExpectingPush, ReceiptWish};
 use super::routes::preflight_or_refused;
 use super::vapid::{Credentials, VapidKey};
 use super::{PushError, simplepush};
+use crate::limits::ReceiptSender;
 
 /// The resource of an endpoint path whose tokens have this version. With `simplepush` it also accepts PUT.
 pub(super) fn resource(path: &'static str, version: TokenVersion, simplepush: bool) -> Resource {
@@ -55,10 +57,12 @@ async fn push(
 ) -> Result<HttpResponse, PushError> {
     let headers = request.headers();
     let limits = &app.common.limits;
-    limits.push_from(limits.address(request.peer_addr(), headers))?;
+    let address = limits.address(request.peer_addr(), headers);
+    limits.push_from(address)?;
     let (EndpointToken { uaid, chid }, key) = open(app, headers, version, token)?;
     let PushHeaders { ttl, topic, urgency } =
         app.limits.rules.headers(headers, app.limits.ttl_max)?;
+    let wish = ReceiptWish::read(headers)?;
     let max_bytes = max_bytes(headers, &app.limits);
     let body = read_body(headers, payload, max_bytes, app.limits.body_timeout).await?;
     let payload = app.limits.rules.payload(headers, body)?;
@@ -71,11 +75,32 @@ async fn push(
         return Err(refused.into());
     }
     let id = app.ids.mint(accepted_at, topic.is_some());
-    let message = Message { id, chid, topic, urgency, accepted_at, ttl, offers: 0, payload };
+    let mut message =
+        Message { id, chid, topic, urgency, accepted_at, ttl, offers: 0, receipt: None, payload };
+    let expecting = match wish {
+        Some(wish) => {
+            let sender = ReceiptSender { key, address };
+            ExpectingPush::begin(app, wish, sender, uaid, &mut message).await?
+        }
+        None => None,
+    };
     let reference = message.key();
-    deliver(app, endpoint, uaid, message).await?;
+    let accepted = deliver(app, endpoint, uaid, message).await;
+    let mut response = match (&accepted, expecting) {
+        (Ok(Accepted::Stored), Some(expecting)) => {
+            let mut response = HttpResponse::Accepted();
+            response.insert_header((LINK, expecting.link(&app.origin)));
+            response
+        }
+        (_, expecting) => {
+            if let Some(expecting) = expecting {
+                expecting.cancel(app).await;
+            }
+            HttpResponse::Created()
+        }
+    };
+    accepted?;
     let location = format!("{}{}", app.origin, app.message_urls.encrypt(uaid, &reference));
-    let mut response = HttpResponse::Created();
     Ok(response.insert_header((LOCATION, location)).insert_header(("ttl", ttl.0 / 1000)).finish())
 }
 

@@ -71,7 +71,7 @@ fn of_endpoints(endpoints: &Data<EndpointRole>, service: &mut ServiceConfig) {
 }
 
 /// Allows pushes from web pages: an endpoint is a capability, whatever the origin.
-fn cors() -> DefaultHeaders {
+pub(crate) fn cors() -> DefaultHeaders {
     DefaultHeaders::new().add((header::ACCESS_CONTROL_ALLOW_ORIGIN, "*")).add((
         header::ACCESS_CONTROL_EXPOSE_HEADERS,
         "location, ttl, link, retry-after, ratelimit, ratelimit-policy, www-authenticate, \
@@ -80,7 +80,7 @@ fn cors() -> DefaultHeaders {
 }
 
 /// The default route of a resource: answers a CORS preflight, and any other method with 405.
-pub(super) fn preflight_or_refused(allow: &'static str) -> Route {
+pub(crate) fn preflight_or_refused(allow: &'static str) -> Route {
     web::route().to(move |request: HttpRequest| {
         let is_preflight = *request.method() == Method::OPTIONS;
         ready(if is_preflight { preflight(allow) } else { refused(allow) })
@@ -93,8 +93,8 @@ fn preflight(allow: &'static str) -> HttpResponse {
         .insert_header((header::ACCESS_CONTROL_ALLOW_METHODS, allow))
         .insert_header((
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "authorization, content-encoding, content-type, crypto-key, encryption, prefer, \
-             topic, ttl, urgency",
+            "authorization, content-encoding, content-type, crypto-key, encryption, last-event-id, \
+             link, prefer, topic, ttl, urgency",
         ))
         .insert_header((header::ACCESS_CONTROL_MAX_AGE, "86400"))
         .finish()

@@ -78,6 +78,7 @@ impl SealedMessage {
             accepted_at,
             ttl: Span::from_secs(stored.ttl.min(TTL_MAX_S)),
             offers: 0,
+            receipt: None,
             payload: match stored.data {
                 None => None,
                 Some(data) => Some(payload(&data, &stored.headers?)?),

@@ -43,6 +43,7 @@ pub struct Limits {
     subscription_pushes: Limiter,
     vapid_key_pushes: Limiter,
     address_pushes: Limiter,
+    receipt_subscriptions: Limiter,
     address_handshakes: Limiter,
     plain_connections: ConnectionLimiter,
     address_connects: Limiter,
@@ -64,6 +65,15 @@ pub struct OverLimit {
     pub per_minute: u64,
     /// When one more request passes.
     pub wait: Span,
+}
+
+/// Who asks for receipts: the sender with a VAPID key, and any other by its address.
+#[derive(Debug, Clone, Copy)]
+pub struct ReceiptSender {
+    /// The SHA-256 of the key.
+    pub key: Option<[u8; 32]>,
+    /// None if this peer has no limit by address.
+    pub address: Option<IpAddr>,
 }
 
 /// Counts a connection to the port of `http_listen` until it is dropped.
@@ -101,6 +111,10 @@ impl Limits {
             subscription_pushes: limiter!(subscription_pushes_per_minute_max, "subscription"),
             vapid_key_pushes: limiter!(vapid_key_pushes_per_minute_max, "vapid-key"),
             address_pushes: limiter!(address_pushes_per_minute_max, "address"),
+            receipt_subscriptions: limiter!(
+                receipt_subscriptions_per_minute_max,
+                "receipt-subscriptions"
+            ),
             address_handshakes: limiter!(address_handshakes_per_minute_max, "address"),
             plain_connections: ConnectionLimiter::new(
                 "http_listen",
@@ -174,6 +188,13 @@ impl Limits {
     pub fn push_to(&self, uaid: Uaid, chid: Chid, key: Option<[u8; 32]>) -> Result<(), OverLimit> {
         self.charge(&self.subscription_pushes, Some(Sender::Subscription(uaid, chid)))?;
         self.charge(&self.vapid_key_pushes, key.map(Sender::VapidKey))
+    }
+
+    /// Charges a new receipt subscription.
+    pub fn receipt_subscription_of(&self, sender: &ReceiptSender) -> Result<(), OverLimit> {
+        let ReceiptSender { key, address } = *sender;
+        let sender = key.map(Sender::VapidKey).or(address.map(Sender::Address));
+        self.charge(&self.receipt_subscriptions, sender)
     }
 
     /// Charges a request to `/`, whether its handshake is valid or not.
@@ -251,11 +272,12 @@ impl Limits {
         self.limiters().into_iter().map(Limiter::refused).chain(others)
     }
 
-    fn limiters(&self) -> [&Limiter; 9] {
+    fn limiters(&self) -> [&Limiter; 10] {
         [
             &self.subscription_pushes,
             &self.vapid_key_pushes,
             &self.address_pushes,
+            &self.receipt_subscriptions,
             &self.address_handshakes,
             &self.address_connects,
             &self.address_new_agents,
@@ -319,6 +341,7 @@ fn who(policy: &str) -> &str {
     match policy {
         "vapid-key" => "VAPID key",
         "user-agent" => "user agent",
+        "receipt-subscriptions" => "sender for new receipt subscriptions",
         other => other,
     }
 }

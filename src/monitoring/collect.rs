@@ -251,6 +251,8 @@ fn of_pushes(samples: &mut Samples, endpoints: &EndpointRole) {
     samples.add(&table::PUSHES_IN_FLIGHT, in_flight);
     samples.add(&table::PUSHES_AWAITING_ACK, ack_waiters);
     samples.labelled(&table::LIMIT_REFUSALS, ["user_messages_max".into()], refused_full);
+    let receipts_full = endpoints.receipts_full.refused();
+    samples.labelled(&table::LIMIT_REFUSALS, ["receipt_messages_max".into()], receipts_full);
     let refused = shared.bridge_refused();
     let bridge = "agent_pushes_awaiting_bridge_max";
     samples.labelled(&table::LIMIT_REFUSALS, [bridge.into()], refused);

@@ -82,6 +82,8 @@ pub const LIMITS: &[&str] = &[
     "agent_registers_per_minute_max",
     "agent_hellos_per_minute_max",
     "connects_per_second_max",
+    "receipt_subscriptions_per_minute_max",
+    "receipt_messages_max",
     "user_messages_max",
     "agent_pushes_awaiting_bridge_max",
     "disk_free_min",

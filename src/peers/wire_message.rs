@@ -41,7 +41,8 @@ pub fn to_bytes(message: &Message) -> Vec<u8> {
     const AROUND_DATA: usize = 256;
     let data_len = message.payload.as_ref().map_or(0, |payload| payload.data.len());
     let mut json = String::with_capacity(AROUND_DATA + data_len.div_ceil(3) * 4);
-    let Message { id, chid, topic, urgency, accepted_at, ttl, offers: _, payload } = message;
+    let Message { id, chid, topic, urgency, accepted_at, ttl, offers: _, receipt: _, payload } =
+        message;
     // Writing to a string does not fail.
     let _ = write!(json, r#"{{"channelID":"{chid}","version":"{id}""#);
     if let Some(topic) = topic {
@@ -67,6 +68,7 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Message, WireMessageError> {
         accepted_at: Time(fields.accepted_at),
         ttl: Span(fields.ttl_ms),
         offers: 0,
+        receipt: None,
         payload: read_payload(fields.data, fields.headers)?,
     })
 }

@@ -1,4 +1,5 @@
-//! Deletes expired messages of all user agents at intervals (`expiry_interval_s`).
+//! Deletes expired messages of all user agents at intervals (`expiry_interval_s`), and writes the receipts of those that
+//! have expired (`feed_sweep_s`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,6 +17,43 @@ use crate::http::app::SharedState;
 
 /// Minimum time between two log lines of failures.
 const LOG_EVERY: Span = Span::from_secs(60);
+
+/// Writes the receipts of expired messages, and removes receipt subscriptions that have ended, until the store is closed.
+/// Every node with endpoints does so: a receipt is written once.
+pub(super) fn start_receipts(
+    interval_s: u64,
+    store: Arc<dyn StoreAdmin>,
+    common: Data<SharedState>,
+) {
+    let mut log_limiter = LogLimiter::new(LOG_EVERY);
+    spawn(async move {
+        let SharedState { clock, log, feeds, .. } = &**common;
+        loop {
+            let expired = store.expire_receipts(clock.now()).await;
+            let is_more = match expired {
+                Ok(expired) => {
+                    feeds.publish(&expired.subscriptions);
+                    if expired.receipts + expired.ended > 0 {
+                        debug!(log, "messages with receipts have expired";
+                            "receipts" => expired.receipts, "subscriptions_ended" => expired.ended);
+                    }
+                    expired.is_more
+                }
+                Err(StoreError::Closed) => return,
+                Err(error) => {
+                    if let Some(suppressed) = log_limiter.allow(clock.now()) {
+                        warn!(log, "cannot write the receipts of expired messages, retrying";
+                            "error" => %error, "failures" => suppressed + 1);
+                    }
+                    false
+                }
+            };
+            if !is_more {
+                sleep(Duration::from_secs(interval_s)).await;
+            }
+        }
+    });
+}
 
 /// Runs until the store is closed. Without an interval nothing runs.
 pub(super) fn start(interval_s: u64, store: Arc<dyn StoreAdmin>, common: Data<SharedState>) {

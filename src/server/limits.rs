@@ -8,6 +8,7 @@ use state_machine::{Month, Span};
 
 use crate::http::app::PushLimits;
 use crate::http::push_headers::PushRules;
+use crate::http::receipts::ReceiptLimits;
 use crate::settings::Settings;
 
 pub(super) fn of_session(settings: &Settings) -> Limits {
@@ -60,6 +61,11 @@ pub(super) fn of_a_push(settings: &Settings) -> PushLimits {
         payload_bytes_max: settings.payload_bytes_max,
         aesgcm_bytes_max: settings.aesgcm_bytes_max(),
         ttl_max: Span::from_secs(settings.ttl_max_s),
+        receipts: ReceiptLimits {
+            messages_max: settings.receipt_messages_max,
+            keep: Span::from_secs(settings.receipts_keep_s),
+            lifetime: Span::from_secs(settings.ttl_max_s + 2 * settings.receipts_keep_s),
+        },
         rules: PushRules {
             lenient: settings.lenient_senders,
             payload_header_required: settings.payload_header_required,

@@ -144,6 +144,10 @@ async fn serve(
 fn watch_messages(settings: &Settings, store: &Arc<dyn StoreAdmin>, node: &AppState) {
     let common = &node.common;
     expiry::start(settings.expiry_interval_s, Arc::clone(store), Data::clone(common));
+    if node.endpoints.is_some() {
+        let (store, common) = (Arc::clone(store), Data::clone(common));
+        expiry::start_receipts(settings.feed_sweep_s, store, common);
+    }
     waiting_census::start(Arc::clone(store), Data::clone(common));
 }
 

@@ -33,6 +33,7 @@ use crate::http::message_url::MessageUrls;
 use crate::http::origin_check::OriginCheck;
 use crate::http::push_counters::PushCounters;
 use crate::http::push_history::PushHistory;
+use crate::http::receipts::{ReceiptUrls, ReceiptsFull};
 use crate::http::request_id::RequestIds;
 use crate::http::vapid::{Origin, Vapid};
 use crate::http::web::WebPage;
@@ -204,6 +205,7 @@ impl NodeParts<'_> {
             nodes: Arc::new(directory.clone()),
             counters: Arc::clone(directory.clients()),
             broadcasts: Some(broadcasts),
+            receipts: Some(common.feeds.clone()),
             urls: Box::new(SealedUrls::new(origin.as_str(), tokens)),
             clock: common.clock.clone(),
             mailbox_max: settings.client_mailbox_max,
@@ -283,6 +285,8 @@ impl NodeParts<'_> {
             origin: origin.as_str().to_owned(),
             tokens: Arc::new(EndpointTokens::new(keys)),
             message_urls: MessageUrls::new(keys),
+            receipt_urls: ReceiptUrls::new(keys),
+            receipts_full: ReceiptsFull::default(),
             vapid: Vapid::new(Origin::clone(origin), settings.vapid_cache_bytes_max)
                 .allowing(settings.vapid_keys_allowed.clone()),
             limits: limits::of_a_push(settings),

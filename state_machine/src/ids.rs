@@ -32,12 +32,15 @@ pub struct Chid(pub [u8; 16]);
 /// A message's id and `version`: time-ordered and unique (a UUIDv7), written as 32 hex digits.
 ///
 /// The lowest bit records whether the message has a Topic. So the `version` in an ack identifies
-/// the row even in a store that keys topic messages by topic.
+/// the row even in a store that keys topic messages by topic. The next bit records whether its sender wants a receipt, so
+/// that the ack of any other message costs no search for one. Ids of earlier versions and of other software have any bit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(u128);
 
 /// The first two bytes of the id of a SimplePush version. As those of a UUIDv7 they are after the year 10,000.
 const VERSION_TAG: u128 = 0xffff;
+/// The bit of an id whose message asks for a receipt.
+const WANTS_RECEIPT: u128 = 0b10;
 /// The bits of a version and of the absent topic.
 const VERSION_BITS: u32 = 65;
 const CHANNEL_MASK: u128 = (1 << (112 - VERSION_BITS)) - 1;
@@ -94,6 +97,16 @@ impl MessageId {
     /// The id of a message, from a fresh UUIDv7.
     pub fn from_uuid_v7(uuid: u128, has_topic: bool) -> Self {
         Self((uuid & !1) | u128::from(has_topic))
+    }
+
+    /// The same id with the mark of a wanted receipt, or without it.
+    pub fn with_receipt(self, is_wanted: bool) -> Self {
+        Self((self.0 & !WANTS_RECEIPT) | if is_wanted { WANTS_RECEIPT } else { 0 })
+    }
+
+    /// Whether its sender may want a receipt: if not, no row of it names one.
+    pub fn may_want_receipt(self) -> bool {
+        self.0 & WANTS_RECEIPT != 0 && !self.is_version()
     }
 
     /// The reverse of [`MessageId::to_bytes`].
@@ -245,6 +258,19 @@ mod tests {
         assert!(early < late && early.to_bytes() < late.to_bytes());
         assert!(early.has_topic() && !late.has_topic());
         assert_eq!(MessageId::parse(&early.to_string()), Ok(early));
+    }
+
+    #[test]
+    fn the_mark_of_a_receipt_changes_neither_order_nor_topic() {
+        for has_topic in [false, true] {
+            let plain = MessageId::from_uuid_v7(0x10, has_topic).with_receipt(false);
+            let marked = plain.with_receipt(true);
+            assert!(marked.may_want_receipt() && !plain.may_want_receipt());
+            assert_eq!((marked.has_topic(), marked.with_receipt(false)), (has_topic, plain));
+            assert!(marked < MessageId::from_uuid_v7(0x20, has_topic));
+        }
+        let versions = (0..4).map(|version| MessageId::of_version(Chid([1; 16]), version));
+        assert!(versions.into_iter().all(|version| !version.may_want_receipt()));
     }
 
     #[test]

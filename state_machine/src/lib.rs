@@ -9,6 +9,7 @@
 //! - [`registry`]: the connections of this node.
 //! - [`feed`]: tables of keys whose changes are numbered, their publishers and consumers.
 //! - [`access`]: the tokens of a closed server, a feed that every node follows.
+//! - [`receipt`]: delivery receipts, reserved feeds of their senders.
 //! - [`broadcast`]: the feed that every node consumes for its user agents.
 //! - [`bridge`]: user agents behind the push service of their platform.
 //! - [`bridged_call`]: one call on such an agent, which also moves it to this month.
@@ -36,6 +37,7 @@ pub mod ids;
 pub mod log_limiter;
 pub mod message;
 pub mod month;
+pub mod receipt;
 pub mod record;
 pub mod registry;
 pub mod staggered_fanout;
@@ -49,5 +51,6 @@ pub use bridge::{BridgeName, BridgeOutcome, BridgeRecipient};
 pub use ids::{Chid, ConnectionId, MessageId, NodeId, OpId, PushId, Uaid};
 pub use message::{Encoding, Message, MessageKey, Payload, Topic, Urgency};
 pub use month::Month;
+pub use receipt::{AckCode, Receipt, ReceiptRequest};
 pub use record::{LastConnect, NodeBinding, RouterRecord, RouterType};
 pub use time::{Span, Time};

@@ -5,6 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 
 use crate::ids::{Chid, MessageId};
+use crate::receipt::ReceiptRequest;
 use crate::time::{Span, Time};
 
 /// One push message, as a connection delivers it or a message table stores it.
@@ -23,6 +24,8 @@ pub struct Message {
     pub ttl: Span,
     /// How many connections have offered it without an ack, as far as its row says.
     pub offers: u8,
+    /// Where its sender wants to learn what became of it (RFC 8030 §5.1). Such a message is always stored.
+    pub receipt: Option<Box<ReceiptRequest>>,
     /// The encrypted body; none for a push without a body.
     pub payload: Option<Payload>,
 }
@@ -81,6 +84,9 @@ pub struct MessageKey {
 /// Connections that have offered a message without an ack, after which it is sent behind all others.
 const OFFERS_MAX: u8 = 2;
 
+/// Time after the TTL in which an ack still counts, before the sender learns that the message has expired.
+const ACK_GRACE: Span = Span::from_secs(60);
+
 impl Message {
     /// A version of a SimplePush channel, which never expires, and the text that was sent with it.
     pub fn of_version(chid: Chid, version: u64, data: Option<Bytes>, accepted_at: Time) -> Self {
@@ -92,6 +98,7 @@ impl Message {
             accepted_at,
             ttl: Span(u64::MAX),
             offers: 0,
+            receipt: None,
             payload: data.map(|data| Payload { data, encoding: Encoding::Plain }),
         }
     }
@@ -109,6 +116,11 @@ impl Message {
     /// The time after which it is not delivered.
     pub fn expires_at(&self) -> Time {
         self.accepted_at + self.ttl
+    }
+
+    /// Until when its row is kept. That of a message with a receipt is kept for an ack under way when its TTL ends.
+    pub fn kept_until(&self) -> Time {
+        self.expires_at() + if self.receipt.is_some() { ACK_GRACE } else { Span::ZERO }
     }
 
     /// Whether its TTL is zero: it is delivered at once or dropped.

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::bridge::BridgeRecipient;
-use crate::ids::{Chid, NodeId, Uaid};
+use crate::ids::{Chid, MessageId, NodeId, Uaid};
 use crate::message::{Message, MessageKey};
 use crate::month::Month;
+use crate::receipt::AckCode;
 use crate::record::{LastConnect, NodeBinding, RouterRecord, RouterType};
 use crate::time::Time;
 
@@ -139,6 +140,8 @@ pub enum StoreOp {
         /// The months whose tables may have the messages.
         months: Vec<Month>,
         messages: Vec<MessageKey>,
+        /// The ack codes of those among them that may want a receipt.
+        acks: Vec<(MessageId, AckCode)>,
     },
     /// Count that a connection has offered messages without an ack. A row that is missing stays missing.
     RecordOffers { uaid: Uaid, month: Month, messages: Vec<MessageKey> },

@@ -79,6 +79,7 @@ impl Bench {
             accepted_at: NOW,
             ttl: Span::from_secs(3600),
             offers: 0,
+            receipt: None,
             payload: Some(Payload { data: self.payload.clone(), encoding: Encoding::Aes128Gcm }),
         }
     }

@@ -17,6 +17,7 @@ pub mod inactive_users;
 pub mod maintenance;
 pub mod notifications;
 pub mod owner;
+pub mod receipts;
 mod registration;
 pub mod rows;
 pub mod store;
@@ -28,6 +29,7 @@ pub use feeds::FeedTables;
 pub use inactive_users::DropInactiveUsers;
 pub use maintenance::StoreAdmin;
 pub use notifications::{Notification, NotificationTable};
+pub use receipts::{ExpectedReceipt, ExpiredReceipts, ReceiptTables, SettledMessages, Settlement};
 pub use registration::router_type;
 pub use store::{
     BridgedRegistration, COMMIT_BOUNDS_MS, CommitTimes, Cursor, DiskSpace, FullScope,

@@ -38,6 +38,12 @@ pub enum Row {
         number: Option<FeedSyncId>,
         value: Option<FeedValue>,
     },
+    /// The receipt of a message that has none yet.
+    ExpectedReceipt {
+        feed: FeedName,
+        key: FeedKey,
+        deadline: Time,
+    },
     Channels(Uaid, BTreeSet<Chid>),
     Message(Uaid, Message),
 }

@@ -25,6 +25,8 @@ use state_machine::{
     BridgeRecipient, Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid,
 };
 
+use crate::receipts::ReceiptTables;
+
 /// The pending result of a call.
 pub type StoreFuture<T> = BoxFuture<'static, Result<T, StoreError>>;
 
@@ -243,7 +245,7 @@ impl DiskSpace {
     }
 }
 
-pub trait Store: RouterTable + MessageTables {
+pub trait Store: RouterTable + MessageTables + ReceiptTables {
     /// The space on the engine's disk. None if the engine has none, or if it is unknown.
     fn disk_space(&self) -> Option<DiskSpace> {
         None

@@ -31,6 +31,7 @@ mod open_files;
 mod openapi;
 mod package;
 mod proxied;
+mod receipts;
 mod rollover;
 mod rules;
 mod running;

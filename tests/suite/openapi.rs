@@ -44,5 +44,5 @@ async fn every_answer_is_as_described_and_none_is_an_error_of_the_server() {
     let ended = run.current_dir(home.path()).output().await.unwrap();
     let report = String::from_utf8_lossy(&ended.stdout);
     assert!(ended.status.success(), "{report}{}", String::from_utf8_lossy(&ended.stderr));
-    assert!(report.contains("Tested: 36"), "all operations are tried: {report}");
+    assert!(report.contains("Tested: 38"), "all operations are tried: {report}");
 }

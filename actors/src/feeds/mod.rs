@@ -32,7 +32,7 @@ use state_machine::Span;
 use state_machine::feed::{
     ConsumerLimits, FeedKey, FeedName, FeedSyncId, FeedValue, PublisherLimits, Version, WriteResult,
 };
-use storage::{FeedTables, StoreError, StoreFuture};
+use storage::{FeedTables, SettledMessages, StoreError, StoreFuture};
 use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
@@ -168,6 +168,26 @@ impl Feeds {
     ) -> Result<Option<Version>, StoreError> {
         let written = self.shared.store.delete_key(feed.clone(), key);
         self.publish_after(feed, written).await
+    }
+
+    /// Publishes the receipts of messages that the store settles, also if the caller is dropped.
+    pub fn publish_receipts(
+        &self,
+        settled: StoreFuture<SettledMessages>,
+    ) -> StoreFuture<SettledMessages> {
+        let feeds = self.clone();
+        let settled = tokio::spawn(async move {
+            let answer = settled.await;
+            answer.inspect(|settled| feeds.publish(&settled.subscriptions))
+        });
+        Box::pin(async { settled.await.unwrap_or(Err(StoreError::Closed)) })
+    }
+
+    /// Publishes feeds that the store has written to.
+    pub fn publish(&self, feeds: &[FeedName]) {
+        for feed in feeds {
+            self.mark_dirty(FeedDirty { feed: feed.clone(), is_written: true });
+        }
     }
 
     /// The store, for reads.

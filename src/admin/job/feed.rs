@@ -106,8 +106,7 @@ pub(super) async fn list(report: &Report) -> Result<(), JobError> {
         let feeds = report.step(|| report.context.store.feeds(after.clone(), FEEDS_MAX)).await?;
         let (is_first, is_last) = (after.is_none(), feeds.len() < FEEDS_MAX);
         after = feeds.last().map(|feed| feed.name.clone());
-        let feeds: Vec<_> =
-            feeds.into_iter().filter(|feed| feed.name != FeedName::access()).collect();
+        let feeds: Vec<_> = feeds.into_iter().filter(|feed| !feed.name.is_reserved()).collect();
         if is_first || !feeds.is_empty() {
             report.emit(Output::Feeds(feeds)).await?;
         }

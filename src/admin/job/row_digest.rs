@@ -71,6 +71,7 @@ mod tests {
             accepted_at: Time(1),
             ttl: Span(1),
             offers: 0,
+            receipt: None,
             payload: Some(Payload { data: "a".into(), encoding: Encoding::Aes128Gcm }),
         }
     }

@@ -51,6 +51,9 @@ pub(super) enum FeedError {
     ValueNotText,
     #[error("there is no such feed: one is there from its first write on")]
     NoSuchFeed,
+    /// The same for a URL that was invented, one of another sender and one that has ended (RFC 8030 §7.3).
+    #[error("there is no such receipt subscription, or no longer")]
+    NoSuchReceipts,
     #[error("there is no such key in this feed")]
     NoSuchKey,
     #[error("the value is larger than {max_bytes} bytes")]
@@ -98,6 +101,7 @@ impl FeedError {
             Self::ValueNotText => (StatusCode::BAD_REQUEST, 312),
             Self::NoSuchFeed => (StatusCode::NOT_FOUND, 313),
             Self::NoSuchKey => (StatusCode::NOT_FOUND, 314),
+            Self::NoSuchReceipts => (StatusCode::NOT_FOUND, 319),
             Self::TooManyKeys => (StatusCode::INSUFFICIENT_STORAGE, 315),
             Self::TooManyFollowers => (StatusCode::SERVICE_UNAVAILABLE, 316),
             Self::ReservedKey => (StatusCode::BAD_REQUEST, 317),

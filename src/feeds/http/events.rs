@@ -30,7 +30,9 @@ const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 /// Bytes that are sent at once. The rest of a page is shared until the reader takes it.
 const PART_BYTES_MAX: usize = 8 * 1024;
 
-struct Events {
+struct Events<F> {
+    /// Writes the events of a page.
+    write: F,
     /// The rest of the last page.
     page: Bytes,
     follower: FeedSubscription,
@@ -44,10 +46,12 @@ pub(super) fn stream(
     service: &Data<FeedService>,
     grant: Grant,
     page: &FeedPage,
+    write: impl Fn(&FeedPage) -> String + 'static,
 ) -> Result<HttpResponse, FeedError> {
     let events = Events {
         follower: service.follow(grant.feed.clone(), page.cursor)?,
-        page: text(page).into(),
+        page: write(page).into(),
+        write,
         keepalive: service.limits.keepalive,
         grant,
         clock: service.clock.clone(),
@@ -66,7 +70,7 @@ pub(super) fn stream(
     Ok(response)
 }
 
-impl Events {
+impl<F: Fn(&FeedPage) -> String> Events<F> {
     /// The next part; none at the end of the stream: its token has expired, or the server stops.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
@@ -78,7 +82,7 @@ impl Events {
                 return Some(self.page.split_to(self.page.len().min(PART_BYTES_MAX)));
             }
             match timeout(self.keepalive.min(left), self.follower.next_shared()).await {
-                Ok(page) => self.page = page.ok()?.text(text),
+                Ok(page) => self.page = page.ok()?.text(&self.write),
                 Err(_) => return Some(COMMENT),
             }
         }
@@ -86,8 +90,14 @@ impl Events {
 }
 
 /// The events of a page.
-fn text(page: &FeedPage) -> String {
+pub(super) fn text(page: &FeedPage) -> String {
     let mut text: String = page.updates.iter().map(event).collect();
+    move_cursor(&mut text, page);
+    text
+}
+
+/// Moves the reader's cursor to the end of the page, behind the events of its updates.
+pub(super) fn move_cursor(text: &mut String, page: &FeedPage) {
     let written = page.updates.last().map_or(FeedSyncId::NONE, |update| update.feed_sync_id);
     if written < page.cursor {
         // Without data this is no event, but it moves the reader's cursor (§9.2.6).
@@ -95,7 +105,6 @@ fn text(page: &FeedPage) -> String {
     }
     // It is kept until a reader has taken all of it.
     text.shrink_to_fit();
-    text
 }
 
 fn event(update: &Update) -> String {

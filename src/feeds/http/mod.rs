@@ -7,6 +7,8 @@
 //! | `POST /v1/feeds/{feed}/{key}/republish` | w | `write.rs` |
 //! | `GET /v1/feeds/{feed}` | r | `read.rs`, `events.rs` |
 //!
+//! The receipts of pushes are feeds too, see `receipts.rs`.
+//!
 //! The token is checked first, even before the method: a client without one learns nothing. There are no CORS headers:
 //! a token is a secret of programs, not of web pages.
 
@@ -17,6 +19,7 @@ mod fixture;
 mod large;
 mod query;
 mod read;
+mod receipts;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -73,6 +76,7 @@ pub struct FeedRequestLimits {
 
 /// Answers requests for feeds with `feeds`.
 pub(crate) fn routes(feeds: &Data<FeedService>, service: &mut ServiceConfig) {
+    receipts::routes(feeds, service);
     service.service(
         web::scope(target::BASE.trim_end_matches('/'))
             .app_data(feeds.clone())

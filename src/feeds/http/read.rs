@@ -25,16 +25,25 @@ pub(super) async fn read(
         let bytes = query.limit.bytes.min(FOLLOWED_BYTES_MAX);
         let query = ReadQuery { limit: PageLimit { bytes, ..query.limit }, ..query };
         let page = first_page(service, &grant.feed, query).await?;
-        return events::stream(service, grant, &page);
+        return events::stream(service, grant, &page, events::text);
     }
-    let mut page = first_page(service, &grant.feed, query).await?;
-    if page.updates.is_empty() && !query.wait.is_zero() {
-        page = next_page(service, grant, query, page).await?;
-    }
-    large::answer(service, page)
+    large::answer(service, page(service, grant, query).await?)
 }
 
-async fn first_page(
+/// The updates behind the cursor, for which the request may wait.
+pub(super) async fn page(
+    service: &FeedService,
+    grant: Grant,
+    query: ReadQuery,
+) -> Result<FeedPage, FeedError> {
+    let page = first_page(service, &grant.feed, query).await?;
+    if page.updates.is_empty() && !query.wait.is_zero() {
+        return next_page(service, grant, query, page).await;
+    }
+    Ok(page)
+}
+
+pub(super) async fn first_page(
     service: &FeedService,
     feed: &FeedName,
     query: ReadQuery,

@@ -216,6 +216,7 @@ pub(super) fn message() -> Message {
         accepted_at: Time(NOW.0 - 5),
         ttl: Span::from_secs(60),
         offers: 0,
+        receipt: None,
         payload: Some(state_machine::Payload {
             data: Bytes::from_static(b"\0data"),
             encoding: Encoding::Aes128Gcm,

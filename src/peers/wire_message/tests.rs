@@ -16,6 +16,7 @@ fn sample(encoding: Encoding) -> Message {
         accepted_at: Time(1_796_000_000_123),
         ttl: Span(60_000),
         offers: 0,
+        receipt: None,
         payload: Some(Payload { data: Bytes::from_static(b"\xfb\xffdata"), encoding }),
     }
 }
@@ -171,6 +172,7 @@ prop_compose! {
             accepted_at: Time(times.0),
             ttl: Span(times.1),
             offers: 0,
+            receipt: None,
             payload: payload.map(|(data, encoding)| Payload { data: data.into(), encoding }),
         }
     }

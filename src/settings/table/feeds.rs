@@ -31,6 +31,21 @@ macro_rules! with_feeds {
                 shutdown_wait_ms: u64 = 10_000, in 0..=600_000, "ms";
             }
 
+            group "Delivery receipts" {
+                /// Messages of one receipt subscription: those that wait for their receipt, and receipts, which are kept until
+                /// the subscription ends. A push with the link of a full one gets 429. Each needs up to 500 bytes of the store.
+                receipt_messages_max: u64 = 100_000, in COUNT, "messages";
+
+                /// Time that a receipt can be read at least. A receipt subscription ends `ttl_max_s` and twice this after it was
+                /// made. A push whose receipt could come too late for it gets a new one.
+                receipts_keep_s: u64 = 86_400, in 60..=31_536_000, "s";
+
+                /// New receipt subscriptions of one sender in a minute, and at once: of a VAPID key, or of the address without
+                /// one. A further push that asks for one gets 429, and one with the link of an earlier answer does not. 0 is
+                /// no limit.
+                receipt_subscriptions_per_minute_max: usize = 60, in PER_MINUTE, "subscriptions a minute";
+            }
+
             group "Feeds and broadcasts" {
                 /// Keys of one feed. A deleted key counts too, because its tombstone informs consumers that read later. When a
                 /// feed is full, a new key gets 507 and existing keys can still be written. The feed `broadcasts` has at most

@@ -18,6 +18,8 @@ pub struct Store {
     versions: BTreeMap<(Uaid, Chid), Message>,
     /// The bound of messages in a table; none is no bound.
     pub waiting_max: Option<usize>,
+    /// The messages whose receipts say delivered.
+    pub receipts: BTreeSet<MessageId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -39,7 +41,14 @@ impl Store {
             StoreOp::FetchVersions { uaid, after, limit, .. } => {
                 StoreAnswer::Fetched(self.fetch_versions(*uaid, after.as_ref(), *limit))
             }
-            StoreOp::Delete { uaid, months, messages } => {
+            StoreOp::Delete { uaid, months, messages, acks } => {
+                for (id, _) in acks {
+                    let mut tables = months.iter().filter_map(|month| self.tables.get(month));
+                    let wants = |row: &Message| row.receipt.is_some();
+                    if tables.any(|table| table.messages.get(&(*uaid, *id)).is_some_and(wants)) {
+                        self.receipts.insert(*id);
+                    }
+                }
                 self.delete_versions(*uaid, messages);
                 months.iter().for_each(|month| self.delete(*uaid, *month, messages));
                 StoreAnswer::Deleted

@@ -18,6 +18,8 @@
 //! the table that the agent reads. The second read of the record checks that this table is still
 //! the agent's current one.
 //!
+//! A message whose sender wants a receipt is never delivered directly: it is stored, and its row names the receipt.
+//!
 //! A record of a bridge leads to [`bridged`] instead.
 
 mod bridged;
@@ -175,6 +177,8 @@ pub struct Delivery {
 pub struct PushParams {
     /// Its TTL is zero: the message is delivered now or dropped.
     pub ttl_is_zero: bool,
+    /// Its sender wants a receipt: the message is stored before the agent gets it, as its row names the receipt.
+    pub wants_receipt: bool,
     /// The current month by the endpoint's clock. It distinguishes a dropped table from one that
     /// does not exist yet.
     pub this_month: Month,
@@ -301,11 +305,11 @@ impl Delivery {
                 vec![first]
             }
             Ok(Some(route)) => match route.node.clone() {
-                Some(node) => {
+                Some(node) if !self.params.wants_receipt => {
                     self.state = DeliveryState::Delivering { route };
                     vec![Do::Deliver { node }]
                 }
-                None => self.store(route.curmonth, None, 0),
+                _ => self.store(route.curmonth, None, 0),
             },
         }
     }

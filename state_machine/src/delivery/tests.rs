@@ -13,8 +13,12 @@ fn route(node: Option<NodeId>, curmonth: &str) -> DeliveryEvent {
     Is::RecordRead(Ok(Some(route)))
 }
 
-const TERMS: PushParams =
-    PushParams { ttl_is_zero: false, this_month: NOVEMBER, message_month: NOVEMBER };
+const TERMS: PushParams = PushParams {
+    ttl_is_zero: false,
+    wants_receipt: false,
+    this_month: NOVEMBER,
+    message_month: NOVEMBER,
+};
 const NOVEMBER: Month = match Month::new(2026, 11) {
     Ok(month) => month,
     Err(_) => panic!("November is a month"),
@@ -48,6 +52,20 @@ fn an_acked_push_costs_one_read_and_no_write() {
         run(TERMS, [route(Some(node()), "2026_11"), Is::NodeAnswered(NodeAnswer::Accepted)]);
     let expected =
         [vec![Do::ReadRecord], vec![Do::Deliver { node: node() }], answer(Outcome::Delivered)];
+    assert_eq!(effects, expected);
+}
+
+#[test]
+fn a_message_with_a_receipt_is_stored_before_its_agent_gets_it() {
+    let terms = PushParams { wants_receipt: true, ..TERMS };
+    let here = || route(Some(node()), "2026_11");
+    let effects = run(terms, [here(), Is::Stored(Ok(Stored::Done)), here()]);
+    let expected = [
+        vec![Do::ReadRecord],
+        store("2026_11"),
+        vec![Do::ReadRecord],
+        vec![Do::NotifyMessageStored { node: node() }, Do::Answer(Outcome::Stored)],
+    ];
     assert_eq!(effects, expected);
 }
 

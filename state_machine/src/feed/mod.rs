@@ -44,7 +44,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::access;
 use crate::backoff::Backoff;
 use crate::broadcast;
-use crate::time::Span;
+use crate::time::{Span, Time};
 
 /// A feed's name: 1 to 64 of `a` to `z`, `0` to `9`, `-` and `_`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
@@ -176,6 +176,12 @@ const BROADCASTS: &str = "broadcasts";
 /// Its dot keeps it apart from all names that [`FeedName::parse`] reads.
 const ACCESS: &str = ".access";
 
+/// The feeds of receipt subscriptions. Their ends, in seconds since 1970, order their names.
+const RECEIPTS: &str = ".receipts.";
+
+/// The greatest end of a receipt subscription, in seconds: ten digits.
+const RECEIPTS_END_MAX: u64 = 9_999_999_999;
+
 impl FeedName {
     /// The feed of the broadcasts: a key is a broadcast's id, a value its version.
     pub fn broadcasts() -> Self {
@@ -187,9 +193,38 @@ impl FeedName {
         Self(ACCESS.into())
     }
 
-    /// Reads a name that is in a store, where the feed of the access tokens is among the others.
+    /// The feed of a receipt subscription that ends at `ends_at`, rounded down to whole seconds. No command and no
+    /// request can name it.
+    pub fn receipts(ends_at: Time, random: u128) -> Self {
+        let ends_at = ends_at.as_secs().min(RECEIPTS_END_MAX);
+        Self(format!("{RECEIPTS}{ends_at:010}.{random:032x}").into())
+    }
+
+    /// A text between the names of the receipt subscriptions that have ended by `now` and those of all others.
+    pub fn receipts_ended(now: Time) -> String {
+        format!("{RECEIPTS}{:010}.", now.as_secs().min(RECEIPTS_END_MAX))
+    }
+
+    /// The end of a receipt subscription; none of another feed.
+    pub fn receipts_end(&self) -> Option<Time> {
+        let (ends_at, random) = self.0.strip_prefix(RECEIPTS)?.split_once('.')?;
+        let is_whole = ends_at.len() == 10 && random.len() == 32;
+        let is_hex = |byte: u8| matches!(byte, b'a'..=b'f' | b'0'..=b'9');
+        let ends_at =
+            ends_at.parse::<u64>().ok().filter(|_| is_whole && random.bytes().all(is_hex));
+        ends_at.map(|secs| Time(secs * 1000))
+    }
+
+    /// Whether no request names it: it belongs to the server.
+    pub fn is_reserved(&self) -> bool {
+        self.0.starts_with('.')
+    }
+
+    /// Reads a name that is in a store, where the reserved feeds are among the others.
     pub fn from_store(text: &str) -> Result<Self, FeedTextError> {
-        if text == ACCESS { Ok(Self::access()) } else { Self::parse(text) }
+        let reserved = Self(text.into());
+        let is_known = text == ACCESS || reserved.receipts_end().is_some();
+        if is_known { Ok(reserved) } else { Self::parse(text) }
     }
 
     /// Whether readers can read the feed before its first write. Until then it is empty.
@@ -384,6 +419,22 @@ mod tests {
         assert!(FeedValue::parse(&"x".repeat(FeedValue::BYTES_MAX)).is_ok());
         let long = "x".repeat(FeedValue::BYTES_MAX + 1);
         assert_eq!(FeedValue::parse(&long), Err(FeedTextError::Value));
+    }
+
+    #[test]
+    fn the_names_of_receipt_subscriptions_are_ordered_by_their_ends() {
+        let name = |secs: u64| FeedName::receipts(Time(secs * 1000 + 999), u128::MAX);
+        let (early, late) = (name(900), name(1_796_000_000));
+        assert!(early.as_str() < late.as_str() && late.is_reserved());
+        assert_eq!(late.receipts_end(), Some(Time(1_796_000_000_000)));
+        assert_eq!(FeedName::from_store(late.as_str()).as_ref(), Ok(&late));
+        assert!(FeedName::parse(late.as_str()).is_err());
+        let between = FeedName::receipts_ended(Time(901_000));
+        assert!(early.as_str() < between.as_str() && between.as_str() < late.as_str());
+        assert!(late.as_str().len() <= 64);
+        for other in [".receipts.", ".receipts.1.2", ".receipts.0000000001.zz", "broadcasts"] {
+            assert_eq!(FeedName(other.into()).receipts_end(), None, "{other}");
+        }
     }
 
     #[test]

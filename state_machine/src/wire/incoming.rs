@@ -64,7 +64,7 @@ pub struct AckUpdate {
     pub chid: Chid,
     /// The `version` of its notification: a text, or the number of SimplePush.
     pub id: MessageId,
-    /// What became of the message, for the counters; no rule depends on it.
+    /// What became of the message, for the counters and for the receipt of its sender; no rule depends on it.
     pub code: Option<u16>,
 }
 

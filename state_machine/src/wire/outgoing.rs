@@ -248,6 +248,7 @@ mod tests {
             accepted_at: Time(0),
             ttl: Span::from_secs(60),
             offers: 0,
+            receipt: None,
             payload,
         })
     }

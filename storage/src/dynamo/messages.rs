@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use aws_sdk_dynamodb::operation::delete_item::builders::DeleteItemFluentBuilder;
+use aws_sdk_dynamodb::operation::put_item::PutItemOutput;
 use aws_sdk_dynamodb::operation::put_item::builders::PutItemFluentBuilder;
 use aws_sdk_dynamodb::types::ReturnValue;
 use futures_util::StreamExt;
@@ -18,7 +19,7 @@ use super::error::{CallError, Item, applied_once};
 use super::month_table::{required, with_table};
 use super::query::{RowFilter, look_through};
 use super::rows::{self, SORT_KEY, UPDATE_ID};
-use super::waiting;
+use super::{receipts, waiting};
 use crate::store::{StoreError, Stored};
 use crate::waiting::Waiting;
 
@@ -29,6 +30,8 @@ pub(super) enum Replaces {
     Itself,
     /// A message of its topic with a lesser id, or one of other software.
     Older(MessageId),
+    /// As [`Replaces::Older`], but not one whose sender wants a receipt.
+    OlderWithoutReceipt(MessageId),
     Nothing,
 }
 
@@ -62,9 +65,8 @@ async fn store_within_bounds(
         Ok(reserved) => reserved,
         Err(scope) => return Ok(Stored::Full(scope)),
     };
-    let request = put_request(client, table, rows::encode(uaid, message), &replaced_by(message));
-    let request = request.return_values(ReturnValue::AllOld);
-    let replaced = match client.call("PutItem", table, request.send()).await {
+    let item = rows::encode(uaid, message);
+    let replaced = match put_item(client, table, &item, &replaced_by(message)).await {
         Ok(put) => Some(put.attributes.as_ref().map_or(Waiting::NOTHING, waiting::size_of)),
         Err(error) if error.is_condition_failed() => None,
         Err(error) => return Err(error.after_writes(true)),
@@ -87,8 +89,48 @@ pub(super) async fn put(
     item: Item,
     replaces: &Replaces,
 ) -> Result<bool, CallError> {
-    let request = put_request(client, &table, item, replaces);
-    applied_once(client.call("PutItem", &table, request.send()).await)
+    applied_once(put_item(client, &table, &item, replaces).await)
+}
+
+/// Writes a row and returns the one before. A row of the same topic that names a receipt is replaced once the receipt is
+/// not expected any more.
+async fn put_item(
+    client: &DynamoClient,
+    table: &str,
+    item: &Item,
+    replaces: &Replaces,
+) -> Result<PutItemOutput, CallError> {
+    let put = |replaces| {
+        let request = put_request(client, table, item.clone(), replaces);
+        client.call("PutItem", table, request.return_values(ReturnValue::AllOld).send())
+    };
+    let Replaces::Older(id) = replaces else { return put(replaces).await };
+    match put(&Replaces::OlderWithoutReceipt(*id)).await {
+        Err(error) if error.is_condition_failed() && !error.is_indeterminate() => {
+            cancel_older(client, table, item, *id).await?;
+            put(replaces).await
+        }
+        done => done,
+    }
+}
+
+/// Of two messages of one topic the older one has no receipt.
+async fn cancel_older(
+    client: &DynamoClient,
+    table: &str,
+    item: &Item,
+    id: MessageId,
+) -> Result<(), CallError> {
+    let key = [UAID, SORT_KEY].map(|name| (name.to_owned(), item[name].clone()));
+    let Some(there) = client.get(table, Item::from(key)).await? else { return Ok(()) };
+    let older = match rows::is_ours(&there) && rows::id_of(&there) > id {
+        true => item,
+        false => &there,
+    };
+    match rows::id_of(&there) == id {
+        true => Ok(()),
+        false => receipts::cancel_row(client, older).await,
+    }
 }
 
 fn put_request(
@@ -103,6 +145,12 @@ fn put_request(
         Replaces::Older(id) => request
             .condition_expression(
                 "attribute_not_exists(updateid) OR updateid < :id OR attribute_not_exists(accepted_at)",
+            )
+            .expression_attribute_values(":id", text(id.to_string())),
+        Replaces::OlderWithoutReceipt(id) => request
+            .condition_expression(
+                "(attribute_not_exists(updateid) OR updateid < :id OR attribute_not_exists(accepted_at)) \
+                 AND attribute_not_exists(receipt)",
             )
             .expression_attribute_values(":id", text(id.to_string())),
         Replaces::Nothing => request.condition_expression("attribute_not_exists(uaid)"),
@@ -177,6 +225,19 @@ async fn delete_in(
         messages.iter().partition(|message| is_row_known(message));
     delete_rows(known.into_iter().map(Row::of_ours).collect()).await?;
     delete_rows(search(client, uaid, &table, &sought).await?).await
+}
+
+/// The rows of messages, those among them that there are.
+pub(super) async fn find(
+    client: &DynamoClient,
+    uaid: Uaid,
+    table: &str,
+    messages: &[MessageKey],
+) -> Result<Vec<Row>, CallError> {
+    let (known, sought): (Vec<_>, Vec<_>) =
+        messages.iter().partition(|message| is_row_known(message));
+    let found = search(client, uaid, table, &sought).await?;
+    Ok(known.into_iter().map(Row::of_ours).chain(found).collect())
 }
 
 /// Deletes rows that still hold the same messages. Returns how many, and the first error.

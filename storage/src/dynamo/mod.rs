@@ -52,6 +52,7 @@ mod options;
 mod preflight;
 mod query;
 mod queue;
+mod receipts;
 mod registration;
 mod retries;
 mod router;

@@ -20,7 +20,7 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 use state_machine::{
-    Chid, Encoding, Message, MessageId, Payload, Span, Time, Topic, Uaid, Urgency,
+    Chid, Encoding, Message, MessageId, Payload, ReceiptRequest, Span, Time, Topic, Uaid, Urgency,
 };
 
 use super::attributes::{UAID, bytes, number, number_of, text, text_of};
@@ -29,6 +29,9 @@ use super::error::Item;
 pub(super) const SORT_KEY: &str = "chidmessageid";
 /// Distinguishes a message from its replacement.
 pub(super) const UPDATE_ID: &str = "updateid";
+
+/// Where the sender of a message wants its receipt.
+pub(super) const RECEIPT: &str = "receipt";
 
 /// The prefix of a topic's sort key.
 pub(super) const TOPICAL: &str = "01:";
@@ -109,9 +112,9 @@ fn id_of_key(sort_key: &str) -> MessageId {
 }
 
 pub(super) fn encode(uaid: Uaid, message: &Message) -> Item {
-    let Message { id, chid, ref topic, urgency, accepted_at, ttl, offers, ref payload } = *message;
+    let Message { id, chid, ref topic, urgency, accepted_at, ttl, offers, .. } = *message;
     let ttl_s = ttl.0.div_ceil(1000);
-    let expiry = message.expires_at().0.div_ceil(1000).min(EXPIRY_MAX_S);
+    let expiry = message.kept_until().0.div_ceil(1000).min(EXPIRY_MAX_S);
     let mut item = Item::from([
         (UAID.to_owned(), text(uaid.to_string())),
         (SORT_KEY.to_owned(), text(sort_key(id, chid, topic.as_ref()))),
@@ -130,7 +133,10 @@ pub(super) fn encode(uaid: Uaid, message: &Message) -> Item {
     if offers > 0 {
         item.insert("offers".to_owned(), number(u64::from(offers)));
     }
-    if let Some(payload) = payload {
+    if let Some(receipt) = &message.receipt {
+        item.insert(RECEIPT.to_owned(), text(receipt.to_column()));
+    }
+    if let Some(payload) = &message.payload {
         item.insert("data".to_owned(), bytes(&payload.data));
         item.insert("headers".to_owned(), encode_headers(&payload.encoding));
     }
@@ -151,6 +157,7 @@ pub(super) fn decode(item: &Item) -> Option<Message> {
         accepted_at,
         ttl: ttl(item, accepted_at),
         offers: number_of(item, "offers").map_or(0, |offers| offers.try_into().unwrap_or(u8::MAX)),
+        receipt: text_of(item, RECEIPT).and_then(ReceiptRequest::from_column).map(Box::new),
         payload: payload(item)?,
     })
 }

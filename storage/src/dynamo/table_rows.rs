@@ -3,7 +3,7 @@
 //! What other software wrote is read as a server reads it: rows that an agent has acked to autopush are left out.
 
 use aws_sdk_dynamodb::types::{PutRequest, WriteRequest};
-use state_machine::{Month, Uaid};
+use state_machine::{Month, ReceiptRequest, Uaid};
 
 use super::acked_rows::LastAcked;
 use super::attributes::{UAID, text, text_of};
@@ -11,7 +11,7 @@ use super::batch;
 use super::channels::{self, CHANNELS_KEY};
 use super::client::DynamoClient;
 use super::error::{CallError, Item, if_table};
-use super::feeds::rows as feeds;
+use super::feeds::{receipts, rows as feeds};
 use super::messages::write_rows;
 use super::month_table::{required, with_table};
 use super::rows::{self, SORT_KEY, sort_key_of};
@@ -19,6 +19,7 @@ use super::waiting::WAITING_KEY;
 use super::{notifications, registration, router};
 use crate::feeds::FeedState;
 use crate::maintenance::{PREFLIGHT_UAID, Table, USERS_IN_A_BATCH};
+use crate::receipts::ExpectedReceipt;
 use crate::rows::{PAGE_ROWS_MAX, Row, RowPage};
 use crate::store::{Cursor, StoreError};
 
@@ -187,6 +188,10 @@ fn item_of(client: &DynamoClient, row: &Row) -> Item {
         }
         Row::Value { feed, key, version, number, value } => {
             feeds::encode_value(feed, key, *version, *number, value.as_ref())
+        }
+        Row::ExpectedReceipt { feed, key, deadline } => {
+            let request = ReceiptRequest { subscription: feed.clone(), key: key.clone() };
+            receipts::encode(&ExpectedReceipt { request, deadline: *deadline })
         }
         Row::Channels(uaid, chids) => channels::encode(*uaid, chids),
         Row::Message(uaid, message) => rows::encode(*uaid, message),

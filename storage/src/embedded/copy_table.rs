@@ -83,8 +83,8 @@ fn copy_messages(from: &Connection, to: &Connection, after: i64) -> rusqlite::Re
     while let Some(row) = rows.next()? {
         let message = messages::decode(row)?;
         copied.seen += 1;
-        copied.written += u64::from(messages::insert(to, Uaid(row.get(12)?), &message)?);
-        last = row.get(13)?;
+        copied.written += u64::from(messages::insert(to, Uaid(row.get(13)?), &message)?.0);
+        last = row.get(14)?;
     }
     copied.next = (copied.seen == ROWS_MAX).then(|| CopyPosition::Messages(last).cursor());
     Ok(copied)
@@ -96,5 +96,5 @@ pub(super) const ALL_CHANNELS: &str = "
 /// The columns of [`messages::FETCH`], then owner and rowid.
 pub(super) const ALL_MESSAGES: &str = "
     SELECT id, expires_at, chid, topic, urgency, accepted_at, ttl,
-        encoding, encryption, crypto_key, data, offers, uaid, rowid
+        encoding, encryption, crypto_key, data, offers, receipt, uaid, rowid
     FROM messages WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";

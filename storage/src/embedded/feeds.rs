@@ -192,7 +192,7 @@ pub(super) fn list(
     rows.collect()
 }
 
-fn sequence(conn: &Connection, feed: &str) -> rusqlite::Result<Option<Sequence>> {
+pub(super) fn sequence(conn: &Connection, feed: &str) -> rusqlite::Result<Option<Sequence>> {
     conn.prepare_cached(SEQUENCE)?.query_row(params![feed], decode_sequence).optional()
 }
 

@@ -1,17 +1,20 @@
 //! The SQL of the messages of one month.
 
+use std::cmp::Ordering;
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 use state_machine::{
-    Chid, Encoding, Message, MessageId, MessageKey, Payload, Span, Time, Topic, Uaid, Urgency,
+    Chid, Encoding, Message, MessageId, MessageKey, Payload, ReceiptRequest, Span, Time, Topic,
+    Uaid, Urgency,
 };
 
 use super::columns::{change, corrupt, from_i64, to_i64};
 use super::writer::Progress;
 use super::{channels, waiting};
+use crate::receipts::Settlement;
 use crate::store::{Cursor, Page, PageLimit, Stored};
 use crate::waiting::WaitingLimits;
 
@@ -21,6 +24,9 @@ pub(super) const SCAN_ROWS_MAX: usize = 1000;
 /// Rows of one page of a move, a sweep or a drop: bounds how long other jobs wait for the writer.
 pub(super) const PAGE_ROWS_MAX: usize = 100;
 
+/// What becomes of the receipt of a message that is deleted.
+pub(super) type ReceiptChange = (ReceiptRequest, Settlement);
+
 /// A page, and the range of the expired rows that were skipped.
 #[derive(Debug, Default)]
 pub(super) struct Fetched {
@@ -28,26 +34,43 @@ pub(super) struct Fetched {
     pub(super) expired: Option<RangeInclusive<MessageId>>,
 }
 
-/// Stores a message if it fits into the bounds. Returns how many gave way to it, too.
+/// What storing a message has done.
+pub(super) struct StoreResult {
+    pub(super) stored: Stored,
+    /// Messages that were deleted for it.
+    pub(super) gave_way: usize,
+    /// The receipt that is not expected any more, as a message of the same topic replaced its message.
+    pub(super) replaced: Option<ReceiptRequest>,
+}
+
+/// Stores a message if it fits into the bounds.
 pub(super) fn store(
     conn: &Connection,
     uaid: Uaid,
     message: &Message,
     limits: &WaitingLimits,
-) -> rusqlite::Result<(Stored, usize)> {
+) -> rusqlite::Result<StoreResult> {
     let gave_way = match waiting::make_room(conn, uaid, message, limits)? {
         Ok(gave_way) => gave_way,
-        Err(scope) => return Ok((Stored::Full(scope), 0)),
+        Err(scope) => {
+            return Ok(StoreResult { stored: Stored::Full(scope), gave_way: 0, replaced: None });
+        }
     };
-    let is_registered =
-        insert(conn, uaid, message)? || channels::is_registered(conn, uaid, message.chid)?;
-    Ok((if is_registered { Stored::Done } else { Stored::NoSuchChannel }, gave_way))
+    let (is_inserted, replaced) = insert(conn, uaid, message)?;
+    let is_registered = is_inserted || channels::is_registered(conn, uaid, message.chid)?;
+    let stored = if is_registered { Stored::Done } else { Stored::NoSuchChannel };
+    Ok(StoreResult { stored, gave_way, replaced })
 }
 
 /// Inserts the message, whatever waits, unless its channel is missing, its id is stored, or its topic has a newer
-/// message. Returns whether it did.
-pub(super) fn insert(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlite::Result<bool> {
-    insert_by(conn, STORE, uaid, message)
+/// message. Returns whether it did, and the receipt that is not expected any more.
+pub(super) fn insert(
+    conn: &Connection,
+    uaid: Uaid,
+    message: &Message,
+) -> rusqlite::Result<(bool, Option<ReceiptRequest>)> {
+    let replaced = replaced_receipt(conn, uaid, message)?;
+    Ok((insert_by(conn, STORE, uaid, message)?, replaced))
 }
 
 /// Inserts the message of a copy, unless its row is there. Its channel may be missing.
@@ -69,7 +92,7 @@ fn insert_by(
     let parameters = params![
         uaid.0,
         message.id.to_bytes(),
-        to_i64(message.expires_at().0),
+        to_i64(message.kept_until().0),
         message.chid.0,
         message.topic.as_ref().map(Topic::as_str),
         urgency_column(message.urgency),
@@ -80,6 +103,7 @@ fn insert_by(
         crypto_key,
         message.payload.as_ref().map(|payload| &*payload.data),
         message.offers,
+        message.receipt.as_ref().map(|receipt| receipt.to_column()),
     ];
     change(conn, statement, parameters)
 }
@@ -114,8 +138,11 @@ pub(super) fn fetch(
             *expired = Some(first..=id);
         } else {
             let message = decode(row)?;
-            bytes += message.payload.as_ref().map_or(0, |payload| payload.data.len());
-            page.messages.push(message);
+            // The row of a message with a receipt is kept for a while after its TTL.
+            if now < message.expires_at() {
+                bytes += message.payload.as_ref().map_or(0, |payload| payload.data.len());
+                page.messages.push(message);
+            }
         }
         (scanned, last) = (scanned + 1, Some(id));
     }
@@ -137,6 +164,42 @@ pub(super) fn delete(
         .iter()
         .map(|message| statement.execute(params![uaid.0, message.id.to_bytes(), message.chid.0]))
         .sum()
+}
+
+/// Deletes messages whose senders may want receipts. Returns how many, and the receipts that their rows name.
+pub(super) fn settle(
+    conn: &Connection,
+    uaid: Uaid,
+    messages: &[(MessageKey, Settlement)],
+) -> rusqlite::Result<(usize, Vec<ReceiptChange>)> {
+    let mut statement = conn.prepare_cached(SETTLE)?;
+    let (mut deleted, mut changes) = (0, Vec::new());
+    for (message, settlement) in messages {
+        let parameters = params![uaid.0, message.id.to_bytes(), message.chid.0];
+        let mut rows = statement.query(parameters)?;
+        while let Some(row) = rows.next()? {
+            deleted += 1;
+            changes.extend(receipt(0, row)?.map(|request| (request, *settlement)));
+        }
+    }
+    Ok((deleted, changes))
+}
+
+/// The receipt of the message that goes without one if this message is stored: of two of one topic, the older.
+fn replaced_receipt(
+    conn: &Connection,
+    uaid: Uaid,
+    message: &Message,
+) -> rusqlite::Result<Option<ReceiptRequest>> {
+    let Some(topic) = &message.topic else { return Ok(None) };
+    let mut statement = conn.prepare_cached(OF_TOPIC)?;
+    let mut rows = statement.query(params![uaid.0, message.chid.0, topic.as_str()])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    match MessageId::from_bytes(row.get(0)?).cmp(&message.id) {
+        Ordering::Less => receipt(1, row),
+        Ordering::Equal => Ok(None),
+        Ordering::Greater => Ok(message.receipt.as_deref().cloned()),
+    }
 }
 
 pub(super) fn record_offers(
@@ -172,11 +235,13 @@ pub(super) fn delete_expired(conn: &Connection, now: Time) -> rusqlite::Result<(
     Ok((deleted, deleted == PAGE_ROWS_MAX))
 }
 
-/// Copies a page of a user agent's messages to another month. Returns the last one's id if more follow.
+/// Copies a page of a user agent's messages to another month. Returns the last one's id if more follow, and adds the
+/// receipts that are not expected any more.
 pub(super) fn copy_page(
     from: &Connection,
     to: &Connection,
     uaid: Uaid,
+    replaced: &mut Vec<ReceiptRequest>,
 ) -> rusqlite::Result<Option<MessageId>> {
     let mut statement = from.prepare_cached(FETCH)?;
     let mut rows = statement.query(params![uaid.0, &[][..]])?;
@@ -186,7 +251,7 @@ pub(super) fn copy_page(
             return Ok(last);
         }
         let message = decode(row)?;
-        insert(to, uaid, &message)?;
+        replaced.extend(insert(to, uaid, &message)?.1);
         (copied, last) = (copied + 1, Some(message.id));
     }
     Ok(None)
@@ -212,8 +277,15 @@ pub(super) fn decode(row: &Row<'_>) -> rusqlite::Result<Message> {
         accepted_at: Time(from_i64(row.get(5)?)),
         ttl: Span(from_i64(row.get(6)?)),
         offers: u8::try_from(row.get::<_, i64>(11)?).unwrap_or(u8::MAX),
+        receipt: receipt(12, row)?.map(Box::new),
         payload: payload(row)?,
     })
+}
+
+fn receipt(column: usize, row: &Row<'_>) -> rusqlite::Result<Option<ReceiptRequest>> {
+    let Some(text) = row.get_ref(column)?.as_str_or_null()? else { return Ok(None) };
+    let request = ReceiptRequest::from_column(text);
+    request.map(Some).ok_or_else(|| corrupt(column, Type::Text, "not a receipt"))
 }
 
 fn payload(row: &Row<'_>) -> rusqlite::Result<Option<Payload>> {
@@ -259,8 +331,8 @@ const AESGCM: i64 = 2;
 pub(super) const STORE: &str = "
     INSERT INTO messages
         (uaid, id, expires_at, chid, topic, urgency, accepted_at, ttl,
-         encoding, encryption, crypto_key, data, offers)
-    SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13
+         encoding, encryption, crypto_key, data, offers, receipt)
+    SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14
     WHERE EXISTS (SELECT 1 FROM channels WHERE uaid = ?1 AND chid = ?4)
     ON CONFLICT (uaid, chid, topic) WHERE topic IS NOT NULL DO UPDATE SET
         id = excluded.id,
@@ -272,6 +344,7 @@ pub(super) const STORE: &str = "
         encryption = excluded.encryption,
         crypto_key = excluded.crypto_key,
         offers = excluded.offers,
+        receipt = excluded.receipt,
         data = excluded.data
         WHERE excluded.id > messages.id
     ON CONFLICT (uaid, id) DO NOTHING";
@@ -279,16 +352,23 @@ pub(super) const STORE: &str = "
 pub(super) const INSERT_ROW: &str = "
     INSERT OR IGNORE INTO messages
         (uaid, id, expires_at, chid, topic, urgency, accepted_at, ttl,
-         encoding, encryption, crypto_key, data, offers)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+         encoding, encryption, crypto_key, data, offers, receipt)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
 
 pub(super) const FETCH: &str = "
     SELECT id, expires_at, chid, topic, urgency, accepted_at, ttl,
-        encoding, encryption, crypto_key, data, offers
+        encoding, encryption, crypto_key, data, offers, receipt
     FROM messages WHERE uaid = ?1 AND id > ?2 ORDER BY id";
 
 pub(super) const DELETE: &str = "
     DELETE FROM messages WHERE uaid = ?1 AND id = ?2 AND chid = ?3";
+
+pub(super) const SETTLE: &str = "
+    DELETE FROM messages WHERE uaid = ?1 AND id = ?2 AND chid = ?3 RETURNING receipt";
+
+pub(super) const OF_TOPIC: &str = "
+    SELECT id, receipt FROM messages
+    WHERE uaid = ?1 AND chid = ?2 AND topic = ?3 AND topic IS NOT NULL";
 
 pub(super) const RECORD_OFFER: &str = "
     UPDATE messages SET offers = offers + 1 WHERE uaid = ?1 AND id = ?2 AND chid = ?3";

@@ -29,6 +29,7 @@ mod month_list;
 mod notifications;
 mod preflight;
 mod readers;
+mod receipts;
 mod record_cache;
 mod router;
 mod row_estimate;

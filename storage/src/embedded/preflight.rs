@@ -76,6 +76,7 @@ fn message() -> Message {
         accepted_at: Time(0),
         ttl: Span::from_secs(1),
         offers: 0,
+        receipt: None,
         payload: Some(Payload {
             data: Bytes::from_static(b"preflight"),
             encoding: Encoding::Aes128Gcm,

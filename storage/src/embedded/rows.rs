@@ -2,15 +2,16 @@
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row as SqlRow, params};
-use state_machine::{Chid, LastConnect, Time, Uaid};
+use state_machine::{Chid, LastConnect, ReceiptRequest, Time, Uaid};
 
 use super::columns::{change, corrupt, from_i64, to_i64};
 use super::copy_table::{ALL_CHANNELS, ALL_MESSAGES, CopyPosition};
 use super::feeds::{self, to_column};
-use super::{channels, messages, notifications, router};
+use super::{channels, messages, notifications, receipts, router};
 use crate::feeds::{FeedName, FeedSyncId, FeedValue, Version};
 use crate::maintenance::Table;
 use crate::notifications::Notification;
+use crate::receipts::ExpectedReceipt;
 use crate::registration;
 use crate::rows::{PAGE_BYTES_MAX, PAGE_ROWS_MAX, RecordRow, Row, RowPage};
 use crate::store::Cursor;
@@ -24,7 +25,13 @@ pub(super) fn read(
         Table::Router => read_records(conn, after),
         Table::Notifications => read_versions(conn, after),
         Table::Sequences => read_sequences(conn, after),
-        Table::Feeds => read_keys(conn, after),
+        Table::Feeds => match after.map(|after| after.as_str().strip_prefix(EXPECTED)) {
+            Some(Some(after)) => read_expected(conn, after),
+            _ => read_keys(conn, after).map(|mut page| {
+                page.next = page.next.or_else(|| Some(Cursor::new(format!("{EXPECTED}0"))));
+                page
+            }),
+        },
         Table::Messages(_) => {
             match after.map_or(Ok(CopyPosition::Channels(None)), CopyPosition::read)? {
                 CopyPosition::Channels(after) => read_channels(conn, after),
@@ -58,6 +65,10 @@ pub(super) fn write(conn: &Connection, row: &Row) -> rusqlite::Result<()> {
                 value.as_ref().map(FeedValue::as_str),
             ];
             change(conn, PUT_KEY, parameters).map(drop)
+        }
+        Row::ExpectedReceipt { feed, key, deadline } => {
+            let parameters = params![feed.as_str(), key.as_str(), to_i64(deadline.0)];
+            change(conn, receipts::EXPECT, parameters).map(drop)
         }
         Row::Channels(uaid, chids) => channels::add(conn, *uaid, chids),
         Row::Message(uaid, message) => messages::insert_row(conn, *uaid, message).map(drop),
@@ -146,6 +157,21 @@ fn read_keys(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<RowP
     })
 }
 
+/// Before the rowid in positions behind the keys.
+const EXPECTED: &str = "expected ";
+
+fn read_expected(conn: &Connection, after: &str) -> rusqlite::Result<RowPage> {
+    let page = page_by_rowid(conn, receipts::ALL, Some(&Cursor::new(after)), |row| {
+        let ExpectedReceipt { request, deadline } = receipts::decode(1, row)?;
+        let ReceiptRequest { subscription: feed, key } = request;
+        Ok((vec![Row::ExpectedReceipt { feed, key, deadline }], 0))
+    });
+    page.map(|mut page| {
+        page.next = page.next.map(|next| Cursor::new(format!("{EXPECTED}{}", next.as_str())));
+        page
+    })
+}
+
 fn read_channels(conn: &Connection, after: Option<Uaid>) -> rusqlite::Result<RowPage> {
     let mut statement = conn.prepare_cached(ALL_CHANNELS)?;
     let mut rows = statement.query(params![after.as_ref().map_or(&[][..], |uaid| &uaid.0)])?;
@@ -176,8 +202,8 @@ fn read_messages(conn: &Connection, after: i64) -> rusqlite::Result<RowPage> {
     let mut rows = statement.query(params![after, PAGE_ROWS_MAX as i64])?;
     let (mut page, mut last) = (RowPage::default(), after);
     while let Some(row) = rows.next()? {
-        page.rows.push(Row::Message(Uaid(row.get(12)?), messages::decode(row)?));
-        last = row.get(13)?;
+        page.rows.push(Row::Message(Uaid(row.get(13)?), messages::decode(row)?));
+        last = row.get(14)?;
     }
     page.next = (page.rows.len() == PAGE_ROWS_MAX).then(|| CopyPosition::Messages(last).cursor());
     Ok(page)

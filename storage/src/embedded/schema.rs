@@ -72,6 +72,15 @@ pub(super) const ROUTER: Schema = Schema {
     ",
         "ALTER TABLE router ADD COLUMN router_data TEXT",
         "ALTER TABLE notifications ADD COLUMN data TEXT",
+        "
+        CREATE TABLE receipts_expected (
+            feed TEXT NOT NULL,
+            key TEXT NOT NULL,
+            deadline INTEGER NOT NULL
+        ) STRICT;
+        CREATE UNIQUE INDEX receipts_expected_by_key ON receipts_expected (feed, key);
+        CREATE INDEX receipts_expected_by_deadline ON receipts_expected (deadline);
+    ",
     ],
 };
 
@@ -174,6 +183,7 @@ pub(super) const MESSAGES: Schema = Schema {
             DELETE FROM waiting WHERE uaid = old.uaid AND chid = x'' AND messages = 0;
         END;
     ",
+        "ALTER TABLE messages ADD COLUMN receipt TEXT",
     ],
 };
 
@@ -225,8 +235,8 @@ fn apply(conn: &mut Connection, migrations: &[&str], version: i64) -> rusqlite::
 #[cfg(test)]
 mod tests {
     use super::super::{
-        channels, copy_table, feeds, inactive_users, messages, month_counts, notifications, router,
-        row_estimate, rows, waiting,
+        channels, copy_table, feeds, inactive_users, messages, month_counts, notifications,
+        receipts, router, row_estimate, rows, waiting,
     };
     use super::*;
 
@@ -315,6 +325,16 @@ mod tests {
         feeds::LIST,
         feeds::REMOVE_KEYS,
         feeds::REMOVE_SEQUENCE,
+        receipts::EXPECT,
+        receipts::IS_EXPECTED,
+        receipts::CANCEL,
+        receipts::UNCOUNT,
+        receipts::VALUE,
+        receipts::DUE,
+        receipts::ENDED,
+        receipts::REMOVE_KEYS,
+        receipts::REMOVE_EXPECTED,
+        receipts::ALL,
         rows::RECORDS,
         rows::VERSIONS,
         rows::KEYS,
@@ -331,6 +351,8 @@ mod tests {
         messages::INSERT_ROW,
         messages::FETCH,
         messages::DELETE,
+        messages::SETTLE,
+        messages::OF_TOPIC,
         messages::RECORD_OFFER,
         messages::SWEEP,
         messages::DELETE_ALL,

@@ -12,10 +12,11 @@ use state_machine::{
 };
 
 use super::files::FileKey;
+use super::messages::StoreResult;
 use super::record_cache::Changed;
 use super::write_connections::WriteConnections;
 use super::writer::Target;
-use super::{Embedded, channels, messages, notifications, router, unwritten};
+use super::{Embedded, channels, messages, notifications, receipts, router, unwritten};
 use crate::notifications::{self as versions, Notification, NotificationTable};
 use crate::registration::NewRecord;
 use crate::store::{
@@ -124,13 +125,17 @@ impl MessageTables for Embedded {
         let key = version.as_ref().map_or(FileKey::Month(month), |_| FileKey::Router);
         let stored = self.writer.submit(Some(uaid), Target::File(key), move |files| {
             space.admit()?;
-            files.write(key, |conn| match &version {
+            if let Some(version) = &version {
                 // A higher version that is there has replaced it.
-                Some(version) => {
-                    notifications::save(conn, uaid, version).map(|_is_higher| (Stored::Done, 0))
-                }
-                None => messages::store(conn, uaid, &message, &limits),
-            })
+                let saved = files.write(key, |conn| notifications::save(conn, uaid, version));
+                return saved.map(|_is_higher| (Stored::Done, 0));
+            }
+            let StoreResult { stored, gave_way, replaced } =
+                files.write(key, |conn| messages::store(conn, uaid, &message, &limits))?;
+            if let Some(replaced) = replaced {
+                files.write_receipts(|conn| receipts::cancel(conn, &replaced))?;
+            }
+            Ok((stored, gave_way))
         });
         let given_way = Arc::clone(&self.gave_way);
         Box::pin(stored.inspect_err(refused).map_ok(move |(stored, gave_way)| {

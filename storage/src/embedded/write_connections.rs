@@ -10,6 +10,7 @@ use state_machine::{Month, Uaid};
 use super::error::{WriterError, write_error};
 use super::files::{ConnectionRole, DataDir, FileKey, MonthFiles};
 use super::readers::Readers;
+use super::receipts::cancel;
 use super::record_cache::{Changed, ChangedRecords};
 use super::snapshot::Snapshot;
 use super::unwritten::{RETRY, UnwrittenRegistrations};
@@ -33,6 +34,8 @@ pub(super) struct WriteConnections {
     changed: ChangedRecords,
     /// Whether a statement of this transaction failed for want of space.
     is_disk_full: bool,
+    /// Whether the open transaction on the router's file has receipts of rows that other files delete.
+    has_receipts: bool,
 }
 
 struct OpenFile {
@@ -70,6 +73,7 @@ impl WriteConnections {
             unwritten,
             changed: ChangedRecords::default(),
             is_disk_full: false,
+            has_receipts: false,
         }
     }
 
@@ -90,6 +94,16 @@ impl WriteConnections {
         statements: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, WriterError> {
         self.changed.add(changed);
+        self.write(FileKey::Router, statements)
+    }
+
+    /// Writes receipts whose messages are deleted or replaced in another file in the same batch. They are on disk before
+    /// those files are committed, and if they cannot be written, nor is any of the batch.
+    pub(super) fn write_receipts<T>(
+        &mut self,
+        statements: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, WriterError> {
+        self.has_receipts = true;
         self.write(FileKey::Router, statements)
     }
 
@@ -116,7 +130,15 @@ impl WriteConnections {
         if from == to || !self.months.contains(from) {
             return Ok(Progress::Done(()));
         }
-        let last = self.copy_between(from, to, |from, to| messages::copy_page(from, to, uaid))?;
+        let mut replaced = Vec::new();
+        let last = self.copy_between(from, to, |from, to| {
+            messages::copy_page(from, to, uaid, &mut replaced)
+        })?;
+        if !replaced.is_empty() {
+            let cancel = |conn: &_| replaced.iter().try_for_each(|it| cancel(conn, it).map(drop));
+            self.write(FileKey::Router, cancel)?;
+            self.commit(FileKey::Router)?;
+        }
         self.commit(FileKey::Month(to))?;
         self.write(FileKey::Month(from), |conn| match last {
             Some(last) => messages::delete_up_to(conn, uaid, last).map(|()| Progress::Page),
@@ -185,17 +207,35 @@ impl WriteConnections {
         }
     }
 
-    /// Commits every open transaction, with one sync per file, and records failures for
+    /// Commits every open transaction, with one sync per file and the router's file first, and records failures for
     /// [`WriteConnections::failure`].
     pub(super) fn commit_all(&mut self) {
-        let written: Vec<FileKey> =
+        let mut written: Vec<FileKey> =
             self.open.iter().filter(|file| file.in_transaction).map(|file| file.key).collect();
+        written.sort_by_key(|key| *key != FileKey::Router);
+        let has_receipts = std::mem::take(&mut self.has_receipts);
         for key in written {
-            let _noted = self.commit(key);
+            let committed = self.commit(key);
+            if let Err(WriterError::Refused(error)) = committed
+                && key == FileKey::Router
+                && has_receipts
+            {
+                return self.give_up(&error);
+            }
         }
     }
 
+    /// Rolls the other files back, whose rows have no receipts on disk.
+    fn give_up(&mut self, error: &StoreError) {
+        let open: Vec<FileKey> =
+            self.open.iter().filter(|file| file.in_transaction).map(|file| file.key).collect();
+        self.failed.extend(open.into_iter().map(|key| (key, error.clone())));
+        self.is_disk_full = *error == StoreError::NoSpace;
+        self.roll_back_all();
+    }
+
     pub(super) fn roll_back_all(&mut self) {
+        self.has_receipts = false;
         let is_disk_full = std::mem::take(&mut self.is_disk_full);
         self.open.retain_mut(|file| !file.in_transaction || (is_disk_full && file.roll_back()));
     }
@@ -339,6 +379,7 @@ mod tests {
             accepted_at: Time(0),
             ttl: Span(1),
             offers: 0,
+            receipt: None,
             payload: None,
         }
     }

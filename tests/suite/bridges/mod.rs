@@ -94,6 +94,7 @@ fn message() -> Message {
         accepted_at: Time(1_800_000_000_000),
         ttl: Span::from_secs(60),
         offers: 0,
+        receipt: None,
         payload: Some(Payload {
             data: vec![0xfb, 0xff, 0x00].into(),
             encoding: Encoding::Aes128Gcm,

@@ -6,6 +6,7 @@ mod health;
 mod killed_nodes;
 mod moves;
 mod pushes;
+mod receipts;
 mod records;
 mod refusals;
 mod router_urls;

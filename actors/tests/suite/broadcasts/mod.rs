@@ -63,6 +63,7 @@ impl Town {
             nodes: Arc::clone(nodes),
             counters: Arc::clone(counters),
             broadcasts: Some(view),
+            receipts: None,
             urls: Box::new(NoUrls),
             clock: clock.clone(),
             mailbox_max: *mailbox_max,

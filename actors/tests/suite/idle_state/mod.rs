@@ -173,6 +173,7 @@ fn shared() -> (Arc<ClientShared>, Directory) {
         nodes: Arc::new(NoPeers(NodeAnswer::NotHere)),
         counters: Arc::clone(directory.clients()),
         broadcasts: None,
+        receipts: None,
         urls: Box::new(node::NoUrls),
         frame_limits: Arc::new(node::frame_limits(100, &clock)),
         clock,

@@ -140,6 +140,8 @@ impl MessageTables for NothingStored {
     }
 }
 
+impl storage::ReceiptTables for NothingStored {}
+
 impl Store for NothingStored {
     fn check(&self) -> StoreFuture<()> {
         closed()

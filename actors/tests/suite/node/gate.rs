@@ -134,6 +134,8 @@ impl MessageTables for GatedStore {
     }
 }
 
+impl storage::ReceiptTables for GatedStore {}
+
 impl Store for GatedStore {
     passed_on! {
         check() -> ();

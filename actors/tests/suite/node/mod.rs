@@ -274,6 +274,7 @@ fn clients(
         nodes: Arc::clone(nodes),
         counters: Arc::clone(directory.clients()),
         broadcasts,
+        receipts: None,
         urls: Box::new(NoUrls),
         clock: clock.clone(),
         mailbox_max: bounds.client_mailbox_max,
@@ -299,6 +300,7 @@ pub(crate) fn message_of(number: u32) -> Message {
         accepted_at: NOW,
         ttl: Span::from_secs(60),
         offers: 0,
+        receipt: None,
         payload: Some(Payload { data, encoding: Encoding::Aes128Gcm }),
     }
 }

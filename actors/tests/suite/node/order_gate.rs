@@ -249,6 +249,8 @@ impl MessageTables for OrderGate {
     }
 }
 
+impl storage::ReceiptTables for OrderGate {}
+
 impl Store for OrderGate {
     fn admits_subscription(&self) -> bool {
         !self.state().refuses_subscriptions

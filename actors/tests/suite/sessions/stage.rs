@@ -254,6 +254,7 @@ fn shared(
         nodes: Arc::new(ScriptedNodes(Arc::clone(record))),
         counters: Arc::clone(directory.clients()),
         broadcasts,
+        receipts: None,
         urls: Box::new(NamedUrls),
         clock: record.clock.clone(),
         mailbox_max: 16,

@@ -185,7 +185,7 @@ impl MessageTables for ScriptedStore {
             StoreAnswer::Deleted => Some(0),
             _ => None,
         };
-        self.take(StoreOp::Delete { uaid, months, messages }, read)
+        self.take(StoreOp::Delete { uaid, months, messages, acks: Vec::new() }, read)
     }
 
     fn record_offers(
@@ -213,6 +213,8 @@ impl MessageTables for ScriptedStore {
         self.unexpected("drop_month")
     }
 }
+
+impl storage::ReceiptTables for ScriptedStore {}
 
 impl Store for ScriptedStore {
     fn check(&self) -> StoreFuture<()> {

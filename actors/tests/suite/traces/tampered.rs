@@ -158,7 +158,12 @@ const RULES: &[(Invariant, Change)] = &[
         in_step(entry, |step| {
             let Some(message) = step.effects.iter().find_map(sent) else { return false };
             let messages = vec![message.key()];
-            let order = StoreOp::Delete { uaid: Uaid([1; 16]), months: Vec::new(), messages };
+            let order = StoreOp::Delete {
+                uaid: Uaid([1; 16]),
+                months: Vec::new(),
+                messages,
+                acks: Vec::new(),
+            };
             step.effects.push(Effect::SubmitStoreOp { op: OpId(u32::MAX), order });
             true
         })

@@ -167,6 +167,7 @@ pub(super) fn message() -> Message {
         accepted_at: Time(1_796_000_000_000),
         ttl: Span::from_secs(60),
         offers: 0,
+        receipt: None,
         payload: Some(Payload {
             data: Bytes::from_static(b"secret"),
             encoding: Encoding::Aes128Gcm,

@@ -171,6 +171,7 @@ fn message(number: u128, chid: Chid) -> Message {
         accepted_at: START,
         ttl: Span::from_secs(24 * 60 * 60),
         offers: 0,
+        receipt: None,
         payload: None,
     }
 }

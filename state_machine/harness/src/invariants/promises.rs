@@ -25,6 +25,8 @@ sentences! {
         "An agent with channels keeps its uaid, and no push for a channel it has is answered that it is gone.";
     FoundWhileConnected, "found_while_connected",
         "While an agent is connected and ready, its record names its node, and stored messages reach it without a request.";
+    ReceiptsAreTrue, "receipts_are_true",
+        "A receipt says delivered only if the agent acked the message. In the end every acked message whose sender wanted a receipt has one, unless a later one of its topic replaced it.";
     ComesToRest, "comes_to_rest",
         "Every push gets an answer, and an agent that reconnects and acks becomes ready and idle.";
 }
@@ -38,6 +40,8 @@ pub struct DeliveryModel {
     settled: BTreeSet<MessageId>,
     stray: BTreeSet<MessageId>,
     given_up: BTreeSet<Chid>,
+    /// The acked messages whose senders want receipts.
+    receipts_due: BTreeMap<MessageId, Kind>,
 }
 
 /// The channel and topic that a message must share with an earlier one to replace it.
@@ -90,6 +94,44 @@ impl DeliveryModel {
         self.settled.contains(&id)
     }
 
+    /// Records that the agent acked the message.
+    pub fn acked(&mut self, message: &Message) {
+        if message.receipt.is_some() {
+            self.receipts_due.insert(message.id, kind(message));
+        }
+    }
+
+    /// Checks the receipts that say delivered, at any time.
+    pub fn receipts_are_true(
+        &self,
+        delivered: &BTreeSet<MessageId>,
+    ) -> Result<(), Broken<Promise>> {
+        match delivered.iter().find(|id| !self.receipts_due.contains_key(id)) {
+            Some(id) => {
+                let detail = format!("the receipt of {id} says delivered without an ack");
+                Err(Promise::ReceiptsAreTrue.broken(detail))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that no receipt is missing, when the agent has acked everything.
+    pub fn receipts_are_there(
+        &self,
+        delivered: &BTreeSet<MessageId>,
+    ) -> Result<(), Broken<Promise>> {
+        let is_missing = |(id, kind): &(&MessageId, &Kind)| {
+            !delivered.contains(id) && !self.is_replaced(**id, kind) && !self.is_given_up(kind.0)
+        };
+        match self.receipts_due.iter().find(is_missing) {
+            Some((id, _)) => {
+                let detail = format!("{id} was acked and has no receipt");
+                Err(Promise::ReceiptsAreTrue.broken(detail))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// An accepted message that was not delivered.
     pub fn missing(&self) -> Option<MessageId> {
         let reached = |id: MessageId, kind: &Kind| {
@@ -136,6 +178,8 @@ fn kind(message: &Message) -> Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use state_machine::ReceiptRequest;
+    use state_machine::feed::{FeedKey, FeedName};
     use state_machine::message::Urgency;
     use state_machine::time::{Span, Time};
 
@@ -153,6 +197,7 @@ mod tests {
             accepted_at: Time(0),
             ttl: Span::from_secs(60),
             offers: 0,
+            receipt: None,
             payload: None,
         }
     }
@@ -217,6 +262,28 @@ mod tests {
         assert_eq!(promise(ledger.rests([], Some(NOVEMBER))), Promise::NothingLeftBehind);
         ledger.may_stray(accepted.id);
         assert_eq!(ledger.rests(left, None), Ok(()));
+    }
+
+    #[test]
+    fn a_receipt_needs_an_ack_and_an_ack_a_receipt() {
+        let key = FeedKey::parse("/m/a").unwrap();
+        let subscription = FeedName::receipts(Time(0), 1);
+        let receipt = Some(Box::new(ReceiptRequest { subscription, key }));
+        let wanting = |message| Message { receipt: receipt.clone(), ..message };
+        let [earlier, later] = [1, 2].map(|number| wanting(message(number, Some("topic"))));
+        let mut ledger = DeliveryModel::default();
+        let [none, one] = [BTreeSet::new(), BTreeSet::from([earlier.id])];
+        assert_eq!(promise(ledger.receipts_are_true(&one)), Promise::ReceiptsAreTrue);
+        ledger.acked(&message(3, None));
+        assert_eq!(ledger.receipts_are_there(&none), Ok(()), "no receipt is wanted");
+        ledger.acked(&earlier);
+        assert_eq!(
+            [ledger.receipts_are_true(&one), ledger.receipts_are_there(&one)],
+            [Ok(()), Ok(())]
+        );
+        assert_eq!(promise(ledger.receipts_are_there(&none)), Promise::ReceiptsAreTrue);
+        ledger.delivered(&later).unwrap();
+        assert_eq!(ledger.receipts_are_there(&none), Ok(()), "it was replaced");
     }
 
     #[test]

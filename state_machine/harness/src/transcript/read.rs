@@ -190,6 +190,7 @@ impl Reader<'_> {
             accepted_at: accepted_at.unwrap_or(self.start),
             ttl,
             offers: offers.unwrap_or_default(),
+            receipt: None,
             payload: match data {
                 Some(data) if is_version => {
                     Some(Payload { data: data.into(), encoding: Encoding::Plain })

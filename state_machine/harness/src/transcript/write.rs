@@ -8,9 +8,10 @@ use super::tokens::{offset_text, quoted, span_text};
 use state_machine::broadcast::{Broadcasts, Versions};
 use state_machine::connection::{CloseReason, Config, Effect, Event};
 use state_machine::feed::{FeedKey, FeedSyncId, FeedValue};
-use state_machine::ids::{Chid, Uaid};
+use state_machine::ids::{Chid, MessageId, Uaid};
 use state_machine::message::{Encoding, Message, MessageKey, Topic, Urgency};
 use state_machine::month::Month;
+use state_machine::receipt::AckCode;
 use state_machine::record::{LastConnect, NodeBinding, RouterRecord};
 use state_machine::store::{
     Cursor, MonthStep, Page, PageLimit, RegisterResult, Registration, StoreAnswer, StoreFailed,
@@ -104,9 +105,10 @@ impl TranscriptWriter<'_> {
                 let text = format!("fetch_versions {}", uaid.name());
                 text + &self.page_fields(after.as_ref(), *limit, *as_of, now)
             }
-            StoreOp::Delete { uaid, months, messages } => {
+            StoreOp::Delete { uaid, months, messages, acks } => {
                 let messages = list(messages, reference);
-                format!("delete {} {} {messages}", uaid.name(), month_list(months))
+                let months = month_list(months);
+                format!("delete {} {months} {messages}{}", uaid.name(), codes(acks))
             }
             StoreOp::RecordOffers { uaid, month, messages } => {
                 format!("record_offers {} {month} {}", uaid.name(), list(messages, reference))
@@ -382,6 +384,13 @@ pub(crate) fn list<'a, T: 'a>(
 ) -> String {
     let items: Vec<String> = items.into_iter().map(text).collect();
     format!("[{}]", items.join(", "))
+}
+
+/// The ack codes of a delete, but for the usual one.
+fn codes(acks: &[(MessageId, AckCode)]) -> String {
+    let unusual = acks.iter().filter(|(_, code)| *code != AckCode::Delivered);
+    let codes = unusual.map(|(id, code)| format!(" {}={}", id.name(), code.number()));
+    codes.collect()
 }
 
 fn month_list(months: &[Month]) -> String {

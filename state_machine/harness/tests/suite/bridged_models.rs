@@ -202,8 +202,12 @@ impl World {
             Role::Add => call(Task::AddChannel { chid: NEW, channels_max: 9 }),
             Role::Remove => call(Task::RemoveChannel { chid: GIVEN_UP }),
             Role::Push(chid) => {
-                let params =
-                    PushParams { ttl_is_zero: false, this_month, message_month: this_month };
+                let params = PushParams {
+                    ttl_is_zero: false,
+                    wants_receipt: false,
+                    this_month,
+                    message_month: this_month,
+                };
                 let (machine, next) = Delivery::begin(params);
                 let is_registered = self.is_registered(search, chid);
                 let moving = None;

@@ -184,7 +184,7 @@ fn samples() -> Vec<StoreOp> {
     let messages = vec![key("M1"), key("M2")];
     let month = Month::new(2026, 11).expect("it is a month");
     let from = month.previous();
-    let months = vec![month, from];
+    let (months, acks) = (vec![month, from], Vec::new());
     let last_connect = LastConnect::of(START, uaid, LastConnect::SHARDS);
     let register = |create_in| {
         StoreOp::Register(Registration {
@@ -219,7 +219,7 @@ fn samples() -> Vec<StoreOp> {
         StoreOp::Fetch { uaid, month, after: after.clone(), limit: some, now: before },
         StoreOp::FetchVersions { uaid, after: None, limit: all, now: START },
         StoreOp::FetchVersions { uaid, after, limit: some, now: before },
-        StoreOp::Delete { uaid, months: months.clone(), messages: messages.clone() },
+        StoreOp::Delete { uaid, months: months.clone(), messages: messages.clone(), acks },
         StoreOp::RecordOffers { uaid, month, messages },
         StoreOp::AddChannels { uaid, month, channels: channels.clone() },
         StoreOp::CreateChannels { uaid, month, channels },

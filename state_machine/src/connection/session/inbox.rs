@@ -10,6 +10,7 @@ use crate::connection::{StepContext, UnackedMessage};
 use crate::ids::{Chid, PushId};
 use crate::message::{Message, MessageKey, Urgency};
 use crate::month::Month;
+use crate::receipt::AckCode;
 use crate::store::{Page, PageLimit, StoreAnswer, StoreOp};
 use crate::time::{Span, Time};
 use crate::wire::{AckUpdate, ServerMessage};
@@ -164,13 +165,14 @@ impl Session {
 
     fn ack(&mut self, update: AckUpdate, cx: &mut StepContext<'_>) {
         let remembered_max = cx.config.limits.remembered_acks_max;
-        let AckUpdate { chid, id, .. } = update;
+        let AckUpdate { chid, id, code } = update;
+        let code = AckCode::of(code);
         self.first_page.end_wait();
         match self.window.acked(id) {
             Some((message, origin)) => {
-                self.deletes.remember(id, remembered_max);
+                self.deletes.remember(id, code, remembered_max);
                 if matches!(origin, Origin::Both(_) | Origin::Store) {
-                    self.deletes.delete(message.clone());
+                    self.deletes.delete_acked(message.clone(), code);
                 }
                 self.read_left_rows(message.chid, cx);
                 if let Origin::Endpoint(push) | Origin::Both(push) = origin {
@@ -180,8 +182,8 @@ impl Session {
             }
             // It was sent on an earlier connection: its row is in the store, or the endpoint is about to store it.
             None if !self.deletes.remembers(id) && self.deletes.backlog() < remembered_max => {
-                self.deletes.remember(id, remembered_max);
-                self.deletes.delete(MessageKey { id, chid, topic: None });
+                self.deletes.remember(id, code, remembered_max);
+                self.deletes.delete_acked(MessageKey { id, chid, topic: None }, code);
             }
             // It was acked before, or the agent sends more unknown acks than are processed.
             None => {}
@@ -393,7 +395,7 @@ impl Session {
     /// Sends a row unless it was sent or acked before, or its turn is later. Returns its key if its channel is unknown.
     fn on_row(&mut self, message: Message, cx: &mut StepContext<'_>) -> Option<MessageKey> {
         if self.deletes.remembers(message.id) {
-            self.deletes.delete(message.key());
+            self.deletes.delete_acked(message.key(), self.deletes.code_of(message.id));
         } else if !self.channels.contains(message.chid) {
             return Some(message.key());
         } else if message.expires_at() <= cx.now {

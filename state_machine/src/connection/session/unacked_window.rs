@@ -411,6 +411,7 @@ mod tests {
             accepted_at: Time(10_000),
             ttl,
             offers: 0,
+            receipt: None,
             payload: None,
         }
     }

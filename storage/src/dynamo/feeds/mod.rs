@@ -4,6 +4,7 @@
 //! sequences  name              value, version, keys, settled
 //! feeds      feed, k:{key}     version; number, unless the key waits for one
 //!            feed, p:{key}     version, value: the key waits to be published
+//!            feed, w:{deadline}:{key}  a receipt that is expected, see `receipts`
 //!            feed, n:{number}  key, version, value: a published update, its number in 20 digits
 //! ```
 //!
@@ -25,6 +26,7 @@ mod fetch;
 mod pending;
 pub(super) mod preflight;
 mod publish;
+pub(super) mod receipts;
 pub(super) mod rows;
 mod transact;
 mod write;

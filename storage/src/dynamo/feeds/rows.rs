@@ -4,10 +4,13 @@ use super::super::attributes::{number, number_of, text, text_of};
 use super::super::client::DynamoClient;
 use super::super::error::{CallError, Item, if_table};
 use super::preflight::PREFLIGHT_FEED;
+use super::receipts;
 use crate::feeds::{
     FeedKey, FeedName, FeedState, FeedSyncId, FeedValue, Sequence, Update, Version,
 };
+use crate::receipts::ExpectedReceipt;
 use crate::rows::Row;
+use state_machine::ReceiptRequest;
 
 /// The partition key of the sequences.
 pub(in super::super) const NAME: &str = "name";
@@ -176,6 +179,10 @@ pub(in super::super) fn decode_row(item: &Item) -> Option<Row> {
     if let Some(key) = text_of(item, ITEM)?.strip_prefix("k:") {
         let KeyRow { version, number } = decode_key(item)?;
         return Some(Row::Key { feed, key: FeedKey::parse(key).ok()?, version, number });
+    }
+    if let Some(ExpectedReceipt { request, deadline }) = receipts::decode(item) {
+        let ReceiptRequest { subscription: feed, key } = request;
+        return Some(Row::ExpectedReceipt { feed, key, deadline });
     }
     if let Some(key) = pending_at(item) {
         let (version, value) = decode_value(item)?;

@@ -60,6 +60,29 @@ pub(super) fn delete(client: &DynamoClient, key: Item) -> TransactWriteItem {
     TransactWriteItem::builder().delete(delete.build().expect(COMPLETE)).build()
 }
 
+/// Deletes a row that must exist.
+pub(super) fn delete_if_there(client: &DynamoClient, key: Item) -> TransactWriteItem {
+    let delete = Delete::builder().table_name(&client.names.feeds).set_key(Some(key));
+    let delete = delete.condition_expression("attribute_exists(feed)");
+    TransactWriteItem::builder().delete(delete.build().expect(COMPLETE)).build()
+}
+
+/// Counts a key no more.
+pub(super) fn uncount_key(client: &DynamoClient, feed: &FeedName) -> TransactWriteItem {
+    let update = of_sequence(client, feed)
+        .update_expression("SET #keys = #keys - :one")
+        .condition_expression("#keys >= :one")
+        .expression_attribute_names("#keys", KEYS)
+        .expression_attribute_values(":one", number(1_u64));
+    of_update(update)
+}
+
+pub(super) fn remove_sequence(client: &DynamoClient, feed: &FeedName) -> TransactWriteItem {
+    let delete = Delete::builder().table_name(&client.names.sequences);
+    let delete = delete.set_key(Some(sequence_key(feed)));
+    TransactWriteItem::builder().delete(delete.build().expect(COMPLETE)).build()
+}
+
 /// Counts a new key, and creates the sequence with the first. An incomplete sequence is not
 /// changed: its numbers would start again.
 pub(super) fn count_key(

@@ -64,7 +64,7 @@ pub(super) async fn change(
 
 /// The value of a key whose row was read: the outer `None` if the key changed meanwhile, the inner
 /// one if it is deleted.
-async fn stored_value(
+pub(super) async fn stored_value(
     client: &DynamoClient,
     feed: &FeedName,
     key: &FeedKey,
@@ -109,7 +109,7 @@ async fn set(
 }
 
 /// The actions by which a key takes its next version and waits.
-fn rows_of_change(
+pub(super) fn rows_of_change(
     client: &DynamoClient,
     feed: &FeedName,
     key: &FeedKey,
@@ -136,7 +136,11 @@ fn is_only_the_count(lost: &CallError) -> bool {
 }
 
 /// Fails if the sequence cannot be read.
-async fn is_full(client: &DynamoClient, feed: &FeedName, keys_max: u64) -> Result<bool, CallError> {
+pub(super) async fn is_full(
+    client: &DynamoClient,
+    feed: &FeedName,
+    keys_max: u64,
+) -> Result<bool, CallError> {
     let row = rows::sequence(client, feed).await?;
     Ok(row.is_some_and(|row| row.sequence.keys >= keys_max))
 }

@@ -22,6 +22,7 @@ mod lifecycle;
 mod messages;
 mod months;
 mod races;
+mod receipts;
 mod router;
 mod waiting;
 mod world;
@@ -117,6 +118,28 @@ macro_rules! engine {
                 a_topic_message_is_deleted_without_its_topic_being_known
                 the_replacement_of_a_deleted_message_stays
                 messages_are_deleted_in_each_month_named
+            );
+            engine!(@case $new, receipts:
+                a_message_is_fetched_with_its_receipt
+                an_acked_message_has_the_receipt_of_its_code
+                a_message_without_a_receipt_is_only_deleted
+                an_ack_again_changes_no_receipt
+                an_ack_needs_the_right_agent_channel_and_month
+                a_topic_message_is_acked_without_its_topic_being_known
+                a_replaced_message_has_no_receipt
+                a_message_that_a_newer_one_precedes_has_no_receipt
+                a_message_stored_again_keeps_its_receipt
+                an_expired_message_has_the_receipt_once
+                an_ack_after_the_end_replaces_expired
+                the_row_of_a_receipt_waits_for_an_ack_under_way
+                a_withdrawn_or_cancelled_message_has_no_receipt
+                a_deleted_message_is_expected_until_it_has_expired
+                a_subscription_has_a_bound_and_receipts_count
+                receipts_expected_at_once_do_not_exceed_the_bound
+                a_receipt_survives_a_move_to_another_month
+                a_message_that_a_move_drops_for_a_newer_one_has_no_receipt
+                a_subscription_ends_with_all_its_receipts
+                an_ack_and_the_end_at_once_leave_delivered
             );
             engine!(@case $new, fetching:
                 messages_are_ordered_by_their_ids

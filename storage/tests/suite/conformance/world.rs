@@ -175,6 +175,7 @@ pub(crate) fn message(number: u32) -> Message {
         accepted_at: NOW - Span::from_secs(1),
         ttl: Span::from_secs(60),
         offers: 0,
+        receipt: None,
         payload: Some(Payload {
             data: Bytes::from(format!("message {number}")),
             encoding: Encoding::Aes128Gcm,

@@ -102,6 +102,7 @@ async fn a_file_of_an_older_version_gets_counts_of_what_waits() {
         .execute_batch(
             "DROP TRIGGER waiting_inserted; DROP TRIGGER waiting_replaced;
             DROP TRIGGER waiting_deleted; DROP TABLE waiting; DROP INDEX messages_by_expiry;
+            ALTER TABLE messages DROP COLUMN receipt;
             PRAGMA user_version = 2",
         )
         .unwrap();

@@ -103,6 +103,7 @@ fn message(number: u32) -> Message {
         accepted_at: NOW,
         ttl: Span::from_secs(60),
         offers: 0,
+        receipt: None,
         payload: Some(Payload {
             data: Bytes::from(number.to_string().repeat(50)),
             encoding: Encoding::Aes128Gcm,

@@ -21,6 +21,7 @@ async fn a_router_file_of_the_first_version_is_brought_up_to_date_with_its_users
     file.execute_batch(
         "DROP INDEX router_by_last_connect; DROP TABLE notifications;
          DROP TABLE sequences; DROP TABLE feed_keys; ALTER TABLE router DROP COLUMN router_data;
+         DROP TABLE receipts_expected;
          PRAGMA user_version = 1",
     )
     .unwrap();
@@ -43,7 +44,7 @@ async fn a_router_file_of_the_second_version_is_given_the_feeds_and_keeps_its_ro
     let home = world.home.unwrap();
     let file = Connection::open(home.path().join("router.db")).unwrap();
     file.execute_batch(
-        "DROP TABLE sequences; DROP TABLE feed_keys;
+        "DROP TABLE sequences; DROP TABLE feed_keys; DROP TABLE receipts_expected;
         ALTER TABLE router DROP COLUMN router_data; ALTER TABLE notifications DROP COLUMN data;
         PRAGMA user_version = 2",
     )

@@ -102,6 +102,7 @@ impl World {
         let message = &scenario.messages[which];
         let (delivery, first) = Delivery::begin(PushParams {
             ttl_is_zero: message.ttl_is_zero(),
+            wants_receipt: message.receipt.is_some(),
             this_month: Month::of(self.now),
             message_month: Month::of(self.now),
         });

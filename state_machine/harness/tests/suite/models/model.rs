@@ -74,6 +74,7 @@ fn kept() -> Vec<Property<Search>> {
         kept!(Promise::NothingLeftBehind),
         kept!(Promise::SubscriptionKept),
         kept!(Promise::FoundWhileConnected),
+        kept!(Promise::ReceiptsAreTrue),
         kept!(Promise::ComesToRest),
         Property::always(Invariant::CommandsWaitForReady.name(), |_, world: &World| {
             !world.has_violated(Invariant::CommandsWaitForReady)

@@ -55,6 +55,10 @@ pub(crate) enum Mutation {
     StrangerSaysAccepted,
     /// A write without space reports success.
     NoSpaceIsDone,
+    /// The receipt of an acked message is written after its row is deleted.
+    ReceiptAfterDelete,
+    /// The receipt says delivered once the message is sent.
+    ReceiptWhenSent,
     /// No read and no condition sees a registration that the store keeps in memory.
     UnwrittenUnseen,
     /// A record in the future is set to the present although nodes run.
@@ -97,6 +101,14 @@ impl Environment<'_> {
             }
             (Some(Mutation::CursorByTimestamp), StoreOp::Fetch { .. }) => {
                 self.fetch_by_timestamp(order)
+            }
+            (Some(Mutation::ReceiptWhenSent), StoreOp::Fetch { .. }) => {
+                let answer = self.store.carry_out(order);
+                if let StoreAnswer::Fetched(page) = &answer {
+                    let wanted = page.messages.iter().filter(|message| message.receipt.is_some());
+                    self.store.receipts.extend(wanted.map(|message| message.id));
+                }
+                answer
             }
             (Some(Mutation::DeletesNothing), StoreOp::Delete { .. }) => StoreAnswer::Deleted,
             (Some(Mutation::MoveNeverFinished), StoreOp::FinishMove(_)) => {

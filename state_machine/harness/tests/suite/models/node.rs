@@ -301,7 +301,7 @@ impl World {
     /// Records the acks that a delete is about to settle: messages in no other table than those it
     /// names.
     fn notes_deleted(&mut self, order: &StoreOp) {
-        let StoreOp::Delete { uaid, months, messages } = order else { return };
+        let StoreOp::Delete { uaid, months, messages, .. } = order else { return };
         for MessageKey { id, .. } in messages {
             let mut elsewhere = self.store.rows(*uaid).filter(|(month, _)| !months.contains(month));
             if !elsewhere.any(|(_, row)| row == *id) && !self.ledger.is_settled(*id) {
@@ -329,6 +329,12 @@ impl World {
         let Some((node, at)) = self.find_order(id, op) else { return };
         let order = self.nodes[node].queue.remove(at).order;
         match (done, &order) {
+            (Done::Wholly, StoreOp::Delete { uaid, months, messages, .. })
+                if scenario.mutation == Some(Mutation::ReceiptAfterDelete) =>
+            {
+                // The failure is between the two writes.
+                months.iter().for_each(|month| self.store.delete(*uaid, *month, messages));
+            }
             (Done::Wholly, order) => {
                 self.is_untold |=
                     scenario.freedom.letters_travel && matches!(order, StoreOp::Register(_));

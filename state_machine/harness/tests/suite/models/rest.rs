@@ -167,6 +167,7 @@ impl World {
             return Err(Promise::ComesToRest.broken(detail));
         }
         let rows: Vec<_> = self.store.rows(self.agent.uaid).collect();
-        self.ledger.rests(rows, self.record().and_then(|record| record.oldmonth))
+        self.ledger.rests(rows, self.record().and_then(|record| record.oldmonth))?;
+        self.ledger.receipts_are_there(&self.store.receipts)
     }
 }

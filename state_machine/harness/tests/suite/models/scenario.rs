@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use harness::transcript::Bindings;
 use state_machine::connection::{Config, Limits};
+use state_machine::feed::{FeedKey, FeedName};
 use state_machine::store::StoreOp;
 use state_machine::{
-    Chid, LastConnect, Message, Month, NodeId, RouterRecord, RouterType, Span, Time, Topic, Uaid,
-    Urgency,
+    Chid, LastConnect, Message, Month, NodeId, ReceiptRequest, RouterRecord, RouterType, Span,
+    Time, Topic, Uaid, Urgency,
 };
 
 use super::action::{NodeIndex, Which};
@@ -260,6 +261,7 @@ pub(crate) fn message(which: usize) -> Message {
         accepted_at: DECEMBER,
         ttl: LONG,
         offers: 0,
+        receipt: None,
         payload: None,
     }
 }
@@ -268,6 +270,15 @@ pub(crate) fn message(which: usize) -> Message {
 pub(crate) fn message_with_topic(which: usize) -> Message {
     let id = id(&format!("M{which}t")).parse().expect("a message id");
     Message { id, topic: Topic::parse("topic").ok(), ..message(which) }
+}
+
+/// The message, whose sender wants a receipt.
+pub(crate) fn wanting(message: Message) -> Message {
+    let id = message.id.with_receipt(true);
+    let key = FeedKey::parse(&id.to_string()).expect("an id is a key");
+    let subscription = FeedName::receipts(DECEMBER, 1);
+    let receipt = Some(Box::new(ReceiptRequest { subscription, key }));
+    Message { id, receipt, ..message }
 }
 
 /// The record of an agent that is away.

@@ -178,6 +178,7 @@ impl World {
                 self.say(scenario, ClientMessage::Urgency { min: *min });
             }
             Action::Acks(line, which) => {
+                self.ledger.acked(&scenario.messages[*which]);
                 self.acks(scenario, *line, &scenario.messages[*which].key());
             }
             Action::Pushes(which) => self.push_begins(scenario, *which),
@@ -205,6 +206,9 @@ impl World {
         }
         self.lines.retain(|_, line| line.is_of_use());
         self.settle();
+        if let Err(broken) = self.ledger.receipts_are_true(&self.store.receipts) {
+            self.breaks(broken);
+        }
     }
 
     fn fails(&mut self, scenario: &Scenario, fault: Fault) {

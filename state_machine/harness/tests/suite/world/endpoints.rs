@@ -46,6 +46,7 @@ impl World {
                 Lifetime::Long => LONG,
             },
             offers: 0,
+            receipt: None,
             payload: None,
         };
         self.pushes.push(Push::begin(uaid, message, Month::of(self.now)));

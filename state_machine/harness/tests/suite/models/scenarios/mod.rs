@@ -12,6 +12,7 @@ mod losses;
 mod month;
 mod no_space;
 mod pages;
+mod receipts;
 mod throttling;
 mod topic;
 mod urgency;

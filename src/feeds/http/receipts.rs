@@ -1,0 +1,134 @@
+//! `GET /receipts/{token}`: the receipts of a subscription, which is a feed of its own (RFC 8030 §6.3).
+//!
+//! The RFC pushes receipts over HTTP/2; clients have dropped that, so there are a page, a long poll and server-sent events,
+//! as of any feed. The URL is a capability: its holder reads the receipts.
+
+use std::fmt::Write;
+
+use actix_web::http::header::AUTHORIZATION;
+use actix_web::middleware::DefaultHeaders;
+use actix_web::web::{self, Data, Path, ServiceConfig};
+use actix_web::{HttpRequest, HttpResponse};
+use serde::Serialize;
+use slog::debug;
+use state_machine::Receipt;
+use state_machine::feed::{FeedPage, FeedSyncId, Update};
+
+use super::error::FeedError;
+use super::query::ReadQuery;
+use super::tokens::{Grant, Scopes};
+use super::{FeedService, events, read};
+use crate::http::app::EndpointRole;
+use crate::http::routes::{cors, preflight_or_refused};
+use crate::http::vapid::{Credentials, VapidKey};
+
+/// Answers requests for receipts with `feeds`.
+pub(super) fn routes(feeds: &Data<FeedService>, service: &mut ServiceConfig) {
+    service.service(
+        web::resource("/receipts/{token}")
+            .app_data(feeds.clone())
+            .wrap(DefaultHeaders::new().add(("cache-control", "no-store")))
+            .wrap(cors())
+            .route(web::get().to(answer))
+            .default_service(preflight_or_refused("GET, OPTIONS")),
+    );
+}
+
+async fn answer(
+    request: HttpRequest,
+    token: Path<String>,
+    service: Data<FeedService>,
+    app: Data<EndpointRole>,
+) -> Result<HttpResponse, FeedError> {
+    let answer = serve(&request, &token, &service, &app).await;
+    answer.inspect_err(|error| {
+        debug!(service.log, "refused a request for receipts"; "errno" => error.errno(), "reason" => %error);
+    })
+}
+
+async fn serve(
+    request: &HttpRequest,
+    token: &str,
+    service: &Data<FeedService>,
+    app: &Data<EndpointRole>,
+) -> Result<HttpResponse, FeedError> {
+    let grant = grant(request, token, service, app).ok_or(FeedError::NoSuchReceipts)?;
+    let query = ReadQuery::read(request, &service.limits)?;
+    let missing = |error| match error {
+        FeedError::NoSuchFeed => FeedError::NoSuchReceipts,
+        other => other,
+    };
+    if query.is_stream {
+        let (page, app) = (read::first_page(service, &grant.feed, query).await, app.clone());
+        let text = move |page: &FeedPage| text(page, &app.origin);
+        return events::stream(service, grant, &page.map_err(missing)?, text);
+    }
+    let page = read::page(service, grant, query).await.map_err(missing)?;
+    let receipts = page.updates.iter().filter_map(|update| Entry::of(update, &app.origin));
+    let receipts = receipts.collect();
+    Ok(HttpResponse::Ok().json(Page { receipts, cursor: page.cursor, head: page.head }))
+}
+
+/// What the holder of the URL may read: none if it is not one of this server's, if it has ended, and if the request is
+/// signed by another sender. Without credentials the URL is enough.
+fn grant(
+    request: &HttpRequest,
+    token: &str,
+    service: &FeedService,
+    app: &EndpointRole,
+) -> Option<Grant> {
+    let (headers, now) = (request.headers(), service.clock.now());
+    let subscription = app.receipt_urls.open(token)?;
+    if headers.contains_key(AUTHORIZATION) {
+        let credentials = Credentials::read(headers).ok()??;
+        app.vapid.verify(&credentials, now).ok()?;
+        let key = VapidKey::sha256(credentials.key());
+        subscription.is_of(Some(key)).then_some(())?;
+    }
+    let feed = subscription.feed();
+    let grant = Grant { expires: feed.receipts_end(), feed, scopes: Scopes::Read };
+    (!grant.is_over(now)).then_some(grant)
+}
+
+#[derive(Serialize)]
+struct Page {
+    receipts: Vec<Entry>,
+    cursor: FeedSyncId,
+    head: FeedSyncId,
+}
+
+/// A receipt as JSON: a line of a page, and the data of an event.
+#[derive(Serialize)]
+struct Entry {
+    id: FeedSyncId,
+    /// The `Location` of the push.
+    message: String,
+    status: &'static str,
+    /// The code of the ack.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<u16>,
+}
+
+impl Entry {
+    /// None of a value that this program does not write.
+    fn of(update: &Update, origin: &str) -> Option<Self> {
+        let (status, code) = match Receipt::parse(update.value.as_ref()?)? {
+            Receipt::Delivered(code) => ("delivered", Some(code.number())),
+            Receipt::Expired => ("expired", None),
+        };
+        let message = format!("{origin}{}", update.key);
+        Some(Self { id: update.feed_sync_id, message, status, code })
+    }
+}
+
+/// The events of a page.
+fn text(page: &FeedPage, origin: &str) -> String {
+    let mut text = String::new();
+    for entry in page.updates.iter().filter_map(|update| Entry::of(update, origin)) {
+        let json = serde_json::to_string(&entry).expect("numbers and texts can be written as JSON");
+        // Writing to a string does not fail.
+        let _ = write!(text, "id: {}\nevent: {}\ndata: {json}\n\n", entry.id, entry.status);
+    }
+    events::move_cursor(&mut text, page);
+    text
+}

@@ -1,0 +1,123 @@
+//! Receipts of messages: read from their rows, and written before the rows are deleted.
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use state_machine::feed::FeedName;
+use state_machine::{Message, MessageKey, Month, Receipt, Time, Uaid};
+
+use super::Dynamo;
+use super::attributes::{UAID, text};
+use super::client::DynamoClient;
+use super::error::{CallError, Item};
+use super::feeds::receipts;
+use super::messages::{self, Row};
+use super::month_table::with_table;
+use super::queue::Priority;
+use super::rows::{self, SORT_KEY};
+use crate::receipts::{
+    ExpectedReceipt, ExpiredReceipts, ReceiptTables, SettledMessages, Settlement,
+};
+use crate::store::StoreFuture;
+
+impl ReceiptTables for Dynamo {
+    fn expect_receipt(&self, expected: ExpectedReceipt, messages_max: u64) -> StoreFuture<bool> {
+        self.run(Priority::Store, None, async move |client| {
+            receipts::expect(&client, &expected, messages_max).await
+        })
+    }
+
+    fn cancel_receipt(&self, expected: ExpectedReceipt) -> StoreFuture<()> {
+        self.call(async move |client| receipts::cancel(&client, &expected).await)
+    }
+
+    fn settle_messages(
+        &self,
+        uaid: Uaid,
+        months: Vec<Month>,
+        messages: Vec<(MessageKey, Settlement)>,
+    ) -> StoreFuture<SettledMessages> {
+        self.run(Priority::Messages, Some(uaid), async move |client| {
+            let mut settled = SettledMessages::default();
+            for month in months {
+                let done = with_table(&client, month, async |table| {
+                    settle(&client, uaid, &table, &messages).await
+                });
+                let done = done.await.map_err(|error| error.after_writes(settled.deleted > 0))?;
+                let SettledMessages { deleted, subscriptions } = done.unwrap_or_default();
+                settled.deleted += deleted;
+                settled.subscriptions.extend(subscriptions);
+            }
+            Ok::<_, CallError>(settled)
+        })
+    }
+
+    fn expire_receipts(&self, now: Time) -> StoreFuture<ExpiredReceipts> {
+        self.call(async move |client| receipts::expire(&client, now).await)
+    }
+}
+
+async fn settle(
+    client: &DynamoClient,
+    uaid: Uaid,
+    table: &str,
+    messages: &[(MessageKey, Settlement)],
+) -> Result<SettledMessages, CallError> {
+    let keys: Vec<_> = messages.iter().map(|(key, _)| key.clone()).collect();
+    let found = messages::find(client, uaid, table, &keys).await?;
+    let at_once = client.options.rows_in_flight_max.max(1);
+    let decide = found.iter().map(|row| decide(client, uaid, table, row, messages));
+    let decide: Vec<_> = decide.collect();
+    let decided: Vec<_> = stream::iter(decide).buffer_unordered(at_once).collect().await;
+    let mut settled = SettledMessages::default();
+    for decided in decided {
+        settled.subscriptions.extend(decided?);
+    }
+    settled.subscriptions.sort();
+    settled.subscriptions.dedup();
+    let (deleted, done) = messages::delete_rows(client, uaid, table, &found).await;
+    done.map_err(|error| error.after_writes(true))?;
+    Ok(SettledMessages { deleted, ..settled })
+}
+
+/// Writes or cancels the receipt that a row names. Returns its subscription if it has something to publish now.
+async fn decide(
+    client: &DynamoClient,
+    uaid: Uaid,
+    table: &str,
+    row: &Row,
+    messages: &[(MessageKey, Settlement)],
+) -> Result<Option<FeedName>, CallError> {
+    let key = [(UAID, uaid.to_string()), (SORT_KEY, row.sort_key.clone())];
+    let key = key.map(|(name, value)| (name.to_owned(), text(value)));
+    let item = client.get(table, Item::from(key)).await?;
+    let message = item.as_ref().and_then(rows::decode);
+    let settlement = message.as_ref().and_then(|message| {
+        let is_it = |(key, _): &&(MessageKey, Settlement)| key.id == message.id;
+        messages.iter().find(is_it).map(|(_, settlement)| *settlement)
+    });
+    let (Some(expected), Some(settlement)) = (message.as_ref().and_then(expected_by), settlement)
+    else {
+        return Ok(None);
+    };
+    match settlement {
+        Settlement::Withdrawn => receipts::cancel(client, &expected).await.map(|()| None),
+        Settlement::Acked(code) => {
+            let receipt = Receipt::Delivered(code);
+            let is_new = receipts::write(client, &expected, receipt, false).await?;
+            Ok(is_new.then_some(expected.request.subscription))
+        }
+    }
+}
+
+/// Expects the receipt no more that a row names, if it names one.
+pub(super) async fn cancel_row(client: &DynamoClient, item: &Item) -> Result<(), CallError> {
+    match rows::decode(item).as_ref().and_then(expected_by) {
+        Some(expected) => receipts::cancel(client, &expected).await,
+        None => Ok(()),
+    }
+}
+
+fn expected_by(message: &Message) -> Option<ExpectedReceipt> {
+    let request = message.receipt.as_deref()?.clone();
+    Some(ExpectedReceipt { request, deadline: message.kept_until() })
+}

@@ -1,0 +1,88 @@
+//! The contract of delivery receipts (RFC 8030 §5.1). `tests/suite/conformance` tests each sentence of it on each engine.
+//!
+//! The general rules of [`store`](crate::store) apply. The feed of a receipt subscription
+//! ([`FeedName::receipts`]) is written by these methods only; nodes publish and read it like any other.
+
+use std::future::ready;
+
+use state_machine::feed::FeedName;
+use state_machine::{AckCode, MessageKey, Month, ReceiptRequest, Time, Uaid};
+
+use crate::store::{StoreError, StoreFuture};
+
+/// A receipt that is not decided yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExpectedReceipt {
+    pub request: ReceiptRequest,
+    /// When the message counts as expired: [`Message::kept_until`](state_machine::Message::kept_until).
+    pub deadline: Time,
+}
+
+/// What became of a message that is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settlement {
+    /// The agent has acked it.
+    Acked(AckCode),
+    /// Its sender has deleted it: it has no receipt.
+    Withdrawn,
+}
+
+/// The result of [`ReceiptTables::settle_messages`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SettledMessages {
+    pub deleted: usize,
+    /// The subscriptions that have unpublished receipts now.
+    pub subscriptions: Vec<FeedName>,
+}
+
+/// The result of [`ReceiptTables::expire_receipts`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ExpiredReceipts {
+    /// The subscriptions that have unpublished receipts now.
+    pub subscriptions: Vec<FeedName>,
+    /// Receipts that were decided.
+    pub receipts: u64,
+    /// Subscriptions that had ended and were removed.
+    pub ended: u64,
+    /// Whether another call has more to do.
+    pub is_more: bool,
+}
+
+/// The receipts of messages, from the push to their end. A store without receipts refuses all but messages without them.
+pub trait ReceiptTables: Send + Sync {
+    /// Expects a receipt, before its message is stored. The subscription exists from its first message on. Idempotent on
+    /// the request. False if the subscription has `messages_max` messages, with and without receipt: nothing was written.
+    fn expect_receipt(&self, expected: ExpectedReceipt, messages_max: u64) -> StoreFuture<bool> {
+        let _ = (expected, messages_max);
+        Box::pin(ready(Err(NONE)))
+    }
+
+    /// Expects a receipt no more: its message was refused. One that is decided stays.
+    fn cancel_receipt(&self, expected: ExpectedReceipt) -> StoreFuture<()> {
+        let _ = expected;
+        Box::pin(ready(Err(NONE)))
+    }
+
+    /// Deletes messages as [`MessageTables::delete_messages`](crate::MessageTables::delete_messages) does. An acked
+    /// message whose row names a receipt has it before the row is gone: a crash in between leaves the row, and the next
+    /// ack writes the same receipt, which changes nothing. An ack after the receipt *expired* replaces it.
+    fn settle_messages(
+        &self,
+        uaid: Uaid,
+        months: Vec<Month>,
+        messages: Vec<(MessageKey, Settlement)>,
+    ) -> StoreFuture<SettledMessages> {
+        let _ = (uaid, months, messages);
+        Box::pin(ready(Err(NONE)))
+    }
+
+    /// Writes *expired* for receipts whose deadline is not after `now`, and removes subscriptions that have ended by
+    /// `now`, with all their receipts. A message that another of its topic replaced is not expected any more, so it has
+    /// no receipt. Many nodes may call it concurrently.
+    fn expire_receipts(&self, now: Time) -> StoreFuture<ExpiredReceipts> {
+        let _ = now;
+        Box::pin(ready(Err(NONE)))
+    }
+}
+
+const NONE: StoreError = StoreError::Unsupported("this store has no receipts");

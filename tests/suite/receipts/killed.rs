@@ -1,0 +1,67 @@
+//! kill -9 between acks: a receipt says delivered only if the agent acked, and every acked message has one.
+
+use std::collections::BTreeMap;
+
+use super::{Receipts, acked, send};
+use crate::harness::{AT_ONCE, Agent, KillCountdown, Launch, Server, WireServer, dynamo, until};
+
+#[actix_web::test]
+async fn every_acked_message_has_one_receipt_after_kills_on_sqlite() {
+    acks_and_kills(Launch::default(), 60, &[7, 19, 3, 11]).await;
+}
+
+#[actix_web::test]
+async fn every_acked_message_has_one_receipt_after_kills_on_dynamodb() {
+    let wire = WireServer::start();
+    acks_and_kills(dynamo::launch(&wire.url), 30, &[5, 9]).await;
+}
+
+/// The code with which the agent acks each message.
+fn code_of(body: &str) -> u16 {
+    100 + body.parse::<u16>().expect("bodies are numbers") % 3
+}
+
+/// An agent acks messages one by one, and the server is killed after some acks, repeatedly.
+async fn acks_and_kills(launch: Launch, messages: usize, lives: &[usize]) {
+    let mut server = Server::launch(launch);
+    let (uaid, channel) = Agent::offline(&server).await;
+    let first = send(&channel, "0", None).await;
+    let mut bodies = BTreeMap::from([(first.location.clone(), "0".to_owned())]);
+    for number in 1..messages {
+        let body = number.to_string();
+        let sent = send(&channel, &body, Some(&first.receipts)).await;
+        bodies.insert(sent.location, body);
+    }
+    let mut acked_bodies = Vec::new();
+    for acks in lives {
+        let countdown = KillCountdown::of(&server, *acks);
+        let mut agent = Agent::reconnect(&server, &uaid).await;
+        while let Ok(got) = agent.try_notification().await {
+            acked_bodies.push(got.body().to_owned());
+            acked(&mut agent, &got, code_of(got.body())).await;
+            countdown.step();
+        }
+        server.kill();
+        server.restart();
+        for receipt in Receipts::at(&first.receipts).there_are().await {
+            let body = &bodies[&receipt.message];
+            assert!(acked_bodies.contains(body), "{body} was not acked: {receipt:?}");
+        }
+    }
+    // The acks of the last life may not have been processed: their messages come again.
+    let mut agent = Agent::reconnect(&server, &uaid).await;
+    let mut reported = BTreeMap::new();
+    let mut receipts = Receipts::at(&first.receipts);
+    until(AT_ONCE, "every message has its receipt", async || {
+        for got in agent.pending_notifications().await {
+            acked(&mut agent, &got, code_of(got.body())).await;
+        }
+        for receipt in receipts.there_are().await {
+            let body = bodies[&receipt.message].clone();
+            assert_eq!(receipt.state(), (&*receipt.message, "delivered", Some(code_of(&body))));
+            assert_eq!(reported.insert(body, receipt.id), None, "reported twice: {receipt:?}");
+        }
+        reported.len() == messages
+    })
+    .await;
+}
