@@ -155,8 +155,8 @@ impl AdminPage {
         let is_over = !self.try_wrong(now);
         common.operator_logins.count(if is_over { 2 } else { 1 });
         if let Some(refused) = self.log_limiter.count(now) {
-            warn!(common.log, "requests to the operator's page without a valid link or session are refused: kalends \
-                access operator prints a link"; "refused" => refused);
+            warn!(common.log, "requests to the operator's page without a valid link or session are refused";
+                "refused" => refused);
         }
         if is_over {
             return pages::sign_in(StatusCode::TOO_MANY_REQUESTS, "");
