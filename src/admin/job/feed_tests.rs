@@ -156,7 +156,7 @@ async fn feeds_and_broadcasts_are_listed() {
     fixture.notes(put("f", "k", "1")).await;
     let row = |feed: &str, head, keys| {
         // The version of the sequence is the store's own.
-        let sequence = Sequence { value: FeedSyncId(head), version: 0, keys };
+        let sequence = Sequence { value: FeedSyncId(head), keys, ..Sequence::default() };
         FeedState { name: name(feed), sequence }
     };
     let feeds = Output::Feeds(vec![row("broadcasts", 5, 3), row("f", 1, 1)]);
