@@ -90,7 +90,7 @@ struct FeedsShared {
     is_overrun: AtomicBool,
     /// Active feeds, see [`FeedStats::open`].
     open: AtomicUsize,
-    /// See [`FeedStats::forgotten`].
+    /// Counts removed tombstones, see [`FeedStats::forgotten`].
     forgotten: AtomicU64,
     log: Logger,
 }

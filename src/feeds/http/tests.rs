@@ -390,6 +390,9 @@ async fn a_stream_that_falls_behind_the_horizon_ends_with_a_reason() {
     scene.put("y", "1").await;
     scene.page("after=1&wait=10").await;
     forget(&scene, 2).await;
+    // The stream could still join the read of the page above.
+    scene.put("x", "1").await;
+    scene.page("after=2&wait=10").await;
     let last = stream.next().await.unwrap();
     assert!(last.starts_with("event: gone\ndata: {\"errno\":318,"), "{last}");
     assert_eq!(stream.next().await, None);

@@ -32,7 +32,7 @@ pub mod sequence;
 pub mod table;
 
 pub use consumer::{Consumer, ConsumerEffect, ConsumerEnd, ConsumerEvent, ConsumerLimits};
-pub use publication::{Assignment, Publication};
+pub use publication::{Assignment, Publication, PublishResult, UnpublishedKey};
 pub use publisher::{Publisher, PublisherEffect, PublisherEvent, PublisherLimits, PublisherWait};
 pub use sequence::{FeedMark, Forgotten, Sequence};
 pub use table::Table;
@@ -88,14 +88,6 @@ pub struct Update {
     pub value: Option<FeedValue>,
 }
 
-/// A key that has no number yet.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct UnpublishedKey {
-    pub key: FeedKey,
-    /// The version of its row when it was read.
-    pub version: Version,
-}
-
 /// Part of a feed's updates, in the order of their numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct FeedPage {
@@ -139,17 +131,6 @@ pub enum WriteResult {
     Done(Version),
     /// The feed has its maximum of keys. Nothing was written.
     TooManyKeys,
-}
-
-/// The result of a publication.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct PublishResult {
-    /// The number of keys that got a number.
-    pub count: usize,
-    /// The feed's greatest number now, including the publications of other nodes.
-    pub head: FeedSyncId,
-    /// The last key that was read, if more keys without a number may follow it.
-    pub next: Option<FeedKey>,
 }
 
 /// Why a text is not a name, a key or a value. The error never quotes the text.

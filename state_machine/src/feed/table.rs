@@ -135,7 +135,7 @@ impl Table {
         Forgotten { count: old.len(), is_all }
     }
 
-    /// Replaces the mark.
+    /// Replaces the mark of the sequence.
     pub fn mark(&mut self, mark: FeedMark) {
         self.sequence.mark = Some(mark);
     }

@@ -8,9 +8,7 @@ use aws_sdk_dynamodb::types::TransactWriteItem;
 use super::super::attributes::number;
 use super::super::client::DynamoClient;
 use super::super::error::{CallError, applied};
-use super::rows::{
-    self, FORGOTTEN, HORIZON, MARK, MARKED_AT, NAME, numbered_item, sequence_key,
-};
+use super::rows::{self, FORGOTTEN, HORIZON, MARK, MARKED_AT, NAME, numbered_item, sequence_key};
 use super::transact::{self, RetryBudget, Transacted, transact};
 use crate::feeds::{FeedKey, FeedMark, FeedName, FeedSyncId, Forgotten, Sequence, Version};
 

@@ -84,7 +84,7 @@ impl Store {
         }
     }
 
-    /// The second step.
+    /// The second step of forgetting the oldest tombstone.
     pub(crate) fn removes_forgotten(&mut self) {
         self.forgetting = None;
         self.table.remove_forgotten(usize::MAX);
