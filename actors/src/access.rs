@@ -89,6 +89,10 @@ pub async fn load(feeds: &Feeds, clock: Clock) -> Result<Access, StoreError> {
     loop {
         let (feed, after) = (FeedName::access(), table.cursor());
         let Some(page) = feeds.store().fetch_feed(feed, after, limit).await? else { break };
+        if page.is_too_late(after) {
+            table = AccessTable::default();
+            continue;
+        }
         let is_last = page.is_last() || page.cursor <= after;
         table.apply(page);
         if is_last {

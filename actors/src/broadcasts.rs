@@ -113,6 +113,10 @@ async fn load(store: &dyn FeedTables, limit: PageLimit) -> Result<Broadcasts, St
     let mut all = Broadcasts::default();
     let mut after = FeedSyncId::NONE;
     while let Some(page) = store.fetch_feed(FeedName::broadcasts(), after, limit).await? {
+        if page.is_too_late(after) {
+            (all, after) = (Broadcasts::default(), FeedSyncId::NONE);
+            continue;
+        }
         let is_last = page.cursor >= page.head || page.cursor <= after;
         after = page.cursor;
         all.apply(page);
@@ -143,9 +147,11 @@ impl BroadcastActor {
             // The node is stopping: connections are served from the view to the end.
             SubscriptionError::Closed => {}
             SubscriptionError::End(
-                ConsumerEnd::CursorFromTheFuture { .. } | ConsumerEnd::NoSuchFeed,
+                ConsumerEnd::CursorFromTheFuture { .. }
+                | ConsumerEnd::CursorTooOld { .. }
+                | ConsumerEnd::NoSuchFeed,
             ) => {
-                warn!(self.log, "the broadcasts' feed was replaced, reading it from the beginning";
+                warn!(self.log, "cannot follow the broadcasts' feed from here, reading it from the beginning";
                     "error" => %error);
                 self.view.send_replace(Arc::default());
                 self.subscribe_from(FeedSyncId::NONE, ctx);

@@ -214,9 +214,9 @@ mod tests {
             droppable: vec![month],
             advice: vec!["all is well\nreally".into()],
         };
-        let sequence = Sequence { value: FeedSyncId(3), version: 0, keys: 2 };
+        let sequence = Sequence { value: FeedSyncId(3), keys: 2, ..Sequence::default() };
         let feed = FeedState { name: FeedName::broadcasts(), sequence };
-        let page = FeedPage { updates: Vec::new(), cursor: FeedSyncId(3), head: FeedSyncId(4) };
+        let page = FeedPage { cursor: FeedSyncId(3), head: FeedSyncId(4), ..FeedPage::default() };
         let (id, version) = (FeedKey::parse("a/b").unwrap(), FeedValue::parse("\"1\"").unwrap());
         for output in [
             Output::Progress(Progress { what: "users".into(), done: 1, of: Some(2) }),

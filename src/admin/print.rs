@@ -337,7 +337,8 @@ mod tests {
     }
 
     fn page(updates: Vec<Update>) -> FeedPage {
-        FeedPage { updates, cursor: FeedSyncId(9), head: FeedSyncId(99) }
+        let (cursor, head) = (FeedSyncId(9), FeedSyncId(99));
+        FeedPage { updates, cursor, head, ..FeedPage::default() }
     }
 
     #[test]
@@ -432,7 +433,7 @@ mod tests {
 
     #[test]
     fn feeds_are_printed_in_columns_under_one_head() {
-        let sequence = Sequence { value: FeedSyncId(12), version: 0, keys: 3 };
+        let sequence = Sequence { value: FeedSyncId(12), keys: 3, ..Sequence::default() };
         let feeds = || Output::Feeds(vec![FeedState { name: FeedName::broadcasts(), sequence }]);
         let mut printer = printer(false);
         printer.print(feeds()).unwrap();

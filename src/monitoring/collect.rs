@@ -199,6 +199,7 @@ fn of_feeds(samples: &mut Samples, PublisherState { mailbox, feeds, failing }: &
     samples.add(&table::FEEDS_FAILING, *failing);
     samples.add(&table::FEED_FOLLOWERS, feeds.followers);
     samples.add(&table::FEED_FOLLOWERS_BEHIND, feeds.followers_behind);
+    samples.add(&table::FEED_TOMBSTONES_FORGOTTEN, feeds.forgotten);
 }
 
 async fn of_clients(samples: &mut Samples, clients: &ClientShared) {

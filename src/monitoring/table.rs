@@ -234,6 +234,8 @@ metrics! {
     FEED_FOLLOWERS: Gauge, "kalends_feed_followers";
     /// Followers of feeds that have not received everything that is published.
     FEED_FOLLOWERS_BEHIND: Gauge, "kalends_feed_followers_behind";
+    /// Deleted keys of feeds whose tombstones this node has forgotten.
+    FEED_TOMBSTONES_FORGOTTEN: Counter, "kalends_feed_tombstones_forgotten_total";
     /// Published changes of broadcasts that this node does not have yet.
     BROADCASTS_LAG: Gauge, "kalends_broadcasts_lag";
 

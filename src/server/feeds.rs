@@ -72,6 +72,8 @@ pub(super) fn limits(settings: &Settings) -> FeedLimits {
         keys_max: settings.feed_keys_max,
         followers_max: settings.feed_followers_max,
         sweep: Span::from_secs(settings.feed_sweep_s),
+        tombstones_keep: Some(Span::from_secs(settings.feed_tombstones_keep_s))
+            .filter(|keep| keep.0 > 0),
         mailbox_max: settings.feed_mailbox_max,
     }
 }

@@ -217,7 +217,12 @@ mod tests {
             version: Version(1),
             value: value.map(|value| FeedValue::parse(value).unwrap()),
         };
-        FeedPage { updates: vec![update], cursor: FeedSyncId(number), head: FeedSyncId(number) }
+        FeedPage {
+            updates: vec![update],
+            cursor: FeedSyncId(number),
+            head: FeedSyncId(number),
+            ..FeedPage::default()
+        }
     }
 
     fn with(grant: &AccessGrant) -> AccessTable {

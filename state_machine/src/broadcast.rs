@@ -134,7 +134,7 @@ mod tests {
     fn after(updates: Vec<Update>) -> Broadcasts {
         let cursor = updates.last().map(|update| update.feed_sync_id).unwrap_or_default();
         let mut all = Broadcasts::default();
-        all.apply(FeedPage { updates, cursor, head: cursor });
+        all.apply(FeedPage { updates, cursor, head: cursor, ..FeedPage::default() });
         all
     }
 

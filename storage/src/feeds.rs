@@ -6,8 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 pub use state_machine::feed::{
-    FeedKey, FeedName, FeedPage, FeedSyncId, FeedValue, PublishResult, Sequence, Update, Version,
-    WriteResult,
+    FeedKey, FeedMark, FeedName, FeedPage, FeedSyncId, FeedValue, Forgotten, PublishResult,
+    Sequence, Update, Version, WriteResult,
 };
 use state_machine::store::PageLimit;
 
@@ -74,6 +74,26 @@ pub trait FeedTables: Send + Sync {
         after: FeedSyncId,
         limit: PageLimit,
     ) -> StoreFuture<Option<FeedPage>>;
+
+    /// Raises the feed's horizon to `through`, but never beyond the head, and then removes at most
+    /// `limit` (0 counts as 1) of the entries whose number is at most the horizon, by number. An
+    /// engine may remove fewer; [`Forgotten::is_all`] ends the repetition. None if there is no such
+    /// feed.
+    ///
+    /// The horizon never decreases, and is durable before the first entry is removed. A fetch
+    /// without a cursor begins at it. For a cursor below it, [`FeedPage::is_too_late`] holds of every
+    /// page that may lack an entry, whatever the order of the calls. A removed key no longer counts,
+    /// and when it is written again its version is greater than before. Keys that wait to be
+    /// published stay.
+    fn forget(
+        &self,
+        feed: FeedName,
+        through: FeedSyncId,
+        limit: usize,
+    ) -> StoreFuture<Option<Forgotten>>;
+
+    /// Replaces the mark of a feed. No effect if there is no such feed.
+    fn mark_feed(&self, feed: FeedName, mark: FeedMark) -> StoreFuture<()>;
 
     /// At most `limit` feeds after `after`, by name. Fewer than `limit` are the last ones.
     fn feeds(&self, after: Option<FeedName>, limit: usize) -> StoreFuture<Vec<FeedState>>;

@@ -31,6 +31,7 @@ fn case(
     Case { field, beside: beside.concat(), faults: lines, names: field }
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of all faults, without any logic")]
 fn cases() -> Vec<Case> {
     let (ttl, topic) = (format!("{}x", "1".repeat(3000)), "t".repeat(33));
     let (urgency, list) = ("high".repeat(1000), format!("salt=c2FsdA;x={}", "a".repeat(2048)));

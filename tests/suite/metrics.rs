@@ -22,8 +22,11 @@ pub(crate) async fn metrics_url(server: &Server) -> String {
     let mut line = None;
     until(AT_ONCE, "the port of metrics is logged", async || {
         let log = server.log();
-        let is_port = |line: &&str| line.contains("listening for scrapers of metrics");
-        line = log.lines().rfind(is_port).map(str::to_owned);
+        // The server may be writing its last line.
+        let is_port = |line: &&str| {
+            line.ends_with('\n') && line.contains("listening for scrapers of metrics")
+        };
+        line = log.split_inclusive('\n').rfind(is_port).map(str::to_owned);
         line.is_some()
     })
     .await;

@@ -21,9 +21,10 @@ pub mod publisher;
 pub mod shared_page;
 pub mod subscription;
 mod sweep;
+mod tombstones;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use actix::MailboxError;
 use actix::dev::SendError;
@@ -70,6 +71,8 @@ pub struct FeedLimits {
     pub followers_max: usize,
     /// Time between two sweeps, which publish what other nodes left unpublished.
     pub sweep: Span,
+    /// How long a deleted key is kept for consumers, at least; for ever if none.
+    pub tombstones_keep: Option<Span>,
     /// The bound of the publisher's mailbox, in messages.
     pub mailbox_max: usize,
 }
@@ -87,6 +90,8 @@ struct FeedsShared {
     is_overrun: AtomicBool,
     /// Active feeds, see [`FeedStats::open`].
     open: AtomicUsize,
+    /// Counts removed tombstones, see [`FeedStats::forgotten`].
+    forgotten: AtomicU64,
     log: Logger,
 }
 
@@ -101,16 +106,19 @@ pub struct FeedStats {
     pub followed: usize,
     /// Feeds that are followed or have something to publish.
     pub open: usize,
+    /// Deleted keys that this node has forgotten since it started.
+    pub forgotten: u64,
 }
 
 impl FeedsShared {
     fn stats(&self) -> FeedStats {
-        let Self { limits, followers, followers_behind, heads, open, .. } = self;
+        let Self { limits, followers, followers_behind, heads, open, forgotten, .. } = self;
         FeedStats {
             followers: limits.followers_max - followers.available_permits(),
             followers_behind: followers_behind.load(Ordering::Relaxed),
             followed: heads.len(),
             open: open.load(Ordering::Relaxed),
+            forgotten: forgotten.load(Ordering::Relaxed),
         }
     }
 }
@@ -132,10 +140,16 @@ impl Feeds {
             limits,
             is_overrun: AtomicBool::new(false),
             open: AtomicUsize::new(0),
+            forgotten: AtomicU64::new(0),
             log,
         });
         let publisher = BoundedAddr::start(PublisherActor::new(Arc::clone(&shared)));
-        Self { shared, publisher: Arc::new(publisher) }
+        let feeds = Self { shared, publisher: Arc::new(publisher) };
+        let FeedLimits { tombstones_keep, sweep, .. } = feeds.shared.limits;
+        if let Some(keep) = tombstones_keep {
+            actix::spawn(tombstones::run(feeds.clone(), keep, sweep));
+        }
+        feeds
     }
 
     /// Sets a key, as [`FeedTables::write_key`] does, and publishes it.

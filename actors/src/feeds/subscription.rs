@@ -192,7 +192,8 @@ impl FeedSubscription {
     fn keep(&mut self, page: Option<Arc<SharedPage>>) -> Option<FeedPage> {
         self.fetched = page;
         let page = self.fetched.as_ref()?;
-        Some(FeedPage { updates: Vec::new(), cursor: page.cursor, head: page.head })
+        let (cursor, head, horizon) = (page.cursor, page.head, page.horizon);
+        Some(FeedPage { updates: Vec::new(), cursor, head, horizon })
     }
 
     /// The feed has a greater head, or was created.
@@ -266,6 +267,9 @@ async fn sleep_for(wait: Option<Span>) {
 fn end_text(end: &ConsumerEnd) -> String {
     match end {
         ConsumerEnd::NoSuchFeed => "there is no such feed".to_owned(),
+        ConsumerEnd::CursorTooOld { horizon } => {
+            format!("the cursor is too old, the feed has forgotten its entries up to {horizon}")
+        }
         ConsumerEnd::CursorFromTheFuture { head } => {
             format!("the cursor is from the future, the feed is at {head}")
         }

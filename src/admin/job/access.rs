@@ -121,6 +121,10 @@ pub(super) async fn read(report: &Report) -> Result<AccessTable, JobError> {
     loop {
         let fetch = || report.context.store.fetch_feed(FeedName::access(), table.cursor(), PAGE);
         let Some(page) = report.step(fetch).await? else { return Ok(table) };
+        if page.is_too_late(table.cursor()) {
+            table = AccessTable::default();
+            continue;
+        }
         let is_last = page.is_last();
         table.apply(page);
         if is_last {

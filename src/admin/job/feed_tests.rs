@@ -98,6 +98,20 @@ async fn a_missing_key_or_feed_is_refused() {
 }
 
 #[tokio::test]
+async fn a_tail_from_below_the_horizon_is_refused_and_one_from_the_beginning_is_not() {
+    let fixture = Fixture::with(&[]).await;
+    for of in ["a", "b", "c"] {
+        fixture.notes(put("f", of, "1")).await;
+    }
+    fixture.context.store.forget(name("f"), FeedSyncId(2), 10).await.unwrap();
+    let why = fixture.refused(Request::FeedTail(tail(1, None))).await;
+    assert!(why.starts_with("the cursor 1 is too old, f has forgotten deletions up to 2"), "{why}");
+    for after in [0, 2] {
+        assert_eq!(updates(&fixture, tail(after, None)).await, (vec!["3 c=1".to_owned()], 3));
+    }
+}
+
+#[tokio::test]
 async fn a_tail_writes_the_updates_behind_a_number_up_to_the_count() {
     let fixture = Fixture::with(&[]).await;
     for (of, value) in [("a", "1"), ("b", "2"), ("c", "3"), ("a", "4")] {
@@ -156,7 +170,7 @@ async fn feeds_and_broadcasts_are_listed() {
     fixture.notes(put("f", "k", "1")).await;
     let row = |feed: &str, head, keys| {
         // The version of the sequence is the store's own.
-        let sequence = Sequence { value: FeedSyncId(head), version: 0, keys };
+        let sequence = Sequence { value: FeedSyncId(head), keys, ..Sequence::default() };
         FeedState { name: name(feed), sequence }
     };
     let feeds = Output::Feeds(vec![row("broadcasts", 5, 3), row("f", 1, 1)]);

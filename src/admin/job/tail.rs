@@ -107,6 +107,9 @@ impl Pages {
             Some(FeedPage { head, .. }) if head < self.cursor => {
                 Err(self.refused(ConsumerEnd::CursorFromTheFuture { head }))
             }
+            Some(page) if page.is_too_late(self.cursor) => {
+                Err(self.refused(ConsumerEnd::CursorTooOld { horizon: page.horizon }))
+            }
             Some(page) => Ok(page),
         }
     }
@@ -115,6 +118,12 @@ impl Pages {
         let Self { feed, cursor, .. } = self;
         let head = match end {
             ConsumerEnd::CursorFromTheFuture { head } => head,
+            ConsumerEnd::CursorTooOld { horizon } => {
+                return JobError::Refused(format!(
+                    "the cursor {cursor} is too old, {feed} has forgotten deletions up to {horizon}: discard what \
+                     was printed, and remove the cursor file or give --after 0"
+                ));
+            }
             ConsumerEnd::NoSuchFeed if feed.is_always_there() => FeedSyncId::NONE,
             ConsumerEnd::NoSuchFeed => {
                 return JobError::Refused(format!(

@@ -33,6 +33,9 @@ const PAGE_WAIT: Duration = Duration::from_secs(60);
 /// The errno for a cursor from the future (docs/feeds.md).
 const FROM_THE_FUTURE: u16 = 308;
 
+/// The errno for a cursor below the horizon.
+const TOO_OLD: u16 = 318;
+
 /// Characters that are encoded in one segment of a path (RFC 3986 §3.3). Dots too: `.` and `..` alone have a meaning.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
 
@@ -164,8 +167,10 @@ fn refusal(url: &str, status: StatusCode, body: &[u8]) -> ClientError {
         None if status.is_client_error() => why += ": is that the URL of a Kalends server?",
         None => {}
     }
-    if refusal.is_some_and(|refusal| refusal.errno == FROM_THE_FUTURE) {
-        why += "; remove the cursor file, or give a lesser --after";
+    match refusal.map(|refusal| refusal.errno) {
+        Some(FROM_THE_FUTURE) => why += "; remove the cursor file, or give a lesser --after",
+        Some(TOO_OLD) => why += "; remove the cursor file, or give --after 0",
+        _ => {}
     }
     match status.as_u16() {
         408 | 429 | 500 | 502..=504 => ClientError::Unreachable { url: url.to_owned(), why },
@@ -214,6 +219,8 @@ mod tests {
         assert!(
             matches!(future, ClientError::Refused(why) if why.ends_with("give a lesser --after"))
         );
+        let old = failure(410, &body(TOO_OLD));
+        assert!(matches!(old, ClientError::Refused(why) if why.ends_with("give --after 0")));
         for (status, expected) in [(404, "a Kalends server?"), (301, "that it redirects to")] {
             let other = failure(status, "<html>");
             assert!(

@@ -35,6 +35,11 @@ pub(super) enum FeedError {
         "the cursor is from the future: this feed is at {0}. It belongs to another feed or to another store"
     )]
     CursorFromTheFuture(FeedSyncId),
+    #[error(
+        "the cursor is too old: this feed has forgotten deletions up to {0}. Discard what you have, and \
+         start over without a cursor"
+    )]
+    CursorTooOld(FeedSyncId),
     #[error("limit is a number of updates, at least 1")]
     Limit,
     #[error("wait is a number of whole seconds")]
@@ -95,6 +100,7 @@ impl FeedError {
             Self::Query(_) => (StatusCode::BAD_REQUEST, 306),
             Self::Cursor(_) => (StatusCode::BAD_REQUEST, 307),
             Self::CursorFromTheFuture(_) => (StatusCode::BAD_REQUEST, 308),
+            Self::CursorTooOld(_) => (StatusCode::GONE, 318),
             Self::Limit => (StatusCode::BAD_REQUEST, 309),
             Self::Wait => (StatusCode::BAD_REQUEST, 310),
             Self::Key => (StatusCode::BAD_REQUEST, 311),
@@ -169,6 +175,7 @@ mod tests {
             (400, 306, FeedError::Query("there is no such parameter")),
             (400, 307, FeedError::Cursor("after")),
             (400, 308, FeedError::CursorFromTheFuture(FeedSyncId(7))),
+            (410, 318, FeedError::CursorTooOld(FeedSyncId(7))),
             (400, 309, FeedError::Limit),
             (400, 310, FeedError::Wait),
             (400, 311, FeedError::Key),

@@ -12,9 +12,9 @@ use actix_web::HttpResponse;
 use actix_web::http::header::CONTENT_TYPE;
 use actix_web::web::{Bytes, Data};
 use actors::socket::EndlessBody;
-use actors::{Clock, FeedSubscription};
+use actors::{Clock, FeedSubscription, SubscriptionError};
 use futures_util::{StreamExt, stream};
-use state_machine::feed::{FeedPage, FeedSyncId, Update};
+use state_machine::feed::{ConsumerEnd, FeedPage, FeedSyncId, Update};
 use tokio::time::timeout;
 
 use super::FeedService;
@@ -36,6 +36,8 @@ struct Events<F> {
     /// The rest of the last page.
     page: Bytes,
     follower: FeedSubscription,
+    /// Whether the last event was sent.
+    is_over: bool,
     keepalive: Duration,
     grant: Grant,
     clock: Clock,
@@ -52,6 +54,7 @@ pub(super) fn stream(
         follower: service.follow(grant.feed.clone(), page.cursor)?,
         page: write(page).into(),
         write,
+        is_over: false,
         keepalive: service.limits.keepalive,
         grant,
         clock: service.clock.clone(),
@@ -81,8 +84,16 @@ impl<F: Fn(&FeedPage) -> String> Events<F> {
             if !self.page.is_empty() {
                 return Some(self.page.split_to(self.page.len().min(PART_BYTES_MAX)));
             }
+            if self.is_over {
+                return None;
+            }
             match timeout(self.keepalive.min(left), self.follower.next_shared()).await {
-                Ok(page) => self.page = page.ok()?.text(&self.write),
+                Ok(Ok(page)) => self.page = page.text(&self.write),
+                Ok(Err(SubscriptionError::End(ConsumerEnd::CursorTooOld { horizon }))) => {
+                    self.page = gone(horizon);
+                    self.is_over = true;
+                }
+                Ok(Err(_)) => return None,
                 Err(_) => return Some(COMMENT),
             }
         }
@@ -105,6 +116,13 @@ pub(super) fn move_cursor(text: &mut String, page: &FeedPage) {
     }
     // It is kept until a reader has taken all of it.
     text.shrink_to_fit();
+}
+
+/// The last event of a stream whose cursor fell below the horizon. It has no id.
+fn gone(horizon: FeedSyncId) -> Bytes {
+    let error = FeedError::CursorTooOld(horizon);
+    let data = serde_json::json!({ "errno": error.errno(), "message": error.to_string() });
+    format!("event: gone\ndata: {data}\n\n").into()
 }
 
 fn event(update: &Update) -> String {

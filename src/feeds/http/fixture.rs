@@ -142,6 +142,7 @@ fn page_limit() -> PageLimit {
 
 fn feed_limits() -> FeedLimits {
     FeedLimits {
+        tombstones_keep: None,
         publisher: PublisherLimits { batch_max: 100, retry: Span(10), poll: Span(1000) },
         consumer: ConsumerLimits { page: page_limit(), retry: Span(10) },
         feeds_open_max: 100,

@@ -76,7 +76,8 @@ mod tests {
             value: FeedValue::parse(&"\"".repeat(bytes)).ok(),
         };
         let cursor = FeedSyncId(updates);
-        FeedPage { updates: (1..=updates).map(update).collect(), cursor, head: FeedSyncId(1000) }
+        let updates = (1..=updates).map(update).collect();
+        FeedPage { updates, cursor, head: FeedSyncId(1000), ..FeedPage::default() }
     }
 
     async fn json_of(answer: HttpResponse) -> Value {

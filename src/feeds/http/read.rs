@@ -57,6 +57,9 @@ pub(super) async fn first_page(
     if query.after > page.head {
         return Err(FeedError::CursorFromTheFuture(page.head));
     }
+    if page.is_too_late(query.after) {
+        return Err(FeedError::CursorTooOld(page.horizon));
+    }
     Ok(page)
 }
 
@@ -83,6 +86,7 @@ async fn next_page(
 fn ended(end: ConsumerEnd) -> FeedError {
     match end {
         ConsumerEnd::NoSuchFeed => FeedError::NoSuchFeed,
+        ConsumerEnd::CursorTooOld { horizon } => FeedError::CursorTooOld(horizon),
         ConsumerEnd::CursorFromTheFuture { head } => FeedError::CursorFromTheFuture(head),
     }
 }

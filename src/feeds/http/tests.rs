@@ -363,6 +363,59 @@ async fn a_stream_ends_with_its_token() {
 }
 
 #[actix_web::test]
+async fn a_cursor_below_the_horizon_is_gone_and_none_is_not() {
+    let scene = Scene::new();
+    forget_two(&scene).await;
+    assert_refused(&scene, scene.request(Method::GET, "x?after=1"), 410, 318, "a page").await;
+    let waits = scene.request(Method::GET, "x?after=1&wait=1");
+    assert_refused(&scene, waits, 410, 318, "a page that would wait").await;
+    let stream = scene.request(Method::GET, "x").insert_header(("last-event-id", "1"));
+    let stream = stream.insert_header(("accept", "text/event-stream"));
+    assert_refused(&scene, stream, 410, 318, "a stream").await;
+    let tombstone = json!({"feed_sync_id": 3, "key": "a", "version": 4, "deleted": true});
+    let page = json!({"updates": [tombstone], "cursor": 3, "head": 3, "horizon": 2});
+    for query in ["", "after=2"] {
+        assert_eq!(scene.page(query).await, page, "{query}");
+    }
+}
+
+#[actix_web::test]
+async fn a_stream_that_falls_behind_the_horizon_ends_with_a_reason() {
+    let scene = Scene::new();
+    scene.put("z", "1").await;
+    scene.page("wait=10").await;
+    let mut stream = scene.stream(scene.request(Method::GET, "x")).await;
+    let _retry = stream.next().await;
+    assert!(stream.next().await.unwrap().starts_with("id: 1\n"));
+    scene.put("y", "1").await;
+    scene.page("after=1&wait=10").await;
+    forget(&scene, 2).await;
+    // The stream could still join the read of the page above.
+    scene.put("x", "1").await;
+    scene.page("after=2&wait=10").await;
+    let last = stream.next().await.unwrap();
+    assert!(last.starts_with("event: gone\ndata: {\"errno\":318,"), "{last}");
+    assert_eq!(stream.next().await, None);
+}
+
+/// Leaves the feed with the tombstone 3 and the horizon 2.
+async fn forget_two(scene: &Scene) {
+    for (key, cursor) in [("a", 0), ("b", 1)] {
+        scene.put(key, "1").await;
+        scene.page(&format!("after={cursor}&wait=10")).await;
+    }
+    scene.ask(scene.request(Method::DELETE, "x/a")).await;
+    scene.page("after=2&wait=10").await;
+    forget(scene, 2).await;
+}
+
+async fn forget(scene: &Scene, through: u64) {
+    let feed = state_machine::feed::FeedName::parse("x").unwrap();
+    let through = state_machine::feed::FeedSyncId(through);
+    scene.service.feeds.store().forget(feed, through, 10).await.unwrap().unwrap();
+}
+
+#[actix_web::test]
 async fn followers_are_counted_until_they_end() {
     let scene = Scene::new();
     scene.put("a", "1").await;

@@ -166,6 +166,10 @@ impl Importer {
             let Some(page) = self.feeds.store().fetch_feed(feed, after, PAGE).await? else {
                 return Ok(());
             };
+            if page.is_too_late(after) {
+                self.sync_state = SyncState::default();
+                continue;
+            }
             let is_last = page.is_last();
             self.sync_state.apply(page);
             if is_last {

@@ -59,7 +59,9 @@ mod tests {
         let feed_sync_id = FeedSyncId(number);
         let value = version.map(value);
         let update = Update { feed_sync_id, key: key(id), version: Version(2), value };
-        FeedPage { updates: vec![update], cursor: feed_sync_id, head: feed_sync_id }
+        let updates = vec![update];
+        let (cursor, head) = (feed_sync_id, feed_sync_id);
+        FeedPage { updates, cursor, head, ..FeedPage::default() }
     }
 
     fn due(sync_state: &SyncState, versions: &[(&str, &str)]) -> Vec<String> {

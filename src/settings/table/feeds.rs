@@ -47,8 +47,8 @@ macro_rules! with_feeds {
             }
 
             group "Feeds and broadcasts" {
-                /// Keys of one feed. A deleted key counts too, because its tombstone informs consumers that read later. When a
-                /// feed is full, a new key gets 507 and existing keys can still be written. The feed `broadcasts` has at most
+                /// Keys of one feed. A deleted key counts too, until its tombstone is forgotten
+                /// (`feed_tombstones_keep_s`). When a feed is full, a new key gets 507 and existing keys can still be written. The feed `broadcasts` has at most
                 /// 10000 keys, as every node keeps it in memory.
                 feed_keys_max: u64 = 100_000, in COUNT, "keys";
 
@@ -91,6 +91,11 @@ macro_rules! with_feeds {
                 /// Interval at which all feeds are searched for updates that were written but not published, because the node
                 /// that wrote them ended. The first search is at startup.
                 feed_sweep_s: u64 = 60, in UP_TO_A_DAY_S, "s";
+
+                /// How long the tombstone of a deleted key is kept for consumers that read later. It is forgotten between once
+                /// and twice this time after the deletion. A consumer that was away longer gets 410 and starts over. 0 keeps
+                /// tombstones for ever.
+                feed_tombstones_keep_s: u64 = 2_592_000, in 0..=315_360_000, "s";
 
                 /// Maximum number of feeds with followers, and of feeds queued for publishing. A further follow request gets
                 /// 503; a further write is durable, and is published by the next sweep.

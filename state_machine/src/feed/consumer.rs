@@ -68,6 +68,12 @@ pub enum ConsumerEnd {
         /// The feed's greatest number.
         head: FeedSyncId,
     },
+    /// Deletions behind the cursor are forgotten. The consumer discards what it has, and starts over
+    /// without a cursor.
+    CursorTooOld {
+        /// The number up to which the feed has forgotten its entries.
+        horizon: FeedSyncId,
+    },
 }
 
 /// One consumer of a feed.
@@ -175,6 +181,9 @@ impl Consumer {
     ) -> Vec<ConsumerEffect> {
         if page.head < self.cursor {
             return self.end(ConsumerEnd::CursorFromTheFuture { head: page.head });
+        }
+        if page.is_too_late(self.cursor) {
+            return self.end(ConsumerEnd::CursorTooOld { horizon: page.horizon });
         }
         self.head = self.head.max(page.head);
         if self.cursor < page.cursor {
@@ -333,6 +342,23 @@ mod tests {
     }
 
     #[test]
+    fn a_cursor_below_the_horizon_ends_it_and_none_does_not() {
+        let of_horizon =
+            |page: FeedPage| Is::Fetched(Ok(Some(FeedPage { horizon: FeedSyncId(5), ..page })));
+        let end = ConsumerEnd::CursorTooOld { horizon: FeedSyncId(5) };
+        let mut late = consumer(4);
+        late.step(at(0), Is::Started);
+        assert_eq!(late.step(at(1), of_horizon(page(&[7], 7, 7))), [Do::End(end)]);
+        assert_eq!(late.step(at(2), Is::HeadMoved(FeedSyncId(9))), []);
+        for cursor in [0, 5] {
+            let mut in_time = consumer(cursor);
+            in_time.step(at(0), Is::Started);
+            let orders = in_time.step(at(1), of_horizon(page(&[7], 7, 7)));
+            assert!(matches!(orders[..], [Do::Consume(_)]), "{cursor}: {orders:?}");
+        }
+    }
+
+    #[test]
     fn what_was_not_asked_for_changes_nothing() {
         let unasked = || [fetched(&[9], 9, 9), failed(), Is::Consumed, Is::TimePassed];
         for mut consumer in [consumer(3), caught_up(3)] {
@@ -386,6 +412,11 @@ mod tests {
             value: FeedValue::parse("bob").ok(),
         };
         let updates = numbers.iter().map(update).collect();
-        FeedPage { updates, cursor: FeedSyncId(cursor), head: FeedSyncId(head) }
+        FeedPage {
+            updates,
+            cursor: FeedSyncId(cursor),
+            head: FeedSyncId(head),
+            ..FeedPage::default()
+        }
     }
 }

@@ -28,11 +28,13 @@
 pub mod consumer;
 pub mod publication;
 pub mod publisher;
+pub mod sequence;
 pub mod table;
 
 pub use consumer::{Consumer, ConsumerEffect, ConsumerEnd, ConsumerEvent, ConsumerLimits};
-pub use publication::{Assignment, Publication};
+pub use publication::{Assignment, Publication, PublishResult, UnpublishedKey};
 pub use publisher::{Publisher, PublisherEffect, PublisherEvent, PublisherLimits, PublisherWait};
+pub use sequence::{FeedMark, Forgotten, Sequence};
 pub use table::Table;
 
 use std::borrow::Borrow;
@@ -74,19 +76,6 @@ pub struct FeedSyncId(pub u64);
 )]
 pub struct Version(pub u64);
 
-/// The row of a feed in the table `sequences`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-pub struct Sequence {
-    /// The greatest number that is assigned.
-    #[serde(rename = "head")]
-    pub value: FeedSyncId,
-    /// The number of publications: the optimistic lock.
-    #[serde(skip)]
-    pub version: u64,
-    /// The number of keys of the feed, including the deleted ones.
-    pub keys: u64,
-}
-
 /// A numbered change, as a consumer receives it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Update {
@@ -99,14 +88,6 @@ pub struct Update {
     pub value: Option<FeedValue>,
 }
 
-/// A key that has no number yet.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct UnpublishedKey {
-    pub key: FeedKey,
-    /// The version of its row when it was read.
-    pub version: Version,
-}
-
 /// Part of a feed's updates, in the order of their numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct FeedPage {
@@ -117,6 +98,9 @@ pub struct FeedPage {
     /// The feed's greatest number when the page was read. If the cursor is less, another page
     /// follows.
     pub head: FeedSyncId,
+    /// Entries up to this number are forgotten. See [`FeedPage::is_too_late`].
+    #[serde(default, skip_serializing_if = "FeedSyncId::is_none")]
+    pub horizon: FeedSyncId,
 }
 
 impl FeedPage {
@@ -126,6 +110,12 @@ impl FeedPage {
             self.updates.truncate(count);
             self.cursor = self.updates.last().map_or(self.cursor, |last| last.feed_sync_id);
         }
+    }
+
+    /// Whether a page that was read with the cursor `after` may lack deletions that are forgotten.
+    /// Then it is not consumed: the consumer discards what it has, and starts over without a cursor.
+    pub fn is_too_late(&self, after: FeedSyncId) -> bool {
+        !after.is_none() && after < self.horizon
     }
 
     /// Whether the feed had no updates after this page when the page was read.
@@ -141,17 +131,6 @@ pub enum WriteResult {
     Done(Version),
     /// The feed has its maximum of keys. Nothing was written.
     TooManyKeys,
-}
-
-/// The result of a publication.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct PublishResult {
-    /// The number of keys that got a number.
-    pub count: usize,
-    /// The feed's greatest number now, including the publications of other nodes.
-    pub head: FeedSyncId,
-    /// The last key that was read, if more keys without a number may follow it.
-    pub next: Option<FeedKey>,
 }
 
 /// Why a text is not a name, a key or a value. The error never quotes the text.
@@ -306,6 +285,11 @@ impl FeedSyncId {
     /// The cursor of a consumer that has seen no update.
     pub const NONE: Self = Self(0);
 
+    /// Whether it is [`FeedSyncId::NONE`].
+    pub fn is_none(&self) -> bool {
+        *self == Self::NONE
+    }
+
     /// The number that is `steps` greater.
     pub fn plus(self, steps: usize) -> Self {
         Self(self.0 + steps as u64)
@@ -446,13 +430,22 @@ mod tests {
             value: value.map(|value| FeedValue::parse(value).unwrap()),
         };
         let updates = vec![update(3, Some("x\ny")), update(5, None)];
-        let page = FeedPage { updates, cursor: FeedSyncId(5), head: FeedSyncId(9) };
+        let page =
+            FeedPage { updates, cursor: FeedSyncId(5), head: FeedSyncId(9), ..FeedPage::default() };
         let json = serde_json::to_string(&page).unwrap();
         let first = r#"{"feed_sync_id":3,"key":"a/b","version":2,"value":"x\ny"}"#;
         let second = r#"{"feed_sync_id":5,"key":"a/b","version":2,"deleted":true}"#;
         assert_eq!(json, format!(r#"{{"updates":[{first},{second}],"cursor":5,"head":9}}"#));
         assert_eq!(serde_json::from_str::<FeedPage>(&json).unwrap(), page);
         assert!(serde_json::from_str::<FeedKey>(r#""a\nb""#).is_err());
+    }
+
+    #[test]
+    fn a_page_is_too_late_for_a_cursor_below_the_horizon_and_never_for_none() {
+        let page = FeedPage { horizon: FeedSyncId(5), ..FeedPage::default() };
+        let late = [0, 1, 4, 5, 6].map(|after| page.is_too_late(FeedSyncId(after)));
+        assert_eq!(late, [false, true, true, false, false]);
+        assert!(serde_json::to_string(&page).unwrap().ends_with(r#""horizon":5}"#));
     }
 
     #[test]
@@ -484,6 +477,7 @@ mod tests {
             updates: updates.iter().copied().map(update).collect(),
             cursor: FeedSyncId(cursor),
             head: FeedSyncId(9),
+            ..FeedPage::default()
         };
         let mut cut = page(&[3, 5], 9);
         assert!(cut.is_last());

@@ -1,6 +1,6 @@
 //! One publishing transaction as data: the four steps of docs/sources.md#feed-sequences-note.
 
-use super::{FeedSyncId, PublishResult, Sequence, UnpublishedKey, Version};
+use super::{FeedKey, FeedSyncId, Sequence, Version};
 
 /// The numbers for some keys, assigned all together or not at all.
 ///
@@ -25,6 +25,25 @@ pub struct Assignment {
     /// The row's version as it is written.
     pub version: Version,
     pub feed_sync_id: FeedSyncId,
+}
+
+/// A key that has no number yet.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnpublishedKey {
+    pub key: FeedKey,
+    /// The version of its row when it was read.
+    pub version: Version,
+}
+
+/// The result of a publication.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PublishResult {
+    /// The number of keys that got a number.
+    pub count: usize,
+    /// The feed's greatest number now, including the publications of other nodes.
+    pub head: FeedSyncId,
+    /// The last key that was read, if more keys without a number may follow it.
+    pub next: Option<FeedKey>,
 }
 
 impl Publication {

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::{
-    FeedKey, FeedSyncId, FeedValue, Publication, Sequence, UnpublishedKey, Update, Version,
-    WriteResult,
+    FeedKey, FeedMark, FeedSyncId, FeedValue, Forgotten, Publication, Sequence, UnpublishedKey,
+    Update, Version, WriteResult,
 };
 
 /// One feed: its keys and its sequence.
@@ -89,8 +89,8 @@ impl Table {
             row.version = assigned.version;
             row.feed_sync_id = Some(assigned.feed_sync_id);
         }
-        let keys = self.sequence.keys;
-        self.sequence = Sequence { keys, ..publication.sequence };
+        let Sequence { value, version, .. } = publication.sequence;
+        self.sequence = Sequence { value, version, ..self.sequence };
         Ok(())
     }
 
@@ -109,6 +109,37 @@ impl Table {
         updates
     }
 
+    /// Raises the horizon to `through`, at most to the last number, and then removes at most `limit`
+    /// entries up to it, by number.
+    pub fn forget(&mut self, through: FeedSyncId, limit: usize) -> Forgotten {
+        self.raise_horizon(through);
+        self.remove_forgotten(limit)
+    }
+
+    /// The first half of [`Table::forget`].
+    pub fn raise_horizon(&mut self, through: FeedSyncId) {
+        let through = through.min(self.sequence.value);
+        self.sequence.horizon = self.sequence.horizon.max(through);
+    }
+
+    /// The second half of [`Table::forget`].
+    pub fn remove_forgotten(&mut self, limit: usize) -> Forgotten {
+        let mut old = self.sequenced(FeedSyncId::NONE, self.sequence.horizon);
+        let is_all = old.len() <= limit;
+        old.truncate(limit);
+        for update in &old {
+            self.rows.remove(&update.key);
+            self.sequence.keys -= 1;
+            self.sequence.forgotten = self.sequence.forgotten.max(update.version);
+        }
+        Forgotten { count: old.len(), is_all }
+    }
+
+    /// Replaces the mark of the sequence.
+    pub fn mark(&mut self, mark: FeedMark) {
+        self.sequence.mark = Some(mark);
+    }
+
     /// The row of a key.
     pub fn row(&self, key: &str) -> Option<&Row> {
         self.rows.get(key)
@@ -121,7 +152,7 @@ impl Table {
 
     fn put(&mut self, key: FeedKey, value: Option<FeedValue>) -> Version {
         let before = self.rows.get(&key).map(|row| row.version);
-        let version = before.unwrap_or_default().next();
+        let version = before.unwrap_or(self.sequence.forgotten).next();
         self.rows.insert(key, Row { value, version, feed_sync_id: None });
         if before.is_none() {
             // No number is assigned here, so a concurrent publication stays valid.

@@ -5,20 +5,24 @@
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
+use state_machine::Time;
 use state_machine::feed::{Assignment, Publication, UnpublishedKey};
 
 use super::Embedded;
-use super::columns::{corrupt, to_i64};
+use super::columns::{corrupt, from_i64, to_i64};
 use super::files::FileKey;
 use super::tables::now;
 use crate::feeds::{
-    FeedKey, FeedName, FeedPage, FeedState, FeedSyncId, FeedTables, FeedValue, PublishResult,
-    Sequence, Update, Version, WriteResult,
+    FeedKey, FeedMark, FeedName, FeedPage, FeedState, FeedSyncId, FeedTables, FeedValue, Forgotten,
+    PublishResult, Sequence, Update, Version, WriteResult,
 };
 use crate::store::{PageLimit, StoreFuture};
 
 /// Keys that one job numbers: bounds how long the jobs behind it wait.
 const PUBLISHED_MAX: usize = 1000;
+
+/// Entries that one job removes.
+const FORGOTTEN_MAX: usize = 1000;
 
 /// Bytes of values after which a job numbers no further key: numbering rewrites the row with its
 /// value.
@@ -74,6 +78,24 @@ impl FeedTables for Embedded {
         self.read(FileKey::Router, |conn| fetch(conn, feed.as_str(), after, limit))
     }
 
+    fn forget(
+        &self,
+        feed: FeedName,
+        through: FeedSyncId,
+        limit: usize,
+    ) -> StoreFuture<Option<Forgotten>> {
+        self.write(None, FileKey::Router, move |conn| {
+            forget(conn, feed.as_str(), through, limit.clamp(1, FORGOTTEN_MAX))
+        })
+    }
+
+    fn mark_feed(&self, feed: FeedName, FeedMark { number, at }: FeedMark) -> StoreFuture<()> {
+        self.write(None, FileKey::Router, move |conn| {
+            let row = params![feed.as_str(), to_column(number.0)?, to_i64(at.0)];
+            conn.prepare_cached(MARK)?.execute(row).map(drop)
+        })
+    }
+
     fn feeds(&self, after: Option<FeedName>, limit: usize) -> StoreFuture<Vec<FeedState>> {
         self.read(FileKey::Router, |conn| list(conn, after.as_ref(), limit))
     }
@@ -89,12 +111,15 @@ pub(super) fn write(
     if let Some(version) = change(conn, CHANGE, params![feed, key.as_str(), value.as_str()])? {
         return Ok(WriteResult::Done(version));
     }
-    if sequence(conn, feed)?.unwrap_or_default().keys >= keys_max {
+    let Sequence { keys, forgotten, .. } = sequence(conn, feed)?.unwrap_or_default();
+    if keys >= keys_max {
         return Ok(WriteResult::TooManyKeys);
     }
-    conn.prepare_cached(ADD)?.execute(params![feed, key.as_str(), value.as_str()])?;
+    let version = forgotten.next();
+    let row = params![feed, key.as_str(), to_column(version.0)?, value.as_str()];
+    conn.prepare_cached(ADD)?.execute(row)?;
     conn.prepare_cached(COUNT_KEY)?.execute(params![feed])?;
-    Ok(WriteResult::Done(Version::default().next()))
+    Ok(WriteResult::Done(version))
 }
 
 /// Executes a statement that returns the new version. None if it changed no row.
@@ -162,7 +187,8 @@ pub(super) fn fetch(
     let (mut page, mut bytes) = (None, 0);
     while let Some(row) = rows.next()? {
         let head = FeedSyncId(number(0, row)?);
-        let all = FeedPage { updates: Vec::new(), cursor: head.max(after), head };
+        let (cursor, horizon) = (head.max(after), FeedSyncId(number(5, row)?));
+        let all = FeedPage { updates: Vec::new(), cursor, head, horizon };
         let page: &mut FeedPage = page.get_or_insert(all);
         let updates = page.updates.len();
         if updates >= limit.rows.max(1) || (updates > 0 && bytes >= limit.bytes) {
@@ -185,11 +211,36 @@ pub(super) fn list(
     let mut statement = conn.prepare_cached(LIST)?;
     let after = after.map_or("", FeedName::as_str);
     let rows = statement.query_map(params![after, to_i64(limit as u64)], |row| {
-        let name = FeedName::from_store(row.get_ref(3)?.as_str()?);
-        let name = name.map_err(|error| corrupt(3, Type::Text, error))?;
+        let name = FeedName::from_store(row.get_ref(NAME_COLUMN)?.as_str()?);
+        let name = name.map_err(|error| corrupt(NAME_COLUMN, Type::Text, error))?;
         Ok(FeedState { name, sequence: decode_sequence(row)? })
     })?;
     rows.collect()
+}
+
+/// Raises the horizon and removes the first entries up to it, in one transaction.
+fn forget(
+    conn: &Connection,
+    feed: &str,
+    through: FeedSyncId,
+    limit: usize,
+) -> rusqlite::Result<Option<Forgotten>> {
+    conn.prepare_cached(RAISE)?.execute(params![feed, to_i64(through.0)])?;
+    let Some(sequence) = sequence(conn, feed)? else { return Ok(None) };
+    let horizon = to_column(sequence.horizon.0)?;
+    let mut oldest = conn.prepare_cached(OLDEST)?;
+    // One row more shows whether others are left.
+    let rows = oldest.query_map(params![feed, horizon, to_i64(limit as u64 + 1)], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
+    })?;
+    let mut rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+    let is_all = rows.len() <= limit;
+    rows.truncate(limit);
+    let Some((last, _)) = rows.last() else { return Ok(Some(Forgotten { count: 0, is_all })) };
+    let count = conn.prepare_cached(FORGET)?.execute(params![feed, last])?;
+    let version = rows.iter().map(|(_, version)| *version).max();
+    conn.prepare_cached(COUNT_FORGOTTEN)?.execute(params![feed, to_i64(count as u64), version])?;
+    Ok(Some(Forgotten { count, is_all }))
 }
 
 pub(super) fn sequence(conn: &Connection, feed: &str) -> rusqlite::Result<Option<Sequence>> {
@@ -206,7 +257,20 @@ pub(super) fn remove(conn: &Connection, feed: &str) -> rusqlite::Result<()> {
 
 pub(super) fn decode_sequence(row: &Row<'_>) -> rusqlite::Result<Sequence> {
     let value = FeedSyncId(number(0, row)?);
-    Ok(Sequence { value, version: number(1, row)?, keys: number(2, row)? })
+    let mark = match row.get_ref(5)?.as_i64_or_null()? {
+        None => None,
+        Some(_) => {
+            Some(FeedMark { number: FeedSyncId(number(5, row)?), at: Time(from_i64(row.get(6)?)) })
+        }
+    };
+    Ok(Sequence {
+        value,
+        version: number(1, row)?,
+        keys: number(2, row)?,
+        horizon: FeedSyncId(number(3, row)?),
+        forgotten: Version(number(4, row)?),
+        mark,
+    })
 }
 
 /// Reads the columns of [`FETCH`]; none if the row holds only the head.
@@ -251,13 +315,15 @@ pub(super) const DELETE: &str = "
     UPDATE feed_keys SET version = version + 1, feed_sync_id = NULL, value = NULL
     WHERE feed = ?1 AND key = ?2 AND value IS NOT NULL RETURNING version";
 
-const ADD: &str = "INSERT INTO feed_keys (feed, key, version, value) VALUES (?1, ?2, 1, ?3)";
+const ADD: &str = "INSERT INTO feed_keys (feed, key, version, value) VALUES (?1, ?2, ?3, ?4)";
 
 pub(super) const COUNT_KEY: &str = "
     INSERT INTO sequences (name, value, version, keys) VALUES (?1, 0, 0, 1)
     ON CONFLICT (name) DO UPDATE SET keys = keys + 1";
 
-pub(super) const SEQUENCE: &str = "SELECT value, version, keys FROM sequences WHERE name = ?1";
+pub(super) const SEQUENCE: &str = "
+    SELECT value, version, keys, horizon, forgotten, mark, marked_at
+    FROM sequences WHERE name = ?1";
 
 pub(super) const PENDING: &str = "
     SELECT key, version, coalesce(octet_length(value), 0) FROM feed_keys
@@ -269,12 +335,31 @@ pub(super) const ASSIGN: &str = "
 pub(super) const ADVANCE: &str = "UPDATE sequences SET value = ?2, version = ?3 WHERE name = ?1";
 
 pub(super) const FETCH: &str = "
-    SELECT sequences.value, feed_sync_id, key, feed_keys.version, feed_keys.value
-    FROM sequences LEFT JOIN feed_keys ON feed = name AND feed_sync_id > ?2
+    SELECT sequences.value, feed_sync_id, key, feed_keys.version, feed_keys.value, horizon
+    FROM sequences LEFT JOIN feed_keys
+        ON feed = name AND feed_sync_id > iif(?2 = 0, horizon, ?2)
     WHERE name = ?1 ORDER BY feed_sync_id";
 
 pub(super) const LIST: &str = "
-    SELECT value, version, keys, name FROM sequences WHERE name > ?1 ORDER BY name LIMIT ?2";
+    SELECT value, version, keys, horizon, forgotten, mark, marked_at, name
+    FROM sequences WHERE name > ?1 ORDER BY name LIMIT ?2";
+
+/// The column of [`LIST`] after those of a sequence.
+const NAME_COLUMN: usize = 7;
+
+pub(super) const RAISE: &str = "
+    UPDATE sequences SET horizon = max(horizon, min(value, ?2)) WHERE name = ?1";
+
+pub(super) const OLDEST: &str = "
+    SELECT feed_sync_id, version FROM feed_keys
+    WHERE feed = ?1 AND feed_sync_id <= ?2 ORDER BY feed_sync_id LIMIT ?3";
+
+pub(super) const FORGET: &str = "DELETE FROM feed_keys WHERE feed = ?1 AND feed_sync_id <= ?2";
+
+pub(super) const COUNT_FORGOTTEN: &str = "
+    UPDATE sequences SET keys = keys - ?2, forgotten = max(forgotten, ?3) WHERE name = ?1";
+
+pub(super) const MARK: &str = "UPDATE sequences SET mark = ?2, marked_at = ?3 WHERE name = ?1";
 
 pub(super) const REMOVE_KEYS: &str = "DELETE FROM feed_keys WHERE feed = ?1";
 

@@ -52,6 +52,10 @@ pub(super) fn write(conn: &Connection, row: &Row) -> rusqlite::Result<()> {
                 to_column(sequence.value.0)?,
                 to_column(sequence.version)?,
                 to_column(sequence.keys)?,
+                to_column(sequence.horizon.0)?,
+                to_column(sequence.forgotten.0)?,
+                sequence.mark.map(|mark| to_column(mark.number.0)).transpose()?,
+                sequence.mark.map(|mark| to_i64(mark.at.0)),
             ];
             change(conn, PUT_SEQUENCE, parameters).map(drop)
         }
@@ -251,8 +255,10 @@ pub(super) const KEYS: &str = "
     SELECT rowid, feed, key, version, feed_sync_id, value
     FROM feed_keys WHERE rowid > ?1 ORDER BY rowid";
 
-pub(super) const PUT_SEQUENCE: &str =
-    "INSERT OR REPLACE INTO sequences (name, value, version, keys) VALUES (?1, ?2, ?3, ?4)";
+pub(super) const PUT_SEQUENCE: &str = "
+    INSERT OR REPLACE INTO sequences
+        (name, value, version, keys, horizon, forgotten, mark, marked_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
 pub(super) const PUT_KEY: &str = "
     INSERT OR REPLACE INTO feed_keys (feed, key, version, feed_sync_id, value)

@@ -81,6 +81,12 @@ pub(super) const ROUTER: Schema = Schema {
         CREATE UNIQUE INDEX receipts_expected_by_key ON receipts_expected (feed, key);
         CREATE INDEX receipts_expected_by_deadline ON receipts_expected (deadline);
     ",
+        "
+        ALTER TABLE sequences ADD COLUMN horizon INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE sequences ADD COLUMN forgotten INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE sequences ADD COLUMN mark INTEGER;
+        ALTER TABLE sequences ADD COLUMN marked_at INTEGER;
+    ",
     ],
 };
 
@@ -323,6 +329,11 @@ mod tests {
         feeds::ADVANCE,
         feeds::FETCH,
         feeds::LIST,
+        feeds::RAISE,
+        feeds::OLDEST,
+        feeds::FORGET,
+        feeds::COUNT_FORGOTTEN,
+        feeds::MARK,
         feeds::REMOVE_KEYS,
         feeds::REMOVE_SEQUENCE,
         receipts::EXPECT,

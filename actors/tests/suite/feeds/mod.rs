@@ -6,6 +6,7 @@ mod following;
 mod publishing;
 mod sharing;
 mod store;
+mod tombstones;
 mod trouble;
 
 use std::collections::BTreeMap;
@@ -39,6 +40,7 @@ pub(crate) fn limits() -> FeedLimits {
         keys_max: 1000,
         followers_max: 100,
         sweep: SWEEP,
+        tombstones_keep: None,
         mailbox_max: 100,
     }
 }
@@ -111,6 +113,13 @@ impl Reader {
                 _ = self.next() => {}
                 () = settle() => return,
             }
+        }
+    }
+
+    /// It does not look at a deleted key any more.
+    fn forgets(&mut self, key: &str) {
+        if let Some(update) = self.seen.remove(key) {
+            assert_eq!(update.value, None);
         }
     }
 

@@ -6,8 +6,8 @@ use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use state_machine::feed::{
-    FeedKey, FeedName, FeedPage, FeedSyncId, FeedValue, Publication, PublishResult, Table, Update,
-    Version, WriteResult,
+    FeedKey, FeedMark, FeedName, FeedPage, FeedSyncId, FeedValue, Forgotten, Publication,
+    PublishResult, Table, Update, Version, WriteResult,
 };
 use state_machine::store::PageLimit;
 use storage::feeds::FeedState;
@@ -24,6 +24,7 @@ pub(crate) enum Call {
     Write,
     Publish,
     Fetch,
+    Forget,
     List,
 }
 
@@ -148,6 +149,19 @@ impl FeedTables for FeedStore {
         self.answer(Call::Fetch, |feeds| Some(fetch(feeds.get(&feed)?, after, limit)))
     }
 
+    fn forget(
+        &self,
+        feed: FeedName,
+        through: FeedSyncId,
+        limit: usize,
+    ) -> StoreFuture<Option<Forgotten>> {
+        self.answer(Call::Forget, |feeds| Some(feeds.get_mut(&feed)?.forget(through, limit)))
+    }
+
+    fn mark_feed(&self, feed: FeedName, mark: FeedMark) -> StoreFuture<()> {
+        self.answer(Call::Forget, |feeds| feeds.entry(feed).or_default().mark(mark))
+    }
+
     fn feeds(&self, after: Option<FeedName>, limit: usize) -> StoreFuture<Vec<FeedState>> {
         self.answer(Call::List, |feeds| {
             let behind = feeds.iter().filter(|(name, _)| Some(*name) > after.as_ref());
@@ -175,10 +189,12 @@ fn publish(table: &mut Table, after: Option<&FeedKey>, limit: usize) -> PublishR
 
 fn fetch(table: &Table, after: FeedSyncId, limit: PageLimit) -> FeedPage {
     let head = table.sequence().value;
-    let mut updates: Vec<Update> = table.sequenced(after, head);
+    let horizon = table.sequence().horizon;
+    let begin = if after.is_none() { horizon } else { after };
+    let mut updates: Vec<Update> = table.sequenced(begin, head);
     let is_all = updates.len() <= limit.rows;
     updates.truncate(limit.rows);
     let last = updates.last().map(|update| update.feed_sync_id);
     let cursor = last.filter(|_| !is_all).unwrap_or(head).max(after);
-    FeedPage { updates, cursor, head }
+    FeedPage { updates, cursor, head, horizon }
 }

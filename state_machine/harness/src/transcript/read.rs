@@ -215,7 +215,7 @@ fn broadcasts(text: &str) -> Result<Broadcasts, SyntaxError> {
     let last = updates.iter().map(|update| update.feed_sync_id).max().unwrap_or_default();
     let cursor = cursor.unwrap_or(last);
     let mut all = Broadcasts::default();
-    all.apply(FeedPage { updates, cursor, head: cursor });
+    all.apply(FeedPage { updates, cursor, head: cursor, ..FeedPage::default() });
     Ok(all)
 }
 

@@ -112,7 +112,8 @@ impl Scene {
         let (key, value) = (key(id), version.map(value));
         let update = Update { feed_sync_id, key, version: Version::default(), value };
         let cursor = feed_sync_id;
-        self.broadcasts.apply(FeedPage { updates: vec![update], cursor, head: cursor });
+        let updates = vec![update];
+        self.broadcasts.apply(FeedPage { updates, cursor, head: cursor, ..FeedPage::default() });
     }
 
     fn tells(&mut self) -> Result<(), TestCaseError> {

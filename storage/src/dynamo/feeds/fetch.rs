@@ -26,11 +26,20 @@ pub(super) async fn fetch(
     limit: PageLimit,
 ) -> Result<Option<FeedPage>, CallError> {
     let Some(row) = rows::sequence(client, feed).await? else { return Ok(None) };
-    let page = FeedPage { updates: Vec::new(), cursor: after, head: row.settled };
-    if after >= page.head {
+    let horizon = row.sequence.horizon;
+    let begin = if after.is_none() { horizon } else { after };
+    let page = FeedPage { updates: Vec::new(), cursor: begin, head: row.settled, horizon };
+    if begin >= page.head || page.is_too_late(after) {
         return Ok(Some(page));
     }
-    read(client, feed, page, limit).await.map(Some)
+    let page = read(client, feed, page, limit).await?;
+    let has_gaps = page.updates.len() as u64 != page.cursor.0 - begin.0;
+    if after.is_none() || !has_gaps {
+        return Ok(Some(page));
+    }
+    // Rows may have been removed since the sequence was read. Their removal raised the horizon before.
+    let row = rows::sequence(client, feed).await?;
+    Ok(row.map(|row| FeedPage { horizon: row.sequence.horizon, ..page }))
 }
 
 async fn read(

@@ -1,7 +1,7 @@
 //! The feed tables (docs/sources.md#feed-sequences-note): many feeds in two tables.
 //!
 //! ```text
-//! sequences  name              value, version, keys, settled
+//! sequences  name              value, version, keys, settled; horizon, forgotten, mark, marked_at
 //! feeds      feed, k:{key}     version; number, unless the key waits for one
 //!            feed, p:{key}     version, value: the key waits to be published
 //!            feed, w:{deadline}:{key}  a receipt that is expected, see `receipts`
@@ -20,9 +20,10 @@
 //! waits for an unfinished one ([`publish`]).
 //!
 //! Architecture Invariant: only publications change `value` and `version`, only the first write of
-//! a key changes `keys`, and only [`publish`] changes `settled`.
+//! a key and its removal change `keys`, only [`publish`] changes `settled`, and only [`forget`] the others.
 
 mod fetch;
+mod forget;
 mod pending;
 pub(super) mod preflight;
 mod publish;
@@ -36,8 +37,8 @@ use state_machine::store::PageLimit;
 use self::write::KeyChange;
 use super::{Dynamo, tables};
 use crate::feeds::{
-    FeedKey, FeedName, FeedPage, FeedState, FeedSyncId, FeedTables, FeedValue, PublishResult,
-    Version, WriteResult,
+    FeedKey, FeedMark, FeedName, FeedPage, FeedState, FeedSyncId, FeedTables, FeedValue, Forgotten,
+    PublishResult, Version, WriteResult,
 };
 use crate::store::StoreFuture;
 
@@ -59,6 +60,12 @@ impl FeedTables for Dynamo {
 
         fetch_feed(feed: FeedName, after: FeedSyncId, limit: PageLimit) -> Option<FeedPage> =
             |client| fetch::fetch(client, &feed, after, limit);
+
+        forget(feed: FeedName, through: FeedSyncId, limit: usize) -> Option<Forgotten> =
+            |client| forget::forget(client, &feed, through, limit);
+
+        mark_feed(feed: FeedName, mark: FeedMark) -> () =
+            |client| forget::mark(client, &feed, mark);
 
         feeds(after: Option<FeedName>, limit: usize) -> Vec<FeedState> =
             |client| fetch::list(client, after.as_ref(), limit);

@@ -8,7 +8,7 @@
 //! written in the transaction that removes the expected row.
 
 use aws_sdk_dynamodb::types::TransactWriteItem;
-use state_machine::feed::{FeedKey, FeedName};
+use state_machine::feed::{FeedKey, FeedName, Version};
 use state_machine::{Receipt, ReceiptRequest, Time};
 
 use super::super::attributes::text_of;
@@ -20,6 +20,9 @@ use super::rows::{self, FEED, ITEM};
 use super::transact::{self, RetryBudget, Transacted, transact};
 use super::write::{is_full, rows_of_change, stored_value};
 use crate::receipts::{ExpectedReceipt, ExpiredReceipts};
+
+/// A receipt subscription ends as a whole, and forgets no entry before.
+const NONE_FORGOTTEN: Version = Version(0);
 
 /// Receipts in one page of a search.
 const PAGE_ROWS: usize = 100;
@@ -61,7 +64,7 @@ async fn add(
         }
         let actions = vec![
             transact::put_if(client, encode(expected), None),
-            transact::count_key(client, feed, messages_max),
+            transact::count_key(client, feed, messages_max, NONE_FORGOTTEN),
         ];
         let lost = match transact(client, actions).await? {
             Transacted::Done => return Ok(true),
@@ -83,7 +86,7 @@ pub(in super::super) async fn cancel(
     let feed = &expected.request.subscription;
     let mut budget = RetryBudget::new(client);
     loop {
-        let actions = vec![remove(client, expected), transact::uncount_key(client, feed)];
+        let actions = vec![remove(client, expected), transact::uncount_keys(client, feed, 1)];
         match transact(client, actions).await? {
             Transacted::Done => return Ok(()),
             Transacted::Refused(lost) => match lost.refused_actions() {
@@ -120,10 +123,11 @@ pub(in super::super) async fn write(
             actions.push(match is_counted {
                 true => remove(client, expected),
                 // It was counted no more: cancelled, or its subscription has ended.
-                false => transact::count_key(client, feed, u64::MAX),
+                false => transact::count_key(client, feed, u64::MAX, NONE_FORGOTTEN),
             });
         }
-        actions.extend(rows_of_change(client, feed, key, row, Some(&value)));
+        let before = row.map_or(NONE_FORGOTTEN, |row| row.version);
+        actions.extend(rows_of_change(client, feed, key, row, before, Some(&value)));
         let lost = match transact(client, actions).await? {
             Transacted::Done => return Ok(true),
             Transacted::Refused(lost) => lost,

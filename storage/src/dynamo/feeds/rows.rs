@@ -6,11 +6,11 @@ use super::super::error::{CallError, Item, if_table};
 use super::preflight::PREFLIGHT_FEED;
 use super::receipts;
 use crate::feeds::{
-    FeedKey, FeedName, FeedState, FeedSyncId, FeedValue, Sequence, Update, Version,
+    FeedKey, FeedMark, FeedName, FeedState, FeedSyncId, FeedValue, Sequence, Update, Version,
 };
 use crate::receipts::ExpectedReceipt;
 use crate::rows::Row;
-use state_machine::ReceiptRequest;
+use state_machine::{ReceiptRequest, Time};
 
 /// The partition key of the sequences.
 pub(in super::super) const NAME: &str = "name";
@@ -23,6 +23,12 @@ pub(super) const VALUE: &str = "value";
 pub(super) const VERSION: &str = "version";
 pub(super) const KEYS: &str = "keys";
 pub(super) const SETTLED: &str = "settled";
+/// Missing while nothing is forgotten, as is [`FORGOTTEN`].
+pub(super) const HORIZON: &str = "horizon";
+pub(super) const FORGOTTEN: &str = "forgotten";
+/// Missing before the first mark, as is [`MARKED_AT`].
+pub(super) const MARK: &str = "mark";
+pub(super) const MARKED_AT: &str = "marked_at";
 const KEY: &str = "key";
 const NUMBER: &str = "number";
 
@@ -162,8 +168,12 @@ pub(in super::super) fn encode_value(
 
 /// The item of a sequence without an unfinished publication.
 pub(in super::super) fn encode_sequence(feed: &FeedState) -> Item {
-    let Sequence { value, version, keys } = feed.sequence;
+    let Sequence { value, version, keys, horizon, forgotten, mark } = feed.sequence;
     let numbers = [(VALUE, value.0), (SETTLED, value.0), (VERSION, version), (KEYS, keys)];
+    let forgotten = [(HORIZON, horizon.0), (FORGOTTEN, forgotten.0)];
+    let forgotten = forgotten.into_iter().filter(|(_, there)| *there > 0);
+    let mark = mark.map(|mark| [(MARK, mark.number.0), (MARKED_AT, mark.at.0)]);
+    let numbers = numbers.into_iter().chain(forgotten).chain(mark.into_iter().flatten());
     let numbers = numbers.map(|(name, there)| (name.to_owned(), number(there)));
     sequence_key(&feed.name).into_iter().chain(numbers).collect()
 }
@@ -207,7 +217,12 @@ pub(in super::super) fn decode_sequence(item: &Item) -> Option<SequenceRow> {
     let settled = FeedSyncId(number_of(item, SETTLED)?);
     let (version, keys) = (number_of(item, VERSION)?, number_of(item, KEYS)?);
     let unsettled = value.0.checked_sub(settled.0)?;
-    let row = SequenceRow { sequence: Sequence { value, version, keys }, settled };
+    let or_zero = |name| if item.contains_key(name) { number_of(item, name) } else { Some(0) };
+    let (horizon, forgotten) = (FeedSyncId(or_zero(HORIZON)?), Version(or_zero(FORGOTTEN)?));
+    let mark = number_of(item, MARK).zip(number_of(item, MARKED_AT));
+    let mark = mark.map(|(number, at)| FeedMark { number: FeedSyncId(number), at: Time(at) });
+    let sequence = Sequence { value, version, keys, horizon, forgotten, mark };
+    let row = SequenceRow { sequence, settled };
     Some(row).filter(|_| unsettled <= UNSETTLED_MAX)
 }
 

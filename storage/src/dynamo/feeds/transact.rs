@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
-use aws_sdk_dynamodb::types::builders::{PutBuilder, UpdateBuilder};
+use aws_sdk_dynamodb::types::builders::{DeleteBuilder, PutBuilder, UpdateBuilder};
 use aws_sdk_dynamodb::types::{Delete, Put, TransactWriteItem, Update};
 use state_machine::feed::Publication;
 use tokio::time::sleep;
@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::super::attributes::number;
 use super::super::client::DynamoClient;
 use super::super::error::{CallError, Item};
-use super::rows::{KEYS, NAME, VALUE, sequence_key};
+use super::rows::{FORGOTTEN, KEYS, NAME, VALUE, sequence_key};
 use crate::feeds::{FeedName, Version};
 
 pub(super) const TRANSACT: &str = "TransactWriteItems";
@@ -56,55 +56,76 @@ pub(super) fn put_if(
 }
 
 pub(super) fn delete(client: &DynamoClient, key: Item) -> TransactWriteItem {
+    of_delete(Delete::builder().table_name(&client.names.feeds).set_key(Some(key)))
+}
+
+/// Removes a row whose version is still this.
+pub(super) fn delete_if(client: &DynamoClient, key: Item, version: Version) -> TransactWriteItem {
     let delete = Delete::builder().table_name(&client.names.feeds).set_key(Some(key));
-    TransactWriteItem::builder().delete(delete.build().expect(COMPLETE)).build()
+    of_delete(
+        delete
+            .condition_expression("version = :version")
+            .expression_attribute_values(":version", number(version.0)),
+    )
+}
+
+/// Counts keys no more.
+pub(super) fn uncount_keys(
+    client: &DynamoClient,
+    feed: &FeedName,
+    count: usize,
+) -> TransactWriteItem {
+    let update = of_sequence(client, feed)
+        .update_expression("SET #keys = #keys - :count")
+        .condition_expression("#keys >= :count")
+        .expression_attribute_names("#keys", KEYS)
+        .expression_attribute_values(":count", number(count as u64));
+    of_update(update)
 }
 
 /// Deletes a row that must exist.
 pub(super) fn delete_if_there(client: &DynamoClient, key: Item) -> TransactWriteItem {
     let delete = Delete::builder().table_name(&client.names.feeds).set_key(Some(key));
-    let delete = delete.condition_expression("attribute_exists(feed)");
-    TransactWriteItem::builder().delete(delete.build().expect(COMPLETE)).build()
-}
-
-/// Counts a key no more.
-pub(super) fn uncount_key(client: &DynamoClient, feed: &FeedName) -> TransactWriteItem {
-    let update = of_sequence(client, feed)
-        .update_expression("SET #keys = #keys - :one")
-        .condition_expression("#keys >= :one")
-        .expression_attribute_names("#keys", KEYS)
-        .expression_attribute_values(":one", number(1_u64));
-    of_update(update)
+    of_delete(delete.condition_expression("attribute_exists(feed)"))
 }
 
 pub(super) fn remove_sequence(client: &DynamoClient, feed: &FeedName) -> TransactWriteItem {
     let delete = Delete::builder().table_name(&client.names.sequences);
-    let delete = delete.set_key(Some(sequence_key(feed)));
-    TransactWriteItem::builder().delete(delete.build().expect(COMPLETE)).build()
+    of_delete(delete.set_key(Some(sequence_key(feed))))
 }
 
 /// Counts a new key, and creates the sequence with the first. An incomplete sequence is not
-/// changed: its numbers would start again.
+/// changed: its numbers would start again. Nor is one that has forgotten another version than
+/// `forgotten`, which the version of the key was made from.
 pub(super) fn count_key(
     client: &DynamoClient,
     feed: &FeedName,
     keys_max: u64,
+    forgotten: Version,
 ) -> TransactWriteItem {
-    let update = of_sequence(client, feed)
+    let is_unchanged = match forgotten {
+        Version(0) => "attribute_not_exists(#forgotten)",
+        _ => "#forgotten = :forgotten",
+    };
+    let mut update = of_sequence(client, feed)
         .update_expression(
             "SET #keys = if_not_exists(#keys, :zero) + :one, #value = if_not_exists(#value, :zero), \
              version = if_not_exists(version, :zero), settled = if_not_exists(settled, :zero)",
         )
-        .condition_expression(
+        .condition_expression(format!(
             "attribute_not_exists(#name) OR (#keys < :max AND attribute_exists(#value) \
-             AND attribute_exists(version) AND attribute_exists(settled))",
-        )
+             AND attribute_exists(version) AND attribute_exists(settled) AND {is_unchanged})",
+        ))
+        .expression_attribute_names("#forgotten", FORGOTTEN)
         .expression_attribute_names("#keys", KEYS)
         .expression_attribute_names("#value", VALUE)
         .expression_attribute_names("#name", NAME)
         .expression_attribute_values(":zero", number(0_u64))
         .expression_attribute_values(":one", number(1_u64))
         .expression_attribute_values(":max", number(keys_max));
+    if forgotten > Version::default() {
+        update = update.expression_attribute_values(":forgotten", number(forgotten.0));
+    }
     of_update(update)
 }
 
@@ -131,6 +152,10 @@ fn of_sequence(client: &DynamoClient, feed: &FeedName) -> UpdateBuilder {
 
 fn of_put(put: PutBuilder) -> TransactWriteItem {
     TransactWriteItem::builder().put(put.build().expect(COMPLETE)).build()
+}
+
+fn of_delete(delete: DeleteBuilder) -> TransactWriteItem {
+    TransactWriteItem::builder().delete(delete.build().expect(COMPLETE)).build()
 }
 
 fn of_update(update: UpdateBuilder) -> TransactWriteItem {

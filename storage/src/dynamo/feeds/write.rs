@@ -50,7 +50,8 @@ pub(super) async fn change(
             Some(None) if change == KeyChange::Delete => return Ok(None),
             Some(value) => {
                 let value = value.filter(|_| change == KeyChange::Republish);
-                let rows = rows_of_change(client, feed, key, Some(row), value.as_ref());
+                let rows =
+                    rows_of_change(client, feed, key, Some(row), row.version, value.as_ref());
                 match transact(client, rows).await? {
                     Transacted::Done => return Ok(Some(row.version.next())),
                     Transacted::Refused(lost) => lost,
@@ -89,16 +90,18 @@ async fn set(
         if row.is_none() && keys_max == 0 {
             return Ok(WriteResult::TooManyKeys);
         }
-        let mut actions = rows_of_change(client, feed, key, row, Some(value));
-        if row.is_none() {
-            actions.push(transact::count_key(client, feed, keys_max));
-        }
-        let lost = match transact(client, actions).await? {
-            Transacted::Done => {
-                return Ok(WriteResult::Done(
-                    row.map(|row| row.version).unwrap_or_default().next(),
-                ));
+        let (before, count) = match row {
+            Some(row) => (row.version, None),
+            None => {
+                let sequence = rows::sequence(client, feed).await?.map(|row| row.sequence);
+                let forgotten = sequence.unwrap_or_default().forgotten;
+                (forgotten, Some(transact::count_key(client, feed, keys_max, forgotten)))
             }
+        };
+        let mut actions = rows_of_change(client, feed, key, row, before, Some(value));
+        actions.extend(count);
+        let lost = match transact(client, actions).await? {
+            Transacted::Done => return Ok(WriteResult::Done(before.next())),
             Transacted::Refused(lost) => lost,
         };
         if is_only_the_count(&lost) && is_full(client, feed, keys_max).await? {
@@ -108,15 +111,16 @@ async fn set(
     }
 }
 
-/// The actions by which a key takes its next version and waits.
+/// The actions by which a key takes the version after `before` and waits.
 pub(super) fn rows_of_change(
     client: &DynamoClient,
     feed: &FeedName,
     key: &FeedKey,
     row: Option<KeyRow>,
+    before: Version,
     value: Option<&FeedValue>,
 ) -> Vec<TransactWriteItem> {
-    let version = row.map(|row| row.version).unwrap_or_default().next();
+    let version = before.next();
     let changed = KeyRow { version, number: None };
     let changed = rows::encode_key(feed, key, changed);
     let mut actions = vec![

@@ -135,7 +135,7 @@ impl History {
     /// A page has every update up to its cursor.
     fn fetched(&self, after: FeedSyncId, limit: PageLimit, page: Option<&FeedPage>) {
         assert_eq!(page.is_some(), self.is_there());
-        let Some(FeedPage { updates, cursor, head }) = page else { return };
+        let Some(FeedPage { updates, cursor, head, .. }) = page else { return };
         assert_eq!(*head, self.table.sequence().value);
         assert_eq!(updates, &self.table.sequenced(after, *cursor));
         assert!(updates.len() <= limit.rows.max(1));

@@ -165,6 +165,20 @@ impl Follower {
         self.cursor = page.cursor;
     }
 
+    /// Takes in one page, and starts over if its cursor is below the horizon.
+    pub(crate) async fn poll_or_restart(
+        &mut self,
+        store: &dyn FeedTables,
+        name: &str,
+        restarts: &mut usize,
+    ) {
+        if page(store, name, self.cursor.0, PAGE).await.is_too_late(self.cursor) {
+            *self = Self::default();
+            *restarts += 1;
+        }
+        self.poll(store, name, PAGE).await;
+    }
+
     /// Takes in what is left.
     pub(crate) async fn catch_up(&mut self, store: &dyn FeedTables, name: &str) {
         while self.cursor < sequence(store, name).await.value {

@@ -10,6 +10,7 @@ mod dynamo_engine;
 mod embedded_engine;
 mod feed_fetching;
 mod feed_histories;
+mod feed_horizon;
 mod feed_keys;
 mod feed_lifecycle;
 mod feed_publishing;
@@ -247,6 +248,17 @@ macro_rules! engine {
                 a_late_consumer_sees_each_keys_last_state_once
                 feeds_are_listed_by_name
                 a_list_of_feeds_goes_on_behind_the_last_of_them
+            );
+            engine!(@case $new, feed_horizon:
+                a_feed_that_is_unknown_forgets_nothing
+                entries_up_to_the_horizon_are_removed_and_no_longer_count
+                a_step_removes_no_more_than_its_limit_and_hides_the_rest
+                a_horizon_never_decreases_nor_passes_the_head
+                a_cursor_below_the_horizon_is_too_late_and_none_is_not
+                a_key_that_waits_is_not_forgotten
+                the_versions_of_a_forgotten_key_continue
+                horizon_and_mark_are_there_after_a_restart
+                a_reader_whose_entries_are_forgotten_meanwhile_starts_over
             );
             engine!(@case $new, feed_lifecycle:
                 every_feed_is_there_after_a_restart

@@ -93,13 +93,24 @@ async fn a_transaction_whose_reply_is_lost_is_retried_with_the_same_token() {
 
 #[tokio::test]
 async fn a_new_key_is_counted_where_there_is_room_for_it() {
-    let script = Script::new([nothing(), ok("{}")]);
+    let script = Script::new([nothing(), nothing(), ok("{}")]);
     assert_eq!(write(&script).await, Ok(WriteResult::Done(Version(1))));
     let items = &script.of("TransactWriteItems")[0]["TransactItems"];
     assert_eq!(items[0]["Put"]["ConditionExpression"], "attribute_not_exists(feed)");
     let count = &items[2]["Update"];
     assert_eq!(count["TableName"], "sequences");
     assert_eq!(count["ExpressionAttributeValues"][":max"]["N"], KEYS_MAX.to_string());
+}
+
+#[tokio::test]
+async fn a_new_key_of_a_feed_that_has_forgotten_begins_above_what_was_forgotten() {
+    let sequence = ok(r#"{"Item": {"value": {"N": "9"}, "version": {"N": "9"}, "keys": {"N": "1"},
+        "settled": {"N": "9"}, "horizon": {"N": "7"}, "forgotten": {"N": "4"}}}"#);
+    let script = Script::new([nothing(), sequence, ok("{}")]);
+    assert_eq!(write(&script).await, Ok(WriteResult::Done(Version(5))));
+    let count = &script.of("TransactWriteItems")[0]["TransactItems"][2]["Update"];
+    assert_eq!(count["ExpressionAttributeValues"][":forgotten"]["N"], "4");
+    assert!(count["ConditionExpression"].as_str().unwrap().ends_with("#forgotten = :forgotten)"));
 }
 
 #[tokio::test]
@@ -110,12 +121,14 @@ async fn too_many_keys_is_only_answered_by_the_count() {
         ))
     };
     let refused = || cancelled(&[NONE, NONE, CONDITION]);
-    let script = Script::new([nothing(), refused(), full(KEYS_MAX)]);
+    let script = Script::new([nothing(), nothing(), refused(), full(KEYS_MAX)]);
     assert_eq!(write(&script).await, Ok(WriteResult::TooManyKeys));
-    let script = Script::new([nothing(), refused(), full(KEYS_MAX - 1), nothing(), ok("{}")]);
+    let begun = || [nothing(), nothing()].into_iter();
+    let steps = begun().chain([refused(), full(KEYS_MAX - 1)]).chain(begun());
+    let script = Script::new(steps.chain([ok("{}")]));
     assert_eq!(write(&script).await, Ok(WriteResult::Done(Version(1))), "another made room");
     let both = cancelled(&[CONDITION, NONE, CONDITION]);
-    let script = Script::new([nothing(), both, row(1, None), ok("{}")]);
+    let script = Script::new(begun().chain([both, row(1, None), ok("{}")]));
     assert_eq!(
         write(&script).await,
         Ok(WriteResult::Done(Version(2))),
@@ -127,7 +140,7 @@ async fn too_many_keys_is_only_answered_by_the_count() {
 #[tokio::test]
 async fn a_sequence_that_makes_no_sense_is_not_begun_again() {
     let senseless = ok(r#"{"Item": {"name": {"S": "f"}, "keys": {"N": "1"}}}"#);
-    let script = Script::new([nothing(), cancelled(&[NONE, NONE, CONDITION]), senseless]);
+    let script = Script::new([nothing(), senseless]);
     let Err(StoreError::Failed(told)) = write(&script).await else { panic!() };
     assert!(told.contains("sequences: the row of the sequence is unreadable"), "{told}");
 }

@@ -65,6 +65,30 @@ async fn a_router_file_of_the_second_version_is_given_the_feeds_and_keeps_its_ro
 }
 
 #[tokio::test]
+async fn feeds_of_a_file_without_horizons_forget_what_they_had() {
+    let world = embedded();
+    let (feed, key) = (FeedName::parse("prices").unwrap(), FeedKey::parse("a").unwrap());
+    let value = FeedValue::parse("1").unwrap();
+    world.write_key(feed.clone(), key, value, 1).await.unwrap();
+    world.publish(feed.clone(), None, 1).await.unwrap();
+    world.close().await.unwrap();
+    let home = world.home.unwrap();
+    let file = Connection::open(home.path().join("router.db")).unwrap();
+    for column in ["horizon", "forgotten", "mark", "marked_at"] {
+        file.execute(&format!("ALTER TABLE sequences DROP COLUMN {column}"), []).unwrap();
+    }
+    file.pragma_update(None, "user_version", 6).unwrap();
+    drop(file);
+    let store = Embedded::open(home.path(), &EmbeddedOptions::new(4096)).unwrap();
+    let world = World::new(Arc::new(store), Some(home));
+    let sequence = world.feeds(None, 1).await.unwrap()[0].sequence;
+    assert_eq!((sequence.horizon, sequence.mark, sequence.keys), (FeedSyncId(0), None, 1));
+    world.forget(feed.clone(), FeedSyncId(1), 1).await.unwrap();
+    let sequence = world.feeds(None, 1).await.unwrap()[0].sequence;
+    assert_eq!((sequence.horizon, sequence.keys), (FeedSyncId(1), 0));
+}
+
+#[tokio::test]
 async fn a_damaged_file_is_reported_by_its_name() {
     let world = embedded().with_months(&["2026_11", "2026_12"]).await;
     let file = world.home.as_ref().unwrap().path().join("messages_2026_11.db");

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use state_machine::{
     BridgeName, BridgeRecipient, Encoding, LastConnect, Message, Payload, Span, Time, Urgency,
 };
-use storage::feeds::{FeedKey, FeedName, FeedSyncId, FeedValue};
+use storage::feeds::{FeedKey, FeedMark, FeedName, FeedSyncId, FeedValue, Forgotten};
 use storage::maintenance::Table;
 use storage::rows::Row;
 use storage::{BridgedRegistration, Notification, PageLimit};
@@ -96,6 +96,7 @@ async fn fill_feeds(world: &World) {
             let value = FeedValue::parse("value").unwrap();
             world.write_key(feed.clone(), key.clone(), value, 10).await.unwrap();
         };
+        forgotten(world, &feed).await;
         write(&published).await;
         write(&deleted).await;
         world.publish(feed.clone(), None, 10).await.unwrap();
@@ -103,6 +104,18 @@ async fn fill_feeds(world: &World) {
         world.publish(feed.clone(), None, 10).await.unwrap();
         write(&waiting).await;
     }
+}
+
+/// Numbers 1 and 2, of a key that was deleted and is forgotten.
+async fn forgotten(world: &World, feed: &FeedName) {
+    let (key, value) = (FeedKey::parse("d").unwrap(), FeedValue::parse("value").unwrap());
+    world.write_key(feed.clone(), key.clone(), value, 10).await.unwrap();
+    world.publish(feed.clone(), None, 10).await.unwrap();
+    world.delete_key(feed.clone(), key).await.unwrap();
+    world.publish(feed.clone(), None, 10).await.unwrap();
+    let forgotten = world.forget(feed.clone(), FeedSyncId(2), 10).await.unwrap();
+    assert_eq!(forgotten, Some(Forgotten { count: 1, is_all: true }));
+    world.mark_feed(feed.clone(), FeedMark { number: FeedSyncId(2), at: Time(5) }).await.unwrap();
 }
 
 pub(crate) async fn rows_of_every_kind_are_the_same_in_every_engine(world: World) {
@@ -135,6 +148,8 @@ pub(crate) async fn rows_of_every_kind_are_the_same_in_every_engine(world: World
         let all = PageLimit { rows: 100, bytes: 10_000 };
         let page = world.fetch_feed(feed.clone(), FeedSyncId::NONE, all).await;
         assert_eq!(copy.fetch_feed(feed, FeedSyncId::NONE, all).await, page);
+        assert_eq!(page.unwrap().unwrap().horizon, FeedSyncId(2));
+        assert_eq!(copy.feeds(None, 10).await, world.feeds(None, 10).await);
         copied_feed_goes_on(&copy).await;
     }
 }
@@ -143,11 +158,11 @@ pub(crate) async fn rows_of_every_kind_are_the_same_in_every_engine(world: World
 async fn copied_feed_goes_on(copy: &World) {
     let feed = FeedName::parse("prices").unwrap();
     let published = copy.publish(feed.clone(), None, 10).await.unwrap().unwrap();
-    assert_eq!((published.count, published.head.0), (1, 4));
+    assert_eq!((published.count, published.head.0), (1, 6));
     let key = FeedKey::parse("a published").unwrap();
     let again = copy.republish_key(feed.clone(), key).await.unwrap();
     assert!(again.is_some(), "the version of the key is that of its row");
-    assert_eq!(copy.publish(feed, None, 10).await.unwrap().unwrap().head.0, 5);
+    assert_eq!(copy.publish(feed, None, 10).await.unwrap().unwrap().head.0, 7);
 }
 
 pub(crate) async fn many_rows_are_read_in_pages_and_each_once(world: World) {

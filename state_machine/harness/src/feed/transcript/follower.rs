@@ -110,7 +110,7 @@ impl Follower {
 
     fn reads_head(&mut self, table: &Table) -> Result<Outcome, OutOfTurn> {
         let sequence = table.sequence();
-        let head = (sequence.keys > 0).then_some(sequence.value);
+        let head = (sequence.keys > 0 || sequence.version > 0).then_some(sequence.value);
         self.open()?.head = Some(head);
         Ok(Outcome::Head(self.name, head))
     }
@@ -159,5 +159,5 @@ fn page(table: &Table, after: FeedSyncId, head: FeedSyncId, limit: PageLimit) ->
     updates.truncate(limit.rows);
     let last = updates.last().map(|update| update.feed_sync_id);
     let cursor = last.filter(|_| !is_all).unwrap_or(head.max(after));
-    FeedPage { updates, cursor, head }
+    FeedPage { updates, cursor, head, horizon: table.sequence().horizon }
 }

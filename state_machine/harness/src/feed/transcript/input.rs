@@ -24,6 +24,8 @@ pub enum Input {
     Publisher(PublisherName, PublisherStep),
     /// A consumer takes a step.
     Consumer(ConsumerName, ConsumerStep),
+    /// The store forgets all entries up to a number.
+    Forgotten(FeedSyncId),
     /// Time passes. The span may not pass a deadline.
     Wait(Span),
 }
@@ -111,6 +113,7 @@ impl Input {
     pub(super) fn read(head: &str, rest: &str) -> Result<Option<Self>, SyntaxError> {
         Ok(Some(match head.strip_suffix('>') {
             Some("writer") => Self::Changed(change(rest)?),
+            Some("table") => Self::Forgotten(forgotten(rest)?),
             Some(name) => match (PublisherName::read(name), ConsumerName::read(name)) {
                 (Some(name), _) => Self::Publisher(name, publisher_step(rest)?),
                 (_, Some(name)) => Self::Consumer(name, consumer_step(rest)?),
@@ -147,6 +150,11 @@ fn change(text: &str) -> Result<Change, SyntaxError> {
     };
     words.end()?;
     Ok(change)
+}
+
+fn forgotten(text: &str) -> Result<FeedSyncId, SyntaxError> {
+    let through = text.strip_prefix("forgets ").and_then(|number| number.parse().ok());
+    through.map(FeedSyncId).ok_or_else(|| format!("expected forgets 2, got `{text}`"))
 }
 
 fn key_of(words: &mut Tokens<'_>) -> Result<FeedKey, SyntaxError> {
@@ -190,6 +198,7 @@ impl fmt::Display for Input {
             Self::Changed(change) => write!(f, "writer> {change}"),
             Self::Publisher(name, step) => write!(f, "{name}> {step}"),
             Self::Consumer(name, step) => write!(f, "{name}> {step}"),
+            Self::Forgotten(through) => write!(f, "table> forgets {through}"),
             Self::Wait(span) => write!(f, "wait {}", span_text(*span)),
         }
     }

@@ -66,6 +66,7 @@
 //! |---|---|
 //! | `writer> write fred bob` | a key is set; quote several words: `"two words"` |
 //! | `writer> republish fred`, `writer> delete fred` | a key is republished, or deleted |
+//! | `table> forgets 2` | the entries up to a number are forgotten |
 //! | `P1> written` | the publisher is notified of a write |
 //! | `P1> watched yes`, `no` | whether the feed has a follower on this node |
 //! | `P1> finds` | a publication begins: the unpublished keys are read |
@@ -89,12 +90,14 @@
 //! |---|---|
 //! | `table< fred version=1 waits value=bob` | a row as written; `number=1` once published, `deleted` without a value |
 //! | `table< no such key`, `too many keys`, `conflict` | nothing was written |
+//! | `table< horizon 2 forgotten=1` | the horizon, and the entries that were removed |
 //! | `P1< publish`, `P1< publish after=fred` | the effect to publish |
 //! | `P1< found [fred version=1]`, `P1< sequence 0 version=0` | what was read; `P1< max 0` of a naive publisher |
 //! | `P1< announce 1` | consumers on this node are notified of the head |
 //! | `C1< fetch after=0`, `C1< head 2`, `no such feed` | the effect to fetch; what was read |
 //! | `C1< consume [1 fred version=2 value=bob] cursor=1 head=2` | a page to consume |
 //! | `C1< end no such feed`, `C1< end cursor from the future head=2` | there is nothing to follow |
+//! | `C1< end cursor too old horizon=2` | it has missed forgotten entries, and starts over after 0 |
 //! | `C1< misses fred version=4 value=jim`, `C1< misses nothing` | rows whose last state it has not seen |
 
 mod follower;

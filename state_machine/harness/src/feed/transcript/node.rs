@@ -155,7 +155,11 @@ fn greatest(table: &Table) -> FeedSyncId {
 }
 
 fn nothing_waits(read: Sequence) -> Option<PublishResult> {
-    (read.keys > 0).then_some(PublishResult { count: 0, head: read.value, next: None })
+    (read.keys > 0 || read.version > 0).then_some(PublishResult {
+        count: 0,
+        head: read.value,
+        next: None,
+    })
 }
 
 fn rows(table: &Table, publication: &Publication) -> Vec<Outcome> {

@@ -16,6 +16,8 @@ pub enum Outcome {
     Row(FeedKey, Row),
     NoSuchKey,
     TooManyKeys,
+    /// The table's horizon, and the number of entries that were removed.
+    Forgotten(FeedSyncId, usize),
     /// The publication is rejected because a row that it read has changed.
     Conflict,
     /// The unpublished keys that a publication read.
@@ -54,6 +56,9 @@ impl fmt::Display for Outcome {
             Self::Row(name, row) => write!(f, "table< {} {}", key(name), RowText(row)),
             Self::NoSuchKey => f.write_str("table< no such key"),
             Self::TooManyKeys => f.write_str("table< too many keys"),
+            Self::Forgotten(horizon, count) => {
+                write!(f, "table< horizon {horizon} forgotten={count}")
+            }
             Self::Conflict => f.write_str("table< conflict"),
             Self::Found(name, pending) => write!(f, "{name}< found [{}]", list(pending, found)),
             Self::Sequence(name, sequence) => {
@@ -85,10 +90,13 @@ fn published(order: &PublisherEffect) -> String {
 fn consumed(order: &ConsumerEffect) -> String {
     match order {
         ConsumerEffect::Fetch { after, .. } => format!("fetch after={after}"),
-        ConsumerEffect::Consume(FeedPage { updates, cursor, head }) => {
+        ConsumerEffect::Consume(FeedPage { updates, cursor, head, .. }) => {
             format!("consume [{}] cursor={cursor} head={head}", list(updates, update))
         }
         ConsumerEffect::End(ConsumerEnd::NoSuchFeed) => "end no such feed".to_owned(),
+        ConsumerEffect::End(ConsumerEnd::CursorTooOld { horizon }) => {
+            format!("end cursor too old horizon={horizon}")
+        }
         ConsumerEffect::End(ConsumerEnd::CursorFromTheFuture { head }) => {
             format!("end cursor from the future head={head}")
         }

@@ -96,6 +96,10 @@ impl World {
                 let follower = self.consumers.entry(*name).or_insert_with(new);
                 follower.step(now, &self.table, *step)
             }
+            Input::Forgotten(through) => {
+                let count = self.table.forget(*through, usize::MAX).count;
+                Ok(vec![Outcome::Forgotten(self.table.sequence().horizon, count)])
+            }
             Input::Wait(span) => self.waited(*span),
         }
     }

@@ -26,6 +26,10 @@ pub(crate) enum Action {
     Arrives,
     /// One more number of a partly visible publication becomes visible to readers.
     IsSeen(FeedSyncId),
+    /// The store forgets its oldest entry, a tombstone, in two steps: the horizon is raised, then the
+    /// row is removed.
+    Forgets,
+    RemovesForgotten,
     Starts(FollowerIndex),
     /// The store executes a step of the consumer's order. The last step gives the consumer its
     /// page.
@@ -79,6 +83,8 @@ impl fmt::Debug for Action {
             Self::PublisherDeadline(node) => write!(f, "the deadline of publisher {node} passes"),
             Self::Arrives => write!(f, "a publication arrives that was not requested"),
             Self::IsSeen(number) => write!(f, "readers see number {number}"),
+            Self::Forgets => write!(f, "the horizon is raised over the oldest tombstone"),
+            Self::RemovesForgotten => write!(f, "the forgotten tombstone is removed"),
             Self::Starts(follower) => write!(f, "consumer {follower} starts"),
             Self::Reads(follower) => write!(f, "the page of consumer {follower} is read on"),
             Self::HandsOn(follower) => write!(f, "consumer {follower} hands its page on"),

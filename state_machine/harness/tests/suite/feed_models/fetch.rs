@@ -1,7 +1,7 @@
 //! A fetch from a store without snapshots: it reads the sequence first, then one number after the
 //! other.
 
-use state_machine::feed::{FeedPage, FeedSyncId, Update};
+use state_machine::feed::{FeedPage, FeedSyncId, Sequence, Update};
 use state_machine::store::PageLimit;
 
 use super::mutation::Mutation;
@@ -12,6 +12,8 @@ use super::store::Store;
 pub(crate) struct Fetch {
     limit: PageLimit,
     head: Option<FeedSyncId>,
+    /// The horizon when the head was read.
+    horizon: FeedSyncId,
     /// The last number that was read.
     at: FeedSyncId,
     /// Whether that number was present.
@@ -21,7 +23,14 @@ pub(crate) struct Fetch {
 
 impl Fetch {
     pub(crate) fn new(after: FeedSyncId, limit: PageLimit) -> Self {
-        Self { limit, head: None, at: after, is_there: true, updates: Vec::new() }
+        Self {
+            limit,
+            head: None,
+            horizon: FeedSyncId::NONE,
+            at: after,
+            is_there: true,
+            updates: Vec::new(),
+        }
     }
 
     /// The store executes one step. Returns its answer at the end; none in the answer if there is
@@ -31,7 +40,7 @@ impl Fetch {
         store: &Store,
         mutation: Option<Mutation>,
     ) -> Option<Option<FeedPage>> {
-        if store.table.sequence().keys == 0 {
+        if store.table.sequence() == Sequence::default() {
             return Some(None);
         }
         let is_at_end = !self.is_there && store.greatest() <= self.at;
@@ -57,6 +66,10 @@ impl Fetch {
     fn reads_head(&mut self, store: &Store, mutation: Option<Mutation>) -> bool {
         let head = store.head(mutation);
         self.head = Some(head);
+        self.horizon = store.horizon(mutation);
+        if self.at.is_none() {
+            self.at = self.horizon;
+        }
         head <= self.at
     }
 
@@ -85,6 +98,10 @@ impl Fetch {
         if mutation == Some(Mutation::PageByKey) {
             updates.sort_by(|one, other| one.key.cmp(&other.key));
         }
-        FeedPage { updates, cursor: self.at, head }
+        let horizon = match mutation {
+            Some(Mutation::HorizonReadFirst) => self.horizon,
+            _ => store.horizon(mutation),
+        };
+        FeedPage { updates, cursor: self.at, head, horizon }
     }
 }

@@ -3,7 +3,9 @@
 use crate::feed_models::promises::{Promise, Replica};
 use harness::invariants::waits_until;
 use state_machine::Time;
-use state_machine::feed::{Consumer, ConsumerEffect, ConsumerEvent, FeedPage, FeedSyncId};
+use state_machine::feed::{
+    Consumer, ConsumerEffect, ConsumerEnd, ConsumerEvent, FeedPage, FeedSyncId,
+};
 use state_machine::store::StoreFailed;
 
 use super::action::{FollowerIndex, NodeIndex};
@@ -81,6 +83,16 @@ impl World {
         let follower = &mut self.followers[at];
         follower.running = None;
         self.nodes[follower.node].stirred();
+    }
+
+    /// The follower discards what it has and its cursor. It starts again later.
+    fn starts_over(&mut self, scenario: &Scenario, at: FollowerIndex) {
+        let follower = &mut self.followers[at];
+        follower.saved = FeedSyncId::NONE;
+        if scenario.mutation != Some(Mutation::KeptWhenStartingOver) {
+            follower.replica = Replica::default();
+        }
+        self.stops(at);
     }
 
     pub(crate) fn reads(&mut self, scenario: &Scenario, at: FollowerIndex) {
@@ -179,6 +191,7 @@ impl World {
             ConsumerEffect::Consume(page) => {
                 running.handing_on = Some(HandingOn { page, is_half_done: false });
             }
+            ConsumerEffect::End(ConsumerEnd::CursorTooOld { .. }) => self.starts_over(scenario, at),
             ConsumerEffect::End(_) => self.stops(at),
         }
     }

@@ -63,6 +63,9 @@ impl World {
             }
         }
         (0..self.followers.len()).for_each(|at| self.follower_under_way(at, &mut actions));
+        if self.store.forgetting.is_some() {
+            actions.push(Action::RemovesForgotten);
+        }
         if !self.astray.is_empty() {
             actions.push(Action::Arrives);
         }
@@ -89,6 +92,10 @@ impl World {
     fn choices(&self, actions: &mut Vec<Action>) {
         let is_away = |at: &FollowerIndex| self.followers[*at].running.is_none();
         actions.extend((0..self.followers.len()).filter(is_away).map(Action::Starts));
+        let is_forgetting = self.store.forgetting.is_some();
+        if self.left.forgets > 0 && !is_forgetting && self.store.oldest_tombstone().is_some() {
+            actions.push(Action::Forgets);
+        }
         if self.left.polls > 0 {
             let may_poll = |at: &NodeIndex| self.nodes[*at].waits_for(PublisherWait::Poll);
             let polls = (0..self.nodes.len()).filter(may_poll);

@@ -34,6 +34,12 @@ pub(crate) enum Mutation {
     NumberKept,
     /// A delete leaves no tombstone.
     NoTombstone,
+    /// The tombstone is removed before the horizon is raised.
+    RemovedBeforeHorizon,
+    /// A reader reads the horizon before the rows, and not again after them.
+    HorizonReadFirst,
+    /// A consumer that starts over keeps what it has.
+    KeptWhenStartingOver,
     /// The cursor is saved before the page is consumed.
     CursorBeforeConsuming,
     /// The publisher is not notified of a write during a publication.

@@ -76,12 +76,14 @@ impl AcknowledgedWrites {
         self.changed(key.clone(), value, version)
     }
 
-    /// Checks that every write has a number, once nothing is in progress.
+    /// Checks that every write has a number, or was a deletion that is forgotten, once nothing is in progress.
     pub(super) fn is_published(&self, table: &Table) -> Result<(), Broken<Promise>> {
-        let waits =
-            |key: &&FeedKey| table.row(key.as_str()).is_none_or(|row| row.feed_sync_id.is_none());
-        match self.last.keys().find(waits) {
-            Some(key) => {
+        let waits = |(key, (value, _)): &(&FeedKey, &(Option<FeedValue>, Version))| {
+            let row = table.row(key.as_str());
+            row.map_or(value.is_some(), |row| row.feed_sync_id.is_none())
+        };
+        match self.last.iter().find(waits) {
+            Some((key, _)) => {
                 Err(Promise::ChangesArePublished.broken(format!("{key} waits for its number")))
             }
             None => Ok(()),
@@ -100,10 +102,16 @@ impl Replica {
         page.updates.iter().try_for_each(|update| self.learn(update))
     }
 
-    /// Checks that the replica has every write, once everything is published and consumed.
-    pub(super) fn is_complete(&self, ledger: &AcknowledgedWrites) -> Result<(), Broken<Promise>> {
+    /// Checks that the replica has every write, once everything is published and consumed. A deletion
+    /// that the table has forgotten may be missing.
+    pub(super) fn is_complete(
+        &self,
+        ledger: &AcknowledgedWrites,
+        table: &Table,
+    ) -> Result<(), Broken<Promise>> {
         ledger.last.iter().try_for_each(|(key, (value, version))| {
             let detail = match self.known.get(key) {
+                None if value.is_none() && table.row(key.as_str()).is_none() => return Ok(()),
                 None => format!("{key} was not received"),
                 Some(known) if known.value != *value => {
                     format!("{key} is {value:?} and was last seen as {:?}", known.value)
@@ -261,13 +269,22 @@ mod tests {
         let mut ledger = AcknowledgedWrites::default();
         ledger.changed(key("k"), value("1"), Version(1)).unwrap();
         let mut replica = Replica::default();
-        assert_eq!(promise(replica.is_complete(&ledger)), Promise::LastStateArrives);
+        assert_eq!(
+            promise(replica.is_complete(&ledger, &Table::default())),
+            Promise::LastStateArrives
+        );
         replica.apply(FeedSyncId(0), &page(&[1], 1)).unwrap();
-        assert_eq!(replica.is_complete(&ledger), Ok(()));
+        assert_eq!(replica.is_complete(&ledger, &Table::default()), Ok(()));
         ledger.republished(&key("k"), Version(3)).unwrap();
-        assert_eq!(promise(replica.is_complete(&ledger)), Promise::LastStateArrives);
+        assert_eq!(
+            promise(replica.is_complete(&ledger, &Table::default())),
+            Promise::LastStateArrives
+        );
         ledger.changed(key("k"), None, Version(4)).unwrap();
-        assert_eq!(promise(replica.is_complete(&ledger)), Promise::LastStateArrives);
+        assert_eq!(
+            promise(replica.is_complete(&ledger, &Table::default())),
+            Promise::LastStateArrives
+        );
     }
 
     #[test]
@@ -308,7 +325,12 @@ mod tests {
             value: value("1"),
         };
         let updates = numbers.iter().map(update).collect();
-        FeedPage { updates, cursor: FeedSyncId(cursor), head: FeedSyncId(cursor) }
+        FeedPage {
+            updates,
+            cursor: FeedSyncId(cursor),
+            head: FeedSyncId(cursor),
+            ..FeedPage::default()
+        }
     }
 
     fn older_version(mut page: FeedPage) -> FeedPage {

@@ -99,7 +99,7 @@ impl Publish {
 
 fn begin(store: &Store, mutation: Option<Mutation>) -> Stage {
     let sequence = store.sequence(mutation);
-    if sequence.keys == 0 {
+    if sequence.keys == 0 && sequence.version == 0 {
         return Stage::Answered(Ok(None));
     }
     let is_settled = store.settled.is_none_or(|settled| settled == sequence.value)

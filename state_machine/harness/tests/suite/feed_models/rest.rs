@@ -40,7 +40,9 @@ impl Scenario {
             return Err(broken);
         }
         let mut replicas = end.followers.iter().map(|follower| &follower.replica);
-        self.hunts(replicas.try_for_each(|replica| replica.is_complete(&end.ledger)))
+        self.hunts(
+            replicas.try_for_each(|replica| replica.is_complete(&end.ledger, &end.store.table)),
+        )
     }
 
     /// A search for one broken promise ignores the others.
@@ -56,16 +58,22 @@ impl World {
     /// Starts every follower and sweeps every node. No key is changed any more.
     pub(crate) fn comes_to_its_end(&mut self, scenario: &Scenario) {
         self.left = Bounds::default();
-        let is_away = |at: &FollowerIndex| self.followers[*at].running.is_none();
-        let away: Vec<FollowerIndex> = (0..self.followers.len()).filter(is_away).collect();
-        for follower in away {
-            self.happens(scenario, &Action::Starts(follower));
-        }
-        self.runs_out(scenario);
+        self.starts_all(scenario);
         let polls = |at: &NodeIndex| self.nodes[*at].waits_for(PublisherWait::Poll);
         let polling: Vec<NodeIndex> = (0..self.nodes.len()).filter(polls).collect();
         for node in polling {
             self.happens(scenario, &Action::PublisherDeadline(node));
+        }
+        self.runs_out(scenario);
+        // Those whose cursor was below the horizon start over.
+        self.starts_all(scenario);
+    }
+
+    fn starts_all(&mut self, scenario: &Scenario) {
+        let is_away = |at: &FollowerIndex| self.followers[*at].running.is_none();
+        let away: Vec<FollowerIndex> = (0..self.followers.len()).filter(is_away).collect();
+        for follower in away {
+            self.happens(scenario, &Action::Starts(follower));
         }
         self.runs_out(scenario);
     }

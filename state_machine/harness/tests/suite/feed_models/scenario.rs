@@ -42,6 +42,7 @@ pub(crate) struct Bounds {
     pub(crate) writes: u8,
     pub(crate) republishes: u8,
     pub(crate) deletes: u8,
+    pub(crate) forgets: u8,
     pub(crate) polls: u8,
     pub(crate) node_crashes: u8,
     pub(crate) follower_crashes: u8,

@@ -20,6 +20,8 @@ pub(crate) struct Store {
     pub(crate) settled: Option<FeedSyncId>,
     /// The numbers of a partly visible publication that are not visible.
     pub(crate) hidden: BTreeSet<FeedSyncId>,
+    /// The horizon before it was raised, between the two steps of forgetting.
+    pub(crate) forgetting: Option<FeedSyncId>,
 }
 
 /// A transaction before it is committed.
@@ -64,6 +66,34 @@ impl Store {
             self.give(key, FeedSyncId::NONE);
         }
         Some(version)
+    }
+
+    /// The oldest entry, if it is a tombstone that readers see.
+    pub(crate) fn oldest_tombstone(&self) -> Option<FeedSyncId> {
+        let oldest = self.table.sequenced(FeedSyncId::NONE, self.head(None)).into_iter().next();
+        oldest.filter(|update| update.value.is_none()).map(|update| update.feed_sync_id)
+    }
+
+    /// The first step of forgetting the oldest tombstone.
+    pub(crate) fn forgets(&mut self, mutation: Option<Mutation>) {
+        let Some(through) = self.oldest_tombstone() else { return };
+        self.forgetting = Some(self.table.sequence().horizon);
+        self.table.raise_horizon(through);
+        if mutation == Some(Mutation::RemovedBeforeHorizon) {
+            self.table.remove_forgotten(usize::MAX);
+        }
+    }
+
+    /// The second step of forgetting the oldest tombstone.
+    pub(crate) fn removes_forgotten(&mut self) {
+        self.forgetting = None;
+        self.table.remove_forgotten(usize::MAX);
+    }
+
+    /// The horizon that readers see.
+    pub(crate) fn horizon(&self, mutation: Option<Mutation>) -> FeedSyncId {
+        let before = self.forgetting.filter(|_| mutation == Some(Mutation::RemovedBeforeHorizon));
+        before.unwrap_or(self.table.sequence().horizon)
     }
 
     /// The row of the sequence, as a publisher reads it.

@@ -47,6 +47,11 @@ impl World {
             Action::IsSeen(number) => {
                 self.store.hidden.remove(&number);
             }
+            Action::Forgets => {
+                self.left.forgets -= 1;
+                self.store.forgets(scenario.mutation);
+            }
+            Action::RemovesForgotten => self.store.removes_forgotten(),
             Action::Starts(follower) => self.starts(scenario, follower),
             Action::Reads(follower) => self.reads(scenario, follower),
             Action::HandsOn(follower) => self.hands_on(scenario, follower),

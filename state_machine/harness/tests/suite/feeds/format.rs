@@ -18,6 +18,7 @@ fn every_line_in_is_written_as_it_is_read() {
         "writer> write \"[fred, \\\"b\\\"]\" bob",
         "writer> republish fred",
         "writer> delete fred",
+        "table> forgets 2",
         "P1> written",
         "P1> watched yes",
         "P1> watched no",

@@ -2,6 +2,7 @@
 
 mod changes;
 mod crashes;
+mod horizon;
 mod losses;
 mod publishers;
 mod readers;

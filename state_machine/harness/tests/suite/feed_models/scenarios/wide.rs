@@ -10,6 +10,7 @@ fn wide() -> Scenario {
         .follower(1)
         .follower(1)
         .bound(Bounds {
+            forgets: 2,
             writes: 6,
             republishes: 3,
             deletes: 3,
