@@ -94,7 +94,7 @@ async fn last_tombstone(
             return Ok(None);
         }
         let old = page.updates.iter().filter(|update| update.feed_sync_id <= mark);
-        last = old.filter(|update| is_tombstone(update)).map(number).last().or(last);
+        last = old.filter(|update| is_tombstone(update)).map(number).next_back().or(last);
         if page.is_last() || page.cursor >= mark || page.cursor <= after {
             break;
         }
