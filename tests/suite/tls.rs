@@ -194,6 +194,10 @@ async fn commands_subscribe_and_push_over_tls() {
         push
     });
     assert_eq!((status.as_str(), &push["messageType"]), ("201 1.1", &json!("notification")));
+    // On this machine the certificate is not verified: it names the public domain.
+    let url = format!("https://{}/", server.address());
+    let health = Program::run(kalends(&["health", "--url", &url])).await;
+    assert_eq!((health.code, health.stdout.trim()), (Some(0), "healthy, user agents: 1"));
     let mut subscribe =
         kalends(&["subscribe", &format!("wss://{}/", server.address()), "--count", "1"]);
     subscribe.env("SSL_CERT_FILE", authority.path("ca.pem"));
