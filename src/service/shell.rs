@@ -2,7 +2,7 @@
 //! line.
 
 use std::fs;
-use std::io::{self, Write, stdout};
+use std::io::{self, ErrorKind, Write, stdout};
 use std::path::Path;
 
 use clap::{Command, ValueEnum};
@@ -25,7 +25,11 @@ pub fn print_completions(shell: CompletedShell, mut command: Command) -> io::Res
     };
     let mut text = Vec::new();
     generate(shell, &mut command, "kalends", &mut text);
-    stdout().write_all(&text)
+    match stdout().write_all(&text) {
+        // Its reader, such as `head`, has what it needs.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
 }
 
 /// Writes a page for each command into `dir`, which is made if it is missing.

@@ -1,6 +1,6 @@
 //! The end of an access token closes the connections of its user agents, and no others.
 
-use actors::access::{AccessRefusal, WithAccess};
+use actors::access::{Access, AccessRefusal, WithAccess};
 use actors::{Admission, Feeds, access};
 use state_machine::access::{AccessGrant, AccessId};
 use state_machine::connection::CloseReason;
@@ -45,14 +45,19 @@ async fn add(feeds: &Feeds, node: &Node, id: AccessId) -> AccessGrant {
     grant
 }
 
-async fn write(feeds: &Feeds, id: AccessId, grant: &AccessGrant) {
-    put(feeds, &FeedName::access(), &id.to_string(), grant.to_value().as_str()).await;
-    settle().await;
+/// A node that follows the tokens of Alice and Bob.
+struct TwoTokens {
+    feeds: Feeds,
+    node: Node,
+    access: Access,
+    alice: AccessId,
+    of_alice: AccessGrant,
+    alice_uaid: Uaid,
+    bob_uaid: Uaid,
 }
 
-#[test]
-fn a_replaced_token_closes_its_agents_and_refuses_those_that_have_not_said_hello() {
-    clockwork::run(async {
+impl TwoTokens {
+    async fn start() -> Self {
         let (store, node) = (FeedStore::new(), Node::start().await);
         let feeds = feeds_on(&store);
         let access = access::load(&feeds, node.clients.clock.clone()).await.unwrap();
@@ -61,6 +66,20 @@ fn a_replaced_token_closes_its_agents_and_refuses_those_that_have_not_said_hello
         let of_alice = add(&feeds, &node, alice).await;
         add(&feeds, &node, bob).await;
         let [alice_uaid, bob_uaid] = [alice, bob].map(|id| Uaid::with_access([7; 16], id));
+        Self { feeds, node, access, alice, of_alice, alice_uaid, bob_uaid }
+    }
+}
+
+async fn write(feeds: &Feeds, id: AccessId, grant: &AccessGrant) {
+    put(feeds, &FeedName::access(), &id.to_string(), grant.to_value().as_str()).await;
+    settle().await;
+}
+
+#[test]
+fn a_replaced_token_closes_its_agents_and_refuses_those_that_have_not_said_hello() {
+    clockwork::run(async {
+        let TwoTokens { feeds, node, access, alice, of_alice, alice_uaid, bob_uaid } =
+            TwoTokens::start().await;
         let mut at_alice = UserAgent::with_uaid(&node, alice_uaid).await;
         let mut at_bob = UserAgent::with_uaid(&node, bob_uaid).await;
         let connect = |sha256: &str| {
@@ -83,14 +102,8 @@ fn a_replaced_token_closes_its_agents_and_refuses_those_that_have_not_said_hello
 #[test]
 fn a_token_that_is_revoked_or_expires_closes_its_agents_and_no_others() {
     clockwork::run(async {
-        let (store, node) = (FeedStore::new(), Node::start().await);
-        let feeds = feeds_on(&store);
-        let access = access::load(&feeds, node.clients.clock.clone()).await.unwrap();
-        access.follow(&feeds, node.clients.registry.clone(), log());
-        let [alice, bob] = [1, 2].map(|byte| AccessId([byte; 6]));
-        let of_alice = add(&feeds, &node, alice).await;
-        add(&feeds, &node, bob).await;
-        let [alice_uaid, bob_uaid] = [alice, bob].map(|id| Uaid::with_access([7; 16], id));
+        let TwoTokens { feeds, node, access, alice, of_alice, alice_uaid, bob_uaid } =
+            TwoTokens::start().await;
         let mut of = [
             UserAgent::with_uaid(&node, alice_uaid).await,
             UserAgent::with_uaid(&node, bob_uaid).await,

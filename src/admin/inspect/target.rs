@@ -42,15 +42,19 @@ pub struct Subject {
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
     #[error(
-        "the endpoint was made with a key that this server does not have: if it is of this installation, put the key \
-         it was made with back into crypto_keys in keys.toml; pushes to it are answered 404"
+        "the endpoint was made with a key that this server does not have, or is not complete: compare it with the one \
+         that the application server uses; if it is of this installation, put the key it was made with back into \
+         crypto_keys in keys.toml; pushes to it are answered 404"
     )]
     ForeignEndpoint,
     #[error(
         "the endpoint is of an earlier version and can be opened with its VAPID key only: inspect the uaid instead"
     )]
     NeedsKey,
-    #[error("the message URL was made with a key that this server does not have")]
+    #[error(
+        "the message URL was made with a key that this server does not have, or is not complete: compare it with the \
+         Location of the push"
+    )]
     ForeignMessage,
     #[error(transparent)]
     Keys(#[from] KeysError),

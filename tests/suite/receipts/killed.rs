@@ -54,7 +54,7 @@ async fn acks_and_kills(launch: Launch, messages: usize, lives: &[usize]) {
             assert!(acked_bodies.contains(body), "{body} was not acked: {receipt:?}");
         }
     }
-    // The acks of the last life may not have been processed: their messages come again.
+    // The server may not have processed the acks of the last life. It sends their messages again.
     let mut agent = Agent::reconnect(&server, &uaid).await;
     let mut reported = BTreeMap::new();
     let mut receipts = Receipts::at(&first.receipts);
