@@ -25,6 +25,8 @@ pub(crate) struct Page {
     pub(crate) updates: Vec<Update>,
     pub(crate) cursor: u64,
     pub(crate) head: u64,
+    #[serde(default)]
+    pub(crate) horizon: u64,
 }
 
 /// One update of a feed.

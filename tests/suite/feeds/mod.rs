@@ -3,6 +3,7 @@
 mod client;
 mod events;
 mod following;
+mod forgetting;
 mod killed;
 mod nodes;
 mod refusals;

@@ -1,5 +1,5 @@
-//! Bindings of a transcript's names: `U1` a user agent, `C1` a channel, `M1` a message (`M1t` with
-//! a topic), `K1` a key.
+//! Bindings of a transcript's names: `U1` a user agent, `C1` a channel, `M1` a message (`M1t` with a topic, `M1r` if its
+//! sender wants a receipt, `M1tr` with both), `K1` a key.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub struct Bindings {
 
 /// The error for an unknown name in braces.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{{{0}}} names nothing: write {{U1}}, {{C1}}, {{M1}}, {{M1t}} or {{K1}}")]
+#[error("{{{0}}} names nothing: write {{U1}}, {{C1}}, {{M1}}, {{M1t}}, {{M1r}} or {{K1}}")]
 pub struct UnknownName(pub String);
 
 impl Bindings {
@@ -239,8 +239,7 @@ impl NameKind for Chid {
 }
 
 impl NameKind for MessageId {
-    const EXPECTED: &'static str =
-        "a message such as M1, or M1t with a topic, or V5C1 for version 5 of a channel";
+    const EXPECTED: &'static str = "a message such as M1, or M1t with a topic, or M1r and M1tr with a receipt, or V5C1 for version 5 of a channel";
 
     fn read(text: &str) -> Option<Self> {
         let version = text.strip_prefix('V').and_then(|rest| rest.split_once('C'));
@@ -248,24 +247,29 @@ impl NameKind for MessageId {
             let chid = nth_chid(number(&format!("C{channel}"), 'C')?);
             return Some(Self::of_version(chid, version.parse().ok()?));
         }
-        let (plain, has_topic) = match text.strip_suffix('t') {
-            Some(plain) => (plain, true),
-            None => (text, false),
-        };
+        let (unmarked, wants_receipt) = without(text, 'r');
+        let (plain, has_topic) = without(unmarked, 't');
         number(plain, 'M')
-            .map(|number| nth_message(number, has_topic))
+            .map(|number| nth_message(number, has_topic).with_receipt(wants_receipt))
             .or_else(|| Self::parse(text).ok())
     }
 
     fn name(&self) -> String {
         let bytes = self.to_bytes();
         let number = u16::from_be_bytes([bytes[13], bytes[14]]);
-        if nth_message(number, self.has_topic()) == *self {
-            format!("M{number}{}", if self.has_topic() { "t" } else { "" })
+        if nth_message(number, self.has_topic()) == self.with_receipt(false) {
+            let topic = if self.has_topic() { "t" } else { "" };
+            let receipt = if self.may_want_receipt() { "r" } else { "" };
+            format!("M{number}{topic}{receipt}")
         } else {
             version_name(*self).unwrap_or_else(|| self.to_string())
         }
     }
+}
+
+/// The name without its last letter if that is `mark`, and whether it was.
+fn without(name: &str, mark: char) -> (&str, bool) {
+    name.strip_suffix(mark).map_or((name, false), |rest| (rest, true))
 }
 
 /// The name of a SimplePush version of one of the first channels.
@@ -301,10 +305,15 @@ mod tests {
         for number in [0, 1, 9, 10, 255, 256, 65535] {
             assert_eq!(nth_uaid(number).name(), format!("U{number}"));
             assert_eq!(Chid::read(&format!("C{number}")), Some(nth_chid(number)));
-            assert_eq!(
-                MessageId::read(&format!("M{number}t")).unwrap().name(),
-                format!("M{number}t")
-            );
+            for marks in ["", "t", "r", "tr"] {
+                let name = format!("M{number}{marks}");
+                let id = MessageId::read(&name).unwrap();
+                assert_eq!(id.name(), name);
+                assert_eq!(
+                    (id.has_topic(), id.may_want_receipt()),
+                    (marks.contains('t'), marks.contains('r'))
+                );
+            }
             assert!(nth_message(number, false) < nth_message(number, true));
         }
         for number in 1..=3 {
@@ -312,6 +321,7 @@ mod tests {
         }
         assert_eq!((nth_key(0), nth_key(4)), (None, None));
         assert!(nth_message(1, true) < nth_message(2, false));
+        assert_eq!(MessageId::read("M1rt"), None, "one order of the marks");
     }
 
     #[test]

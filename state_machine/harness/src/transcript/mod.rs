@@ -68,8 +68,9 @@
 //! | `close< 1001 server is shutting down` | the end; `close< socket closed` is without a close frame |
 //!
 //! `U1`, `C1`, `M1` and `K1` name user agents, channels, messages and keys ([`bindings`]). A message with a topic is
-//! `M1t`. `V5C1` is version 5 of a SimplePush channel, in `push> 7 V5C1 C1`, which has no `ttl=`. In JSON they are in
-//! braces, and `{endpoint U1 C1}` is the URL of a channel.
+//! `M1t`, one whose sender wants a receipt `M1r`, one with both `M1tr`. A delete then has the code of the ack
+//! (`M1r=101`), if it is not 100. `V5C1` is version 5 of a SimplePush channel, in `push> 7 V5C1 C1`, which has no
+//! `ttl=`. In JSON they are in braces, and `{endpoint U1 C1}` is the URL of a channel.
 //!
 //! Times are relative to the start (`+1500ms`, `-5s`). Values that follow from the others are omitted: `now`, `rows` and
 //! `bytes` of a fetch are present only if they differ from the time and the limits. Close frames are those for an agent

@@ -288,7 +288,11 @@ fn client_message(message: &ClientMessage) -> String {
                 Some(version) => {
                     format!(r#"{{"channelID":"{}","version":{version}}}"#, update.chid)
                 }
-                None => format!(r#"{{"channelID":"{}","version":"{}"}}"#, update.chid, update.id),
+                None => {
+                    let code = update.code.map(|code| format!(r#","code":{code}"#));
+                    let code = code.unwrap_or_default();
+                    format!(r#"{{"channelID":"{}","version":"{}"{code}}}"#, update.chid, update.id)
+                }
             };
             let updates: Vec<String> = updates.iter().map(update).collect();
             format!(r#"{{"messageType":"ack","updates":[{}]}}"#, updates.join(","))

@@ -7,6 +7,7 @@ use std::{env, fs};
 use harness::script::{Language, Script};
 use harness::transcript::{TranscriptWriter, default_limits};
 use state_machine::connection::Config;
+use state_machine::receipt::AckCode;
 use state_machine::store::{Cursor, MonthStep, PageLimit, Registration, StoreOp};
 use state_machine::{
     Chid, LastConnect, MessageId, MessageKey, Month, NodeBinding, NodeId, RouterType, Span, Time,
@@ -184,7 +185,8 @@ fn samples() -> Vec<StoreOp> {
     let messages = vec![key("M1"), key("M2")];
     let month = Month::new(2026, 11).expect("it is a month");
     let from = month.previous();
-    let (months, acks) = (vec![month, from], Vec::new());
+    let (months, wanting) = (vec![month, from], vec![key("M1r")]);
+    let acks = vec![(wanting[0].id, AckCode::DecryptionError)];
     let last_connect = LastConnect::of(START, uaid, LastConnect::SHARDS);
     let register = |create_in| {
         StoreOp::Register(Registration {
@@ -219,7 +221,13 @@ fn samples() -> Vec<StoreOp> {
         StoreOp::Fetch { uaid, month, after: after.clone(), limit: some, now: before },
         StoreOp::FetchVersions { uaid, after: None, limit: all, now: START },
         StoreOp::FetchVersions { uaid, after, limit: some, now: before },
-        StoreOp::Delete { uaid, months: months.clone(), messages: messages.clone(), acks },
+        StoreOp::Delete {
+            uaid,
+            months: months.clone(),
+            messages: messages.clone(),
+            acks: Vec::new(),
+        },
+        StoreOp::Delete { uaid, months: months.clone(), messages: wanting, acks },
         StoreOp::RecordOffers { uaid, month, messages },
         StoreOp::AddChannels { uaid, month, channels: channels.clone() },
         StoreOp::CreateChannels { uaid, month, channels },
