@@ -1,12 +1,12 @@
-//! What receipts cost, and how soon they arrive, over the public protocol of a server with SQLite that this starts.
+//! What receipts cost, and how soon they arrive, over the public protocol of a server that this starts.
 //!
 //! ```text
-//! receipt_load KALENDS [MESSAGES] [RATE]
+//! receipt_load --kalends PATH [--dynamodb PATH] [--messages 10000] [--rate 200]
 //! ```
 //!
 //! Messages to an absent agent, without receipts and with them in one subscription: CPU µs of the server for a push, and
-//! for its delivery and ack. Then messages to a connected agent: from its ack to the event, RATE acks a second. Each of
-//! the messages must be reported once. One thread.
+//! for its delivery and ack. Then messages to a connected agent: from its ack to the event, `--rate` acks a second. Each
+//! of the messages must be reported once. One thread.
 
 #[path = "shared/agent.rs"]
 mod agent;
@@ -22,12 +22,15 @@ mod usage;
 use std::collections::HashMap;
 use std::error::Error;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Duration;
 
+use clap::Parser;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -40,27 +43,59 @@ use usage::{CpuTime, resident_kib};
 
 const SENDERS: usize = 16;
 
+/// Measures what receipts cost, and how soon they arrive
+#[derive(Debug, Parser)]
+struct Args {
+    /// The program `kalends`, of a release build
+    #[arg(long, value_name = "PATH")]
+    kalends: PathBuf,
+    /// The DynamoDB server of the tests (target/dynamodb); without it the server has SQLite
+    #[arg(long, value_name = "PATH")]
+    dynamodb: Option<PathBuf>,
+    /// Messages of each of the three parts
+    #[arg(long, default_value_t = 10_000)]
+    messages: usize,
+    /// Messages of the last part that are acked in a second
+    #[arg(long, default_value_t = 200)]
+    rate: usize,
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let [kalends, numbers @ ..] = &args[..] else {
-        return Err("usage: receipt_load KALENDS [MESSAGES] [RATE]".into());
-    };
-    let number = |at: usize| numbers.get(at).map(|text| text.parse::<usize>()).transpose();
-    let (messages, rate) = (number(0)?.unwrap_or(10_000), number(1)?.unwrap_or(200));
+    let args = Args::parse();
     let home = tempfile::tempdir()?;
-    let mut command = Command::new(kalends);
+    let mut command = Command::new(&args.kalends);
     command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(home.path().join("data"));
     command.args(["--user-messages-max=0", "--channel-messages-max=0", "--user-bytes-max=0"]);
     command.args(["--channel-bytes-max=0", "--receipt-messages-max=1000000"]);
     command.arg("--subscription-pushes-per-minute-max=0");
     command.env("KALENDS_METRICS_LISTEN", "off");
+    let _store = match &args.dynamodb {
+        None => None,
+        Some(program) => {
+            let (store, url) = start_dynamodb(program).await?;
+            command.arg("--store=dynamodb").arg("--dynamodb-region=eu-central-1");
+            command.arg(format!("--dynamodb-endpoint-url={url}"));
+            command.envs([("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "key")]);
+            Some(store)
+        }
+    };
     let server = Process::start(command, &home.path().join("log")).await?;
-    let load = Load { address: server.address, pid: server.pid(), messages };
+    let load = Load { address: server.address, pid: server.pid(), messages: args.messages };
     for wanted in [false, true] {
         load.stored(wanted).await?;
     }
-    load.reported(rate).await
+    load.reported(args.rate).await
+}
+
+/// The server, which ends with its standard input, and its URL.
+async fn start_dynamodb(program: &Path) -> Result<(Child, String), Box<dyn Error>> {
+    let mut command = Command::new(program);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut store = command.spawn()?;
+    let mut lines = BufReader::new(store.stdout.take().ok_or("its output is a pipe")?).lines();
+    let url = lines.next_line().await?.ok_or("the DynamoDB server printed no address")?;
+    Ok((store, url))
 }
 
 struct Load {

@@ -3,9 +3,9 @@
 
 mod both_engines;
 mod conflicts;
+mod costs;
 mod empty_responses;
 mod expiring_channels;
-mod feed_costs;
 mod feed_publishing;
 mod feed_replies;
 mod feed_rows;
