@@ -133,3 +133,40 @@ async fn a_lenient_server_takes_a_bare_post_and_a_strict_one_only_what_rfc_8291_
     let header = [&[7; 16][..], &[0, 0, 16, 0], &[65], &[4], &[9; 64], &[1; 17]].concat();
     assert_eq!(push(header).await.status, 201);
 }
+
+#[actix_web::test]
+async fn a_message_that_is_encrypted_with_the_vapid_key_is_refused_and_the_key_is_named() {
+    let server = Server::start_with(&["--payload-header-required=true"]);
+    let (signer, sender) = (Signer::new(), Sender::new());
+    let (_, channel) = Agent::offline(&server).await;
+    let origin = server.origin();
+    let push = |dh: &str, scheme: &str| {
+        let (post, key) = (sender.post(&channel.endpoint).ttl(60).raw_body("x"), signer.key());
+        let post = post.header("content-encoding", "aesgcm").header("encryption", "salt=c2FsdA");
+        let vapid = signer.authorization(&origin);
+        let token = vapid.split(['=', ',']).nth(1).expect("there is a token").to_owned();
+        match scheme {
+            "vapid" => {
+                post.header("authorization", &vapid).header("crypto-key", &format!("dh={dh}"))
+            }
+            _ => {
+                let post = post.header("authorization", &format!("{scheme} {token}"));
+                post.header("crypto-key", &format!("dh={dh};p256ecdsa={key}"))
+            }
+        }
+        .send()
+    };
+    for scheme in ["vapid", "WebPush", "Bearer"] {
+        let message = push(&signer.key(), scheme).await.assert_error(400, 110);
+        assert!(message.contains("dh of the Crypto-Key header is the VAPID"), "{message}");
+        assert_eq!(push(&Signer::new().key(), scheme).await.status, 201, "{scheme}");
+    }
+    let body = |key: &[u8]| [&[7; 16][..], &[0, 0, 16, 0], &[65], key, &[1; 17]].concat();
+    let push = |key: &[u8]| {
+        let post = sender.post(&channel.endpoint).ttl(60).body(body(key));
+        post.signed(&signer, &origin).send()
+    };
+    let message = push(signer.public()).await.assert_error(400, 110);
+    assert!(message.contains("header of the body is the VAPID public key"), "{message}");
+    assert_eq!(push(Signer::new().public()).await.status, 201);
+}
