@@ -142,7 +142,7 @@ fn read_encoding(headers: &HeaderMap) -> Result<Encoding, HeaderError> {
 fn read_aes128gcm(headers: &HeaderMap) -> Result<Encoding, HeaderError> {
     for (header, item) in [("Encryption", "salt"), ("Crypto-Key", "dh")] {
         let list = CryptoList::read(headers, header)?;
-        if list.is_some_and(|list| list.values(item).next().is_some()) {
+        if list.is_some_and(|list| values(&list.0, item).next().is_some()) {
             return Err(HeaderError::InBodyAlready { header, item });
         }
     }
@@ -187,17 +187,18 @@ impl CryptoList {
         }
     }
 
-    fn values(&self, name: &'static str) -> impl Iterator<Item = &str> {
-        let items = self.0.split([',', ';']).filter_map(params::item);
-        items.filter_map(move |(key, value)| (key == name).then_some(value))
-    }
-
     /// The item of this name, which must not be repeated. Errors name it as `what`.
     fn only(&self, name: &'static str, what: &'static str) -> Result<Option<&str>, HeaderError> {
-        let mut values = self.values(name);
+        let mut values = values(&self.0, name);
         let first = values.next();
         if values.next().is_some() { Err(HeaderError::Repeated(what)) } else { Ok(first) }
     }
+}
+
+/// The items of this name in a list of that form.
+fn values<'a>(list: &'a str, name: &'static str) -> impl Iterator<Item = &'a str> {
+    let items = list.split([',', ';']).filter_map(params::item);
+    items.filter_map(move |(key, value)| (key == name).then_some(value))
 }
 
 fn push_group(list: &mut String, group: &str) -> Option<()> {

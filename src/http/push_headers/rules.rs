@@ -4,8 +4,8 @@ use actix_web::http::header::HeaderMap;
 use bytes::Bytes;
 use state_machine::{Encoding, Payload, Span};
 
-use super::super::vapid::VapidKey;
-use super::{CryptoList, DH, HeaderError, PushHeaders, payload, read_topic, read_urgency};
+use super::{DH, HeaderError, PushHeaders, payload, read_topic, read_urgency, values};
+use crate::http::vapid::VapidKey;
 
 /// The length of salt, record size and key id length (RFC 8188 §2.1).
 const FIXED_BYTES: usize = 16 + 4 + 1;
@@ -72,7 +72,7 @@ impl PushRules {
 
 fn check_dh(crypto_key: &str, vapid_key: &VapidKey) -> Result<(), HeaderError> {
     let is_reused = |dh| VapidKey::parse(dh).is_ok_and(|dh| dh == *vapid_key);
-    match CryptoList(crypto_key.into()).values("dh").any(is_reused) {
+    match values(crypto_key, "dh").any(is_reused) {
         true => Err(HeaderError::VapidKeyReused(DH)),
         false => Ok(()),
     }
