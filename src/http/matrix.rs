@@ -81,20 +81,20 @@ async fn forward(
     charge()?;
     let wait = app.limits.body_timeout;
     // What is read is dropped, so that a request holds little while its pushes wait for acks.
-    let (devices, message) = {
+    let (pushkeys, message) = {
         let body = read_body(headers, body, REQUEST_BYTES_MAX, wait).await?;
-        let Notification { devices, fields } = Notification::read(&body)?;
-        (devices, Forwarded::new(&fields, app.limits.payload_bytes_max)?)
+        let Notification { pushkeys, fields } = Notification::read(&body)?;
+        (pushkeys, Forwarded::new(&fields, app.limits.payload_bytes_max)?)
     };
     // Each further device is a push too.
-    devices.iter().skip(1).try_for_each(|_| charge())?;
-    let pushes = devices.iter().map(|device| push_to(app, endpoint, &device.pushkey, &message));
+    pushkeys.iter().skip(1).try_for_each(|_| charge())?;
+    let pushes = pushkeys.iter().map(|pushkey| push_to(app, endpoint, pushkey, &message));
     let outcomes = join_all(pushes).await;
     let mut rejected = Vec::new();
-    for (device, outcome) in devices.into_iter().zip(outcomes) {
+    for (pushkey, outcome) in pushkeys.into_iter().zip(outcomes) {
         match outcome {
             Ok(()) => {}
-            Err(error) if is_final(&error) => rejected.push(device.pushkey),
+            Err(error) if is_final(&error) => rejected.push(pushkey),
             Err(error) => return Err(error.into()),
         }
     }
@@ -170,36 +170,38 @@ fn is_final(error: &PushError) -> bool {
 
 #[derive(Deserialize)]
 struct Request {
-    notification: Notification,
+    notification: Fields,
 }
 
-#[derive(Deserialize)]
+/// A notification, and the apps that it is for.
+#[derive(Debug)]
 struct Notification {
-    devices: Vec<Device>,
-    #[serde(flatten)]
+    /// One of each device.
+    pushkeys: Vec<String>,
+    /// Those that the apps receive: all but `devices`.
     fields: Fields,
-}
-
-#[derive(Deserialize)]
-struct Device {
-    pushkey: String,
 }
 
 type Fields = Map<String, Value>;
 
 impl Notification {
     fn read(body: &[u8]) -> Result<Self, NotifyError> {
-        let Request { notification } = serde_json::from_slice(body).map_err(|error| {
-            if error.is_data() { NotifyError::BadJson } else { NotifyError::NotJson }
+        let request = serde_json::from_slice(body);
+        let Request { notification: mut fields } = request.map_err(|error| {
+            if error.is_data() { NotifyError::NoNotification } else { NotifyError::NotJson }
         })?;
-        if notification.devices.len() > DEVICES_MAX {
+        let Some(Value::Array(devices)) = fields.remove("devices") else {
+            return Err(NotifyError::NoDevices);
+        };
+        if devices.len() > DEVICES_MAX {
             return Err(NotifyError::TooManyDevices);
         }
-        let is_short = |device: &Device| device.pushkey.len() <= PUSHKEY_BYTES_MAX;
-        match notification.devices.iter().all(is_short) {
-            true => Ok(notification),
-            false => Err(NotifyError::BadJson),
-        }
+        let pushkey = |device: &Value| {
+            let pushkey = device["pushkey"].as_str().filter(|key| key.len() <= PUSHKEY_BYTES_MAX);
+            pushkey.map(str::to_owned).ok_or(NotifyError::NoPushkey)
+        };
+        let pushkeys = devices.iter().map(pushkey).collect::<Result<_, _>>()?;
+        Ok(Self { pushkeys, fields })
     }
 }
 
@@ -253,11 +255,17 @@ enum NotifyError {
     Method,
     #[error("the body is not JSON")]
     NotJson,
-    #[error("the body has no notification with devices, each with a pushkey of at most 512 bytes")]
-    BadJson,
+    #[error("the body has no notification, or one that is not a JSON object, or several")]
+    NoNotification,
+    #[error("the notification has no devices, or they are not a list")]
+    NoDevices,
+    #[error(
+        "a device has no pushkey, or one that is not a text of at most {PUSHKEY_BYTES_MAX} bytes"
+    )]
+    NoPushkey,
     #[error("the notification has more than {DEVICES_MAX} devices")]
     TooManyDevices,
-    #[error("the ids of the notification are longer than those of Matrix")]
+    #[error("event_id, room_id, counts and prio of the notification do not fit into a message")]
     TooLong,
     #[error(transparent)]
     Push(#[from] PushError),
@@ -267,7 +275,7 @@ impl NotifyError {
     fn response(&self) -> HttpResponse {
         let response = match self {
             Self::Method => routes::refused("GET, POST"),
-            Self::NotJson | Self::BadJson => {
+            Self::NotJson | Self::NoNotification | Self::NoDevices | Self::NoPushkey => {
                 PushError::Http(StatusCode::BAD_REQUEST).closing_response()
             }
             Self::TooManyDevices | Self::TooLong => {
@@ -283,7 +291,7 @@ impl NotifyError {
         match (self, status) {
             (Self::Method, _) => "M_UNRECOGNIZED",
             (Self::NotJson, _) => "M_NOT_JSON",
-            (Self::BadJson, _) => "M_BAD_JSON",
+            (Self::NoNotification | Self::NoDevices | Self::NoPushkey, _) => "M_BAD_JSON",
             (_, StatusCode::PAYLOAD_TOO_LARGE) => "M_TOO_LARGE",
             (_, StatusCode::TOO_MANY_REQUESTS) => "M_LIMIT_EXCEEDED",
             _ => "M_UNKNOWN",

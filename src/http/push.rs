@@ -59,13 +59,14 @@ async fn push(
     let limits = &app.common.limits;
     let address = limits.address(request.peer_addr(), headers);
     limits.push_from(address)?;
-    let (EndpointToken { uaid, chid }, key) = open(app, headers, version, token)?;
+    let (EndpointToken { uaid, chid }, vapid_key) = open(app, headers, version, token)?;
     let PushHeaders { ttl, topic, urgency } =
         app.limits.rules.headers(headers, app.limits.ttl_max)?;
     let wish = ReceiptWish::read(headers)?;
     let max_bytes = max_bytes(headers, &app.limits);
     let body = read_body(headers, payload, max_bytes, app.limits.body_timeout).await?;
-    let payload = app.limits.rules.payload(headers, body)?;
+    let payload = app.limits.rules.payload(headers, body, vapid_key.as_ref())?;
+    let key = vapid_key.map(|key| key.sha256());
     // The body was read, so a refused sender keeps its connection.
     let accepted_at = app.common.clock.now();
     if let Err(refused) = limits.push_to(uaid, chid, key) {
@@ -153,14 +154,14 @@ pub(super) async fn deliver(
     }
 }
 
-/// Decrypts the token and verifies the sender's credentials. Returns the token's content and the SHA-256 of the verified
-/// key, if there is one.
+/// Decrypts the token and verifies the sender's credentials. Returns the token's content and the verified key, if there
+/// is one.
 pub(super) fn open(
     app: &EndpointRole,
     headers: &HeaderMap,
     version: TokenVersion,
     token: &str,
-) -> Result<(EndpointToken, Option<[u8; 32]>), PushError> {
+) -> Result<(EndpointToken, Option<VapidKey>), PushError> {
     let has_some = headers.contains_key(AUTHORIZATION);
     let opened = checked(app, headers, version, token);
     app.counters.count_vapid(&opened, has_some);
@@ -172,7 +173,7 @@ fn checked(
     headers: &HeaderMap,
     version: TokenVersion,
     token: &str,
-) -> Result<(EndpointToken, Option<[u8; 32]>), PushError> {
+) -> Result<(EndpointToken, Option<VapidKey>), PushError> {
     let credentials = Credentials::read(headers)?;
     let key = credentials.as_ref().map(Credentials::key);
     let opened = app.tokens.decrypt(version, token, key)?;
@@ -180,7 +181,7 @@ fn checked(
     if let Some(credentials) = &credentials {
         app.vapid.verify(credentials, app.common.clock.now())?;
     }
-    Ok((opened, key.map(VapidKey::sha256)))
+    Ok((opened, key.copied()))
 }
 
 /// The maximum size of the body, by its encoding.

@@ -12,6 +12,10 @@ mod rules;
 /// Maximum length of `Encryption` and of `Crypto-Key`, which are stored with the message.
 pub const CRYPTO_HEADER_MAX_BYTES: usize = 2048;
 
+/// As errors name them.
+const SALT: &str = "salt of the Encryption header";
+const DH: &str = "dh of the Crypto-Key header";
+
 /// The delivery options of a push.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PushHeaders {
@@ -50,6 +54,12 @@ pub enum HeaderError {
         "the {0} header is not a list of name=value of at most {CRYPTO_HEADER_MAX_BYTES} bytes"
     )]
     Malformed(&'static str),
+    /// One of each is allowed (draft-ietf-webpush-encryption-04 §4): user agents differ in which one they use.
+    #[error("the {0} was sent more than once")]
+    Repeated(&'static str),
+    /// A signing key must not encrypt too (RFC 8292 §3.2).
+    #[error("the {0} is the VAPID public key: encrypt each message with a key pair of its own")]
+    VapidKeyReused(&'static str),
     /// With `aes128gcm`, salt and key are in the body (RFC 8188 §2.1), and others contradict them.
     #[error("the {header} header must not have a {item} with aes128gcm: it is in the body")]
     InBodyAlready { header: &'static str, item: &'static str },
@@ -132,7 +142,7 @@ fn read_encoding(headers: &HeaderMap) -> Result<Encoding, HeaderError> {
 fn read_aes128gcm(headers: &HeaderMap) -> Result<Encoding, HeaderError> {
     for (header, item) in [("Encryption", "salt"), ("Crypto-Key", "dh")] {
         let list = CryptoList::read(headers, header)?;
-        if list.is_some_and(|list| list.value(item).is_some()) {
+        if list.is_some_and(|list| values(&list.0, item).next().is_some()) {
             return Err(HeaderError::InBodyAlready { header, item });
         }
     }
@@ -145,12 +155,10 @@ fn read_aesgcm(headers: &HeaderMap) -> Result<Encoding, HeaderError> {
     }
     let encryption = CryptoList::read(headers, "Encryption")?.ok_or(HeaderError::SaltMissing)?;
     let crypto_key = CryptoList::read(headers, "Crypto-Key")?.ok_or(HeaderError::DhMissing)?;
-    let salt = encryption.value("salt").ok_or(HeaderError::SaltMissing)?;
-    let dh = crypto_key.value("dh").ok_or(HeaderError::DhMissing)?;
+    let salt = encryption.only("salt", SALT)?.ok_or(HeaderError::SaltMissing)?;
+    let dh = crypto_key.only("dh", DH)?.ok_or(HeaderError::DhMissing)?;
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    for (value, name) in
-        [(salt, "salt of the Encryption header"), (dh, "dh of the Crypto-Key header")]
-    {
+    for (value, name) in [(salt, SALT), (dh, DH)] {
         if value.is_empty() || !value.bytes().all(allowed) {
             return Err(HeaderError::NotBase64(name));
         }
@@ -179,11 +187,18 @@ impl CryptoList {
         }
     }
 
-    /// The first item of this name.
-    fn value(&self, name: &str) -> Option<&str> {
-        let items = self.0.split([',', ';']);
-        items.filter_map(params::item).find_map(|(key, value)| (key == name).then_some(value))
+    /// The item of this name, which must not be repeated. Errors name it as `what`.
+    fn only(&self, name: &'static str, what: &'static str) -> Result<Option<&str>, HeaderError> {
+        let mut values = values(&self.0, name);
+        let first = values.next();
+        if values.next().is_some() { Err(HeaderError::Repeated(what)) } else { Ok(first) }
     }
+}
+
+/// The items of this name in a list of that form.
+fn values<'a>(list: &'a str, name: &'static str) -> impl Iterator<Item = &'a str> {
+    let items = list.split([',', ';']).filter_map(params::item);
+    items.filter_map(move |(key, value)| (key == name).then_some(value))
 }
 
 fn push_group(list: &mut String, group: &str) -> Option<()> {

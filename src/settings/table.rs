@@ -290,8 +290,8 @@ with_feeds! {
         /// accept the same.
         payload_bytes_max: usize = 4096, in 4096..=1_048_576, "bytes";
 
-        /// Refuses a body in aes128gcm that does not begin as RFC 8291 requires, with 400. By default bodies are not looked
-        /// at: some gateways send other data under that name.
+        /// Refuses a body in aes128gcm that does not begin as RFC 8291 requires, or that has the VAPID key of its push as
+        /// its key, with 400. By default bodies are not looked at: some gateways send other data under that name.
         payload_header_required: bool = false;
 
         /// Takes pushes without `TTL`, as if it were `ttl_max_s`, and without `Content-Encoding`, as if it were aes128gcm.

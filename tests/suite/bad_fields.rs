@@ -1,6 +1,12 @@
-//! Each header field of a push in every faulty form: the status, the errno, and the field's name in the message.
+//! Each field of a request in every faulty form: the status, the errno, and the field's name in the message. The header
+//! fields of a push are here, and each other interface has a file.
 
-use crate::harness::{Agent, Raw, Server};
+mod feeds;
+mod matrix;
+mod registration;
+mod simplepush;
+
+use crate::harness::{Agent, Answer, Raw, Server};
 
 const OLD: &str = "Content-Encoding: aesgcm\r\n";
 const SALT: &str = "Encryption: salt=c2FsdA\r\n";
@@ -29,6 +35,18 @@ fn case(
         .collect();
     lines.extend(missing.map(|errno| ("missing", String::new(), 400, errno)));
     Case { field, beside: beside.concat(), faults: lines, names: field }
+}
+
+fn link(token: &str) -> String {
+    format!("</receipts/{token}>; rel=\"urn:ietf:params:push:receipt\"")
+}
+
+/// Sends a request of this method and path, with these lines and this body.
+async fn ask(server: &Server, request: &str, lines: &str, body: impl AsRef<[u8]>) -> Answer {
+    let (mut raw, body) = (Raw::open(server).await, body.as_ref());
+    let head = format!("{request} HTTP/1.1\r\nHost: a\r\n{lines}Content-Length: {}", body.len());
+    raw.write([head.as_bytes(), b"\r\n\r\n", body].concat()).await;
+    raw.answer().await
 }
 
 #[expect(clippy::too_many_lines, reason = "a table of all faults, without any logic")]
@@ -97,6 +115,8 @@ fn cases() -> Vec<Case> {
                 ("another alphabet", "salt=a+b", 400, 110),
                 ("a control character", "salt=a\tb", 400, 110),
                 ("an empty salt", "salt=", 400, 110),
+                ("twice", "salt=c2FsdA\r\nEncryption: salt=c2FsdA", 400, 110),
+                ("two salts", "salt=c2FsdA, salt=YWx0", 400, 110),
             ],
         ),
         case(
@@ -109,6 +129,26 @@ fn cases() -> Vec<Case> {
                 ("another alphabet", "dh=a/b", 400, 110),
                 ("a control character", "dh=a\tb", 400, 110),
                 ("an empty key", "dh=", 400, 110),
+                ("twice", "dh=ZGg\r\nCrypto-Key: dh=ZGg", 400, 110),
+                ("two keys", "keyid=a;dh=ZGg,keyid=b;dh=ZGg", 400, 110),
+            ],
+        ),
+        case(
+            "Encryption-Key",
+            &[TTL, OLD, SALT, DH],
+            None,
+            &[("empty", "", 400, 110), ("there", "dh=ZGg", 400, 110)],
+        ),
+        case(
+            "Link",
+            &[TTL, "Content-Encoding: aes128gcm\r\nPrefer: respond-async\r\n"],
+            None,
+            &[
+                ("without a token", &link(""), 400, 116),
+                ("twice", &format!("{0}\r\nLink: {0}", link("a")), 400, 116),
+                ("too long", &link(&"a".repeat(4096)), 400, 116),
+                ("another alphabet", &link("é"), 400, 116),
+                ("a control character", &link("a\tb"), 400, 116),
             ],
         ),
         case(
@@ -146,19 +186,16 @@ async fn each_field_of_a_push_in_each_faulty_form_is_refused_and_named() {
     let path = channel.path(&server);
     for Case { field, beside, faults, names } in cases() {
         for (what, lines, status, errno) in faults {
-            let mut raw = Raw::open(&server).await;
-            let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\n{beside}{lines}");
-            raw.write(format!("{head}Content-Length: 1\r\n\r\nx")).await;
-            let answer = raw.answer().await;
+            let lines = format!("{beside}{lines}");
+            let answer = ask(&server, &format!("POST {path}"), &lines, "x").await;
             assert_eq!(answer.status, status, "{field}, {what}: {answer}");
             let message = answer.assert_error(status, errno);
             assert!(message.contains(names), "{field}, {what}: {message}");
         }
         // HTTP forbids other control characters (RFC 9110 §5.5), so the request is not read at all.
-        let mut raw = Raw::open(&server).await;
-        let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\n{field}: a\u{1}b");
-        raw.write(format!("{head}\r\nContent-Length: 1\r\n\r\nx")).await;
-        let message = raw.answer().await.assert_error(400, 999);
+        let lines = format!("{field}: a\u{1}b\r\n");
+        let answer = ask(&server, &format!("POST {path}"), &lines, "x").await;
+        let message = answer.assert_error(400, 999);
         assert!(message.contains("not valid HTTP/1.1"), "{field}: {message}");
     }
 }

@@ -1,5 +1,5 @@
-//! End-to-end tests: the real binary in its own processes, real sockets, a real browser and a
-//! widely used sender library.
+//! End-to-end tests: the real binary in its own processes, real sockets, a real browser and
+//! widely used sender libraries.
 
 mod acme;
 mod admin;

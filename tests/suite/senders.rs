@@ -1,4 +1,8 @@
-//! Existing application servers: the endpoints and content encodings that they already use.
+//! Existing application servers: the libraries, endpoints and content encodings that they already use.
+
+mod libraries;
+mod recorded;
+mod subscriber;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use fernet::Fernet;
@@ -6,7 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::harness::{Agent, Sender, Server, Signer, unix_now_s};
+use crate::harness::{Agent, Sender, Server, Signer};
 
 #[actix_web::test]
 async fn endpoints_of_an_autopush_rs_installation_with_the_same_key_keep_working() {
@@ -131,41 +135,38 @@ async fn a_lenient_server_takes_a_bare_post_and_a_strict_one_only_what_rfc_8291_
 }
 
 #[actix_web::test]
-async fn requests_in_the_form_of_the_go_and_php_libraries_are_accepted() {
-    const ORIGIN: &str = "https://push.example.net";
-    let server = Server::start_with(&["--public-url", ORIGIN]);
-    let mut agent = Agent::new(&server).await;
+async fn a_message_that_is_encrypted_with_the_vapid_key_is_refused_and_the_key_is_named() {
+    let server = Server::start_with(&["--payload-header-required=true"]);
     let (signer, sender) = (Signer::new(), Sender::new());
-    let channel = agent.register_for(&signer.key()).await;
-    let endpoint = channel.endpoint.replace(ORIGIN, &server.origin());
-    // The audience of PHP has no port, so a server for it has the port of its scheme.
-    let claims = json!({"aud": ORIGIN, "exp": unix_now_s() + 43_200, "sub": "mailto:a@b.example"});
-    let token = signer.token_with_claims(&claims);
-    let (key, dh) = (signer.key(), Signer::new().key());
-    let vapid = format!("vapid t={token}, k={key}");
-    let (web_push, salt) = (format!("WebPush {token}"), "salt=AAAAAAAAAAAAAAAAAAAAAA");
-    let keys = format!("dh={dh};p256ecdsa={key}");
-    let octets = ("content-type", "application/octet-stream");
-    for (library, headers) in [
-        ("webpush-go", &[("content-encoding", "aes128gcm"), ("authorization", &vapid)][..]),
-        ("web-push-php", &[octets, ("content-encoding", "aes128gcm"), ("authorization", &vapid)]),
-        (
-            "web-push-php, aesgcm",
-            &[
-                octets,
-                ("content-encoding", "aesgcm"),
-                ("encryption", salt),
-                ("crypto-key", &keys),
-                ("authorization", &web_push),
-            ],
-        ),
-    ] {
-        let mut post = sender.post(&endpoint).ttl(2_419_200).raw_body(library);
-        for (name, value) in headers {
-            post = post.header(name, value);
+    let (_, channel) = Agent::offline(&server).await;
+    let origin = server.origin();
+    let push = |dh: &str, scheme: &str| {
+        let (post, key) = (sender.post(&channel.endpoint).ttl(60).raw_body("x"), signer.key());
+        let post = post.header("content-encoding", "aesgcm").header("encryption", "salt=c2FsdA");
+        let vapid = signer.authorization(&origin);
+        let token = vapid.split(['=', ',']).nth(1).expect("there is a token").to_owned();
+        match scheme {
+            "vapid" => {
+                post.header("authorization", &vapid).header("crypto-key", &format!("dh={dh}"))
+            }
+            _ => {
+                let post = post.header("authorization", &format!("{scheme} {token}"));
+                post.header("crypto-key", &format!("dh={dh};p256ecdsa={key}"))
+            }
         }
-        let (answer, got) = tokio::join!(post.send(), agent.take(1));
-        assert_eq!(answer.status, 201, "{library}: {answer}");
-        assert_eq!(got[0].body(), library);
+        .send()
+    };
+    for scheme in ["vapid", "WebPush", "Bearer"] {
+        let message = push(&signer.key(), scheme).await.assert_error(400, 110);
+        assert!(message.contains("dh of the Crypto-Key header is the VAPID"), "{message}");
+        assert_eq!(push(&Signer::new().key(), scheme).await.status, 201, "{scheme}");
     }
+    let body = |key: &[u8]| [&[7; 16][..], &[0, 0, 16, 0], &[65], key, &[1; 17]].concat();
+    let push = |key: &[u8]| {
+        let post = sender.post(&channel.endpoint).ttl(60).body(body(key));
+        post.signed(&signer, &origin).send()
+    };
+    let message = push(signer.public()).await.assert_error(400, 110);
+    assert!(message.contains("header of the body is the VAPID public key"), "{message}");
+    assert_eq!(push(Signer::new().public()).await.status, 201);
 }

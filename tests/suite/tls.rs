@@ -1,182 +1,23 @@
 //! TLS on the public port: real clients, slow and hostile peers, and certificates that change.
 
 use std::fs;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use actix_web::rt::time::timeout;
 use futures_util::{SinkExt, StreamExt};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, DEFAULT_VERSIONS, RootCertStore};
+use rcgen::KeyPair;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::process::Command;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::http::HeaderValue;
-use tokio_tungstenite::tungstenite::http::header::SEC_WEBSOCKET_PROTOCOL;
-use tokio_tungstenite::{WebSocketStream, client_async};
 
-use crate::harness::{AT_ONCE, Launch, Program, Server, kalends, until};
+use crate::harness::{AT_ONCE, Authority, Program, Server, kalends, until};
 use crate::metrics::scrape;
 
 /// Resident memory of an idle agent over TLS, in KiB, half as much again as when this was written.
 const KIB_OF_AGENT_MAX: f64 = 17.0;
 
 const DAY_S: u64 = 24 * 60 * 60;
-
-/// A certificate authority, and the files of a certificate that it signed.
-struct Authority {
-    issuer: CertifiedIssuer<'static, KeyPair>,
-    dir: TempDir,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // curl takes a certificate whose issuer has its own name for self-signed.
-        params.distinguished_name.push(DnType::CommonName, "authority of a test");
-        let issuer = CertifiedIssuer::self_signed(
-            params,
-            KeyPair::generate().expect("the test can make it"),
-        )
-        .expect("the test can make it");
-        let authority = Self { issuer, dir: TempDir::new().expect("the test can make it") };
-        fs::write(authority.path("ca.pem"), authority.issuer.pem()).expect("the test can make it");
-        authority.issue();
-        authority
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    /// Writes a new pair over the one before. Returns its certificate.
-    fn issue(&self) -> Vec<u8> {
-        self.issue_with(|_| ())
-    }
-
-    /// Like [`issue`](Self::issue), for a certificate that ends after this time.
-    fn issue_for(&self, time: Duration) -> Vec<u8> {
-        self.issue_with(|params| params.not_after = (SystemTime::now() + time).into())
-    }
-
-    fn issue_with(&self, change: impl FnOnce(&mut CertificateParams)) -> Vec<u8> {
-        let key = KeyPair::generate().expect("the test can make it");
-        let mut params =
-            CertificateParams::new(["127.0.0.1".to_owned()]).expect("the test can make it");
-        change(&mut params);
-        let certificate = params.signed_by(&key, &self.issuer).expect("the test can make it");
-        fs::write(self.path("pair.pem"), certificate.pem()).expect("the test can make it");
-        fs::write(self.path("pair.key"), key.serialize_pem()).expect("the test can make it");
-        certificate.der().to_vec()
-    }
-
-    fn launch(&self) -> Launch {
-        let [certificate, key] = ["pair.pem", "pair.key"].map(|name| self.path(name));
-        let [certificate, key] = [certificate, key].map(|path| path.display().to_string());
-        Launch::default().with(&["--tls-certificate", &certificate, "--tls-key", &key])
-    }
-
-    fn server(&self, arguments: &[&str]) -> Server {
-        Server::launch(self.launch().with(arguments))
-    }
-
-    async fn connect(&self, server: &Server) -> TlsStream<TcpStream> {
-        self.connect_as(server, &[]).await
-    }
-
-    /// Connects with these protocols to choose from.
-    async fn connect_as(&self, server: &Server, protocols: &[&str]) -> TlsStream<TcpStream> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.issuer.der().clone()).expect("the test can make it");
-        let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_protocol_versions(DEFAULT_VERSIONS)
-            .expect("the versions are known")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
-        let stream = TcpStream::connect(server.address()).await.expect("the test can make it");
-        let name = ServerName::from(server.address().ip());
-        TlsConnector::from(Arc::new(config))
-            .connect(name, stream)
-            .await
-            .expect("the test can make it")
-    }
-
-    async fn agent(&self, server: &Server) -> Agent {
-        let url = format!("wss://{}/", server.address());
-        let mut request = url.into_client_request().expect("the test can make it");
-        // With it, the server sends close frames.
-        let protocol = HeaderValue::from_static("push-notification");
-        request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, protocol);
-        let (socket, _) =
-            client_async(request, self.connect(server).await).await.expect("the test can make it");
-        let mut agent = Agent(socket);
-        let hello =
-            agent.ask(&json!({"messageType": "hello", "uaid": "", "use_webpush": true})).await;
-        assert_eq!(hello["status"], 200, "{hello}");
-        agent
-    }
-
-    /// Pushes with curl. Returns the status and the version of HTTP.
-    async fn push(&self, arguments: &[&str]) -> String {
-        let printed = ["--output", "/dev/null", "--write-out", "%{http_code} %{http_version}"];
-        self.curl(&[&printed[..], &["--header", "TTL: 60"], arguments].concat()).await
-    }
-
-    /// Runs curl, which must succeed, and returns what it printed.
-    async fn curl(&self, arguments: &[&str]) -> String {
-        let mut curl = Command::new("curl");
-        curl.args(["--silent", "--show-error", "--max-time", "10", "--cacert"]);
-        let output = curl
-            .arg(self.path("ca.pem"))
-            .args(arguments)
-            .output()
-            .await
-            .expect("curl is installed");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).expect("curl prints a text")
-    }
-}
-
-/// A user agent over TLS.
-struct Agent(WebSocketStream<TlsStream<TcpStream>>);
-
-impl Agent {
-    async fn send(&mut self, message: &Value) {
-        self.0.send(Message::text(message.to_string())).await.expect("the connection is open");
-    }
-
-    async fn receive(&mut self) -> Value {
-        let message = timeout(AT_ONCE, self.0.next())
-            .await
-            .expect("a message arrives in time")
-            .expect("the connection is open")
-            .expect("the message can be read");
-        serde_json::from_str(message.to_text().expect("it is a text")).expect("it is JSON")
-    }
-
-    async fn ask(&mut self, message: &Value) -> Value {
-        self.send(message).await;
-        self.receive().await
-    }
-
-    /// Registers a channel and returns its endpoint.
-    async fn register(&mut self) -> String {
-        let chid = "deadbeef-0000-4000-8000-000000000000";
-        let answer = self.ask(&json!({"messageType": "register", "channelID": chid})).await;
-        answer["pushEndpoint"].as_str().expect("the channel is registered").to_owned()
-    }
-}
 
 #[actix_web::test]
 async fn commands_subscribe_and_push_over_tls() {

@@ -28,7 +28,7 @@ pub(super) enum FeedError {
     Scope(Scopes),
     /// An unknown parameter, or one that is given twice.
     #[error("{0}")]
-    Query(&'static str),
+    Query(String),
     #[error("{0} is a cursor: empty, or a number that an answer gave")]
     Cursor(&'static str),
     #[error(
@@ -172,7 +172,7 @@ mod tests {
             (401, 303, FeedTokenError::Expired.into()),
             (403, 304, FeedError::OtherFeed),
             (403, 305, FeedError::Scope(Scopes::Write)),
-            (400, 306, FeedError::Query("there is no such parameter")),
+            (400, 306, FeedError::Query("there is no such parameter".to_owned())),
             (400, 307, FeedError::Cursor("after")),
             (400, 308, FeedError::CursorFromTheFuture(FeedSyncId(7))),
             (410, 318, FeedError::CursorTooOld(FeedSyncId(7))),

@@ -37,8 +37,13 @@ impl ReadQuery {
             wait: Duration::ZERO,
             is_stream: wants_events(request.headers()),
         };
-        for (name, value) in pairs(request)? {
+        let mut names = Vec::new();
+        for (name, value) in form_urlencoded::parse(request.query_string().as_bytes()) {
             query.set(&name, &value, limits)?;
+            if names.contains(&name) {
+                return Err(FeedError::Query(format!("{name} was given more than once")));
+            }
+            names.push(name);
         }
         if query.is_stream
             && let Some(last) = last_event_id(request.headers())?
@@ -65,7 +70,10 @@ impl ReadQuery {
                 let secs = number(value).ok_or(FeedError::Wait)?;
                 self.wait = Duration::from_secs(secs).min(limits.wait_max);
             }
-            _ => return Err(FeedError::Query("the parameters are after, limit and wait")),
+            _ => {
+                let text = "the parameters are after, limit and wait".to_owned();
+                return Err(FeedError::Query(text));
+            }
         }
         Ok(())
     }
@@ -75,20 +83,11 @@ impl ReadQuery {
 pub(super) fn none(request: &HttpRequest) -> Result<(), FeedError> {
     match request.uri().query() {
         None => Ok(()),
-        Some(_) => Err(FeedError::Query("there are no parameters here, a ? in a key is %3F")),
-    }
-}
-
-/// Names and values; a repeated name is refused.
-fn pairs(request: &HttpRequest) -> Result<Vec<(String, String)>, FeedError> {
-    let mut pairs: Vec<(String, String)> = Vec::new();
-    for (name, value) in form_urlencoded::parse(request.query_string().as_bytes()) {
-        if pairs.iter().any(|(known, _)| *known == name) {
-            return Err(FeedError::Query("a parameter was given twice"));
+        Some(_) => {
+            let text = "there are no parameters here, a ? in a key is %3F".to_owned();
+            Err(FeedError::Query(text))
         }
-        pairs.push((name.into_owned(), value.into_owned()));
     }
-    Ok(pairs)
 }
 
 fn wants_events(headers: &HeaderMap) -> bool {

@@ -49,8 +49,8 @@ fn a_pushkey_is_an_endpoint_url_of_this_origin() {
 fn the_message_is_the_request_without_its_devices() {
     let body = br#"{"notification": {"event_id": "$a", "type": null, "x": [1, {"y": 2.5}],
         "devices": [{"app_id": "b", "pushkey": "c"}, {"pushkey": "d", "tweaks": {}}]}, "z": 1}"#;
-    let Notification { devices, fields } = Notification::read(body).unwrap();
-    assert_eq!(devices.iter().map(|device| &*device.pushkey).collect::<Vec<_>>(), ["c", "d"]);
+    let Notification { pushkeys, fields } = Notification::read(body).unwrap();
+    assert_eq!(pushkeys, ["c", "d"]);
     let data = Forwarded::new(&fields, 4096).unwrap().data;
     let expected = json!({"notification": {"event_id": "$a", "type": null, "x": [1, {"y": 2.5}]}});
     assert_eq!(serde_json::from_slice::<Value>(&data).unwrap(), expected);
@@ -116,16 +116,21 @@ fn an_invalid_body_is_refused_by_its_kind() {
         ("{".to_owned(), Some(NotifyError::NotJson)),
         (r#"{"notification": {"devices": []}} x"#.to_owned(), Some(NotifyError::NotJson)),
         (format!(r#"{{"notification": {{"devices": [], "x": {deep}"#), Some(NotifyError::NotJson)),
-        ("null".to_owned(), Some(NotifyError::BadJson)),
-        ("{}".to_owned(), Some(NotifyError::BadJson)),
-        (r#"{"notification": {}}"#.to_owned(), Some(NotifyError::BadJson)),
-        (r#"{"notification": {"devices": {}}}"#.to_owned(), Some(NotifyError::BadJson)),
-        (r#"{"notification": {"devices": [{}]}}"#.to_owned(), Some(NotifyError::BadJson)),
+        ("null".to_owned(), Some(NotifyError::NoNotification)),
+        ("{}".to_owned(), Some(NotifyError::NoNotification)),
+        (
+            r#"{"notification": {"devices": []}, "notification": {"devices": []}}"#.to_owned(),
+            Some(NotifyError::NoNotification),
+        ),
+        (r#"{"notification": {}}"#.to_owned(), Some(NotifyError::NoDevices)),
+        (r#"{"notification": {"devices": {}}}"#.to_owned(), Some(NotifyError::NoDevices)),
+        (r#"{"notification": {"devices": [{}]}}"#.to_owned(), Some(NotifyError::NoPushkey)),
+        (r#"{"notification": {"devices": ["a"]}}"#.to_owned(), Some(NotifyError::NoPushkey)),
         (
             r#"{"notification": {"devices": [{"pushkey": 1}]}}"#.to_owned(),
-            Some(NotifyError::BadJson),
+            Some(NotifyError::NoPushkey),
         ),
-        (pushkey(PUSHKEY_BYTES_MAX + 1).to_string(), Some(NotifyError::BadJson)),
+        (pushkey(PUSHKEY_BYTES_MAX + 1).to_string(), Some(NotifyError::NoPushkey)),
         (pushkey(PUSHKEY_BYTES_MAX).to_string(), None),
         (devices(0).to_string(), None),
         (devices(DEVICES_MAX).to_string(), None),
@@ -142,7 +147,9 @@ fn a_refusal_has_an_error_code_of_matrix_and_the_headers_of_a_refused_push() {
     for (error, status, errcode, retry_after) in [
         (NotifyError::Method, 405, "M_UNRECOGNIZED", None),
         (NotifyError::NotJson, 400, "M_NOT_JSON", None),
-        (NotifyError::BadJson, 400, "M_BAD_JSON", None),
+        (NotifyError::NoNotification, 400, "M_BAD_JSON", None),
+        (NotifyError::NoDevices, 400, "M_BAD_JSON", None),
+        (NotifyError::NoPushkey, 400, "M_BAD_JSON", None),
         (NotifyError::TooManyDevices, 413, "M_TOO_LARGE", None),
         (NotifyError::TooLong, 413, "M_TOO_LARGE", None),
         (push(PushError::TooLarge { max_bytes: 1 }), 413, "M_TOO_LARGE", None),

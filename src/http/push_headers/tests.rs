@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::fuzz::fuzz;
 
-const DH: &str =
+const KEY: &str =
     "BP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBru3jl7A8";
 
 /// Headers from lines as they stand in a request, by their bytes.
@@ -210,11 +210,11 @@ fn crypto_key_on_several_lines_is_one_list() {
         ("Content-Encoding", "AESGCM"),
         ("Encryption", "salt=c2FsdA"),
         ("Crypto-Key", "p256ecdsa=BA1H"),
-        ("Crypto-Key", DH),
+        ("Crypto-Key", KEY),
     ];
-    let with_dh = format!("dh={DH}");
-    let lines = lines.map(|(name, value)| (name, if value == DH { &*with_dh } else { value }));
-    assert_eq!(encoding(&lines), Ok(aesgcm("salt=c2FsdA", &format!("p256ecdsa=BA1H,dh={DH}"))));
+    let with_dh = format!("dh={KEY}");
+    let lines = lines.map(|(name, value)| (name, if value == KEY { &*with_dh } else { value }));
+    assert_eq!(encoding(&lines), Ok(aesgcm("salt=c2FsdA", &format!("p256ecdsa=BA1H,dh={KEY}"))));
 }
 
 #[test]
@@ -234,6 +234,9 @@ fn aesgcm_without_a_valid_salt_and_key_is_refused() {
         (Some("salt"), Some("dh=ZGg"), HeaderError::Malformed("Encryption")),
         (Some("salt=c2FsdA"), Some("dh=ZGg;x"), HeaderError::Malformed("Crypto-Key")),
         (Some("salt=c2FsdA"), Some(&long), HeaderError::Malformed("Crypto-Key")),
+        (Some("salt=c2FsdA,salt=c2FsdA"), Some("dh=ZGg"), HeaderError::Repeated(SALT)),
+        (Some("salt=c2FsdA"), Some("dh=ZGg;dh=ZGg"), HeaderError::Repeated(DH)),
+        (Some("salt=c2FsdA"), Some("keyid=a;dh=ZGg,keyid=b;dh=ZGg"), HeaderError::Repeated(DH)),
     ] {
         let mut lines = vec![("Content-Encoding", "aesgcm")];
         lines.extend(encryption.map(|value| ("Encryption", value)));

@@ -1,11 +1,11 @@
 //! What every page of the server must be: accessible, usable by keyboard, without errors, and whole on a phone.
 
 use std::fs;
-use std::path::Path;
 
 use serde_json::{Value, json};
 
 use super::firefox::Firefox;
+use crate::harness::node_modules;
 
 pub(super) const TAB: &str = "\u{E004}";
 pub(super) const ENTER: &str = "\u{E007}";
@@ -32,8 +32,8 @@ pub(super) fn assert_page(firefox: &mut Firefox, name: &str) {
 
 /// axe-core has no finding: all rules that it enables by default, at the present width and color scheme.
 pub(super) fn assert_accessible(firefox: &mut Firefox) {
-    let axe = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/axe/axe.min.js");
-    let axe = fs::read_to_string(axe).expect("tests/install-tools has installed axe-core");
+    let axe = fs::read_to_string(node_modules().join("axe-core/axe.min.js"));
+    let axe = axe.expect("the package has this file");
     // A script of the remote control is not subject to the policy of the page.
     let script = format!("if (!window.axe) {{ {axe} }}\n{FINDINGS}");
     let findings = firefox.run(&script, &json!([]));

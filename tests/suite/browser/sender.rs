@@ -113,7 +113,8 @@ impl Sender {
     }
 
     fn script(&self) -> Command {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/browser/sender.py");
+        let script =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/senders/python_sender.py");
         let mut command = Command::new(&self.python);
         // The server is on this machine, whatever proxy is configured.
         command.arg(script).env("NO_PROXY", "*");

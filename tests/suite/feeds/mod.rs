@@ -11,7 +11,7 @@ mod replica;
 mod resting;
 mod slow;
 
-pub(crate) use client::FeedClient;
+pub(crate) use client::{FeedClient, token};
 use client::{Page, Update};
 use events::Events;
 use replica::Replica;

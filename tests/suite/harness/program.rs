@@ -21,10 +21,19 @@ pub(crate) fn kalends<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
 
 /// The Python in which `make test` has installed what the tests need of Python.
 pub(crate) fn python() -> PathBuf {
-    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/python/bin/python");
+    installed("target/python/bin/python")
+}
+
+/// The packages of npm that `make test` has installed.
+pub(crate) fn node_modules() -> PathBuf {
+    installed("target/node/node_modules")
+}
+
+fn installed(path: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     let remedy = "`make test` installs what the tests need";
-    assert!(python.exists(), "{} is missing: {remedy}", python.display());
-    python
+    assert!(path.exists(), "{} is missing: {remedy}", path.display());
+    path
 }
 
 /// Exit code and output of a finished process.

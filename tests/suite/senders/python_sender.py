@@ -1,7 +1,7 @@
 """An application server: pushes as the libraries pywebpush and py-vapid make them.
 
-    sender.py key FILE   makes a VAPID key and prints its public half in base64url
-    sender.py push FILE  sends the pushes that the file lists and prints the answers
+    python_sender.py key FILE   makes a VAPID key and prints its public half in base64url
+    python_sender.py push FILE  sends the pushes that the file lists and prints the answers
 """
 
 import json
@@ -25,7 +25,7 @@ def make_key(path):
     print(b64urlencode(public))
 
 
-def push(subscription, key, text, encoding, scheme):
+def push(subscription, key, text, encoding, scheme, headers=None):
     try:
         response = webpush(
             subscription,
@@ -35,10 +35,11 @@ def push(subscription, key, text, encoding, scheme):
             content_encoding=encoding,
             ttl=TTL_S,
             timeout=TIMEOUT_S,
+            headers=headers,
         )
     except WebPushException as refused:
         response = refused.response
-    return {"status": response.status_code, "body": response.text}
+    return {"status": response.status_code, "body": response.text, "link": response.headers.get("link")}
 
 
 def push_all(path):
