@@ -187,17 +187,9 @@ fn samples() -> Vec<StoreOp> {
     let from = month.previous();
     let (months, wanting) = (vec![month, from], vec![key("M1r")]);
     let acks = vec![(wanting[0].id, AckCode::DecryptionError)];
+    let delete = |messages, acks| StoreOp::Delete { uaid, months: months.clone(), messages, acks };
     let last_connect = LastConnect::of(START, uaid, LastConnect::SHARDS);
-    let register = |create_in| {
-        StoreOp::Register(Registration {
-            uaid,
-            router_type: RouterType::WebPush,
-            node: NodeId::new("here"),
-            connected_at: START,
-            last_connect,
-            create_in,
-        })
-    };
+    let register = |create_in| StoreOp::Register(registration(uaid, create_in));
     let limits = default_limits();
     let all = PageLimit { rows: limits.fetch_rows_max, bytes: limits.fetch_bytes_max };
     let some = PageLimit { rows: 10, bytes: 4096 };
@@ -221,13 +213,8 @@ fn samples() -> Vec<StoreOp> {
         StoreOp::Fetch { uaid, month, after: after.clone(), limit: some, now: before },
         StoreOp::FetchVersions { uaid, after: None, limit: all, now: START },
         StoreOp::FetchVersions { uaid, after, limit: some, now: before },
-        StoreOp::Delete {
-            uaid,
-            months: months.clone(),
-            messages: messages.clone(),
-            acks: Vec::new(),
-        },
-        StoreOp::Delete { uaid, months: months.clone(), messages: wanting, acks },
+        delete(messages.clone(), Vec::new()),
+        delete(wanting, acks),
         StoreOp::RecordOffers { uaid, month, messages },
         StoreOp::AddChannels { uaid, month, channels: channels.clone() },
         StoreOp::CreateChannels { uaid, month, channels },
@@ -239,4 +226,15 @@ fn samples() -> Vec<StoreOp> {
         StoreOp::MoveMessages { uaid, from, to: month },
         StoreOp::ClearNode { uaid, binding },
     ]
+}
+
+fn registration(uaid: Uaid, create_in: Option<Month>) -> Registration {
+    Registration {
+        uaid,
+        router_type: RouterType::WebPush,
+        node: NodeId::new("here"),
+        connected_at: START,
+        last_connect: LastConnect::of(START, uaid, LastConnect::SHARDS),
+        create_in,
+    }
 }
