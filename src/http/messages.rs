@@ -1,4 +1,4 @@
-//! `DELETE /m/{id}`: a sender deletes a stored message (RFC 8030 §6.2).
+//! `DELETE /m/{id}`: a sender withdraws a stored message. In RFC 8030 §6.2 the user agent acks so.
 
 use actix_web::HttpResponse;
 use actix_web::web::{Data, Path};

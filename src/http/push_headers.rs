@@ -37,7 +37,7 @@ pub enum HeaderError {
     TtlNegative,
     #[error("the Topic header must be at most 32 characters of A-Z a-z 0-9 - _")]
     Topic,
-    /// An unknown urgency is an error (RFC 8030 §5.3).
+    /// Several values are an error (RFC 8030 §5.3), and so is an unknown one.
     #[error("the Urgency header must be one of very-low, low, normal, high")]
     Urgency,
     #[error("the Content-Encoding header is missing: a body must be encrypted with aes128gcm")]
@@ -166,8 +166,8 @@ fn read_aesgcm(headers: &HeaderMap) -> Result<Encoding, HeaderError> {
     Ok(Encoding::AesGcm { encryption: encryption.0, crypto_key: crypto_key.0 })
 }
 
-/// `name=value;name=value,name=value` without spaces, quotes and base64 padding: the form in which
-/// it is sent to user agents, which accept neither quotes nor padding.
+/// `name=value;name=value,name=value` without spaces, quotes and base64 padding: the form in which it is sent to user
+/// agents, which accept neither quotes nor padding. The VAPID key is left out: agents must not get it (RFC 8292 §4.2).
 struct CryptoList(Box<str>);
 
 impl CryptoList {
@@ -205,6 +205,9 @@ fn push_group(list: &mut String, group: &str) -> Option<()> {
     let mut separator = ",";
     for item in group.split(';').filter(|item| !item.trim().is_empty()) {
         let (name, value) = params::item(item)?;
+        if name == "p256ecdsa" {
+            continue;
+        }
         if !list.is_empty() {
             list.push_str(separator);
         }

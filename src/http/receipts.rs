@@ -27,7 +27,7 @@ use crate::limits::ReceiptSender;
 /// The prefix of the path of a subscription.
 pub const BASE: &str = "/receipts/";
 
-/// The relation of a receipt subscription (RFC 8030 §10.3).
+/// The relation of a receipt subscription (RFC 8030 §9.2).
 const RELATION: &str = "urn:ietf:params:push:receipt";
 
 /// `Link` headers that are read, in bytes.
