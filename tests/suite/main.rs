@@ -24,6 +24,7 @@ mod harness;
 mod idle;
 mod importer;
 mod limits;
+mod lost_log;
 mod matrix;
 mod metrics;
 mod migration;
