@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use actix_web::HttpResponse;
 use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse};
 use actors::broadcasts::BroadcastView;
 use actors::registry::CountConnections;
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::PushError;
 use super::app::{AppState, SharedState, WebSocketRole};
+use super::request_id::request_id;
 use crate::bridges::GuardState;
 use crate::limits::PortName;
 
@@ -23,7 +24,7 @@ const CHECK_WAIT: Duration = Duration::from_secs(2);
 /// 200 if the store accepts writes and has space for messages, feeds are published, the ports accept connections and the
 /// log is written, otherwise 503. On a connection node the registry must answer and broadcasts be published too. The body
 /// has the counts of either. The line of a 503 shows whether a log that failed works again.
-pub(super) async fn heartbeat(node: Data<AppState>) -> HttpResponse {
+pub(super) async fn heartbeat(request: HttpRequest, node: Data<AppState>) -> HttpResponse {
     let common = &node.common;
     let mut body = counts(&node);
     let checks = Checks::of(common, node.connections.as_deref().map(AsRef::as_ref)).await;
@@ -36,7 +37,7 @@ pub(super) async fn heartbeat(node: Data<AppState>) -> HttpResponse {
         return HttpResponse::Ok().json(body);
     }
     let Checks { store, space, log, feeds, accepts, registry, broadcasts, .. } = checks;
-    warn!(common.log, "the server is unhealthy"; "store" => store, "space" => space, "log" => log,
+    warn!(common.log, "the server is unhealthy"; "request" => request_id(request.headers()), "store" => store, "space" => space, "log" => log,
         "feeds" => feeds, "accepts" => accepts, "registry" => registry, "broadcasts" => broadcasts);
     body["status"] = json!("unhealthy");
     body["checks"] = json!({"store": store, "space": space, "log": log, "feeds": feeds,

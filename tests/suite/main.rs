@@ -33,6 +33,7 @@ mod openapi;
 mod package;
 mod proxied;
 mod receipts;
+mod request_ids;
 mod rollover;
 mod rules;
 mod running;
