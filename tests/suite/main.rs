@@ -16,6 +16,7 @@ mod clients;
 mod cluster;
 mod durability;
 mod dynamo;
+mod error_answers;
 mod fairness;
 mod feeds;
 mod folders;
