@@ -18,6 +18,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::tls::Tls;
 use crate::tls::stream::Stream;
+use crate::unread_request;
 
 /// Time for which an idle HTTP connection is kept. It is longer than that of the clients between
 /// nodes (`node_connection_idle_s`), so that none sends a request on a connection just closed.
@@ -102,6 +103,7 @@ where
         keep_alive: KEEP_ALIVE,
         linger: LINGER,
         allows_half_closed: limits.allows_half_closed,
+        bad_request: unread_request::bad_request,
         stopping: Some(server.graceful_shutdown_signal()),
     };
     let server = server.listen("kalends", listener, move || {

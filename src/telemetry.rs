@@ -1,9 +1,12 @@
 //! Logging with slog, to standard error: readable on a terminal, JSON elsewhere.
 //!
 //! A thread of its own writes the lines. If it cannot keep up, lines are dropped and counted; the
-//! server never waits for the log.
+//! server never waits for the log. [`LogState`] shows whether lines are lost.
+
+mod log_state;
 
 use std::io::{IsTerminal, Write, stderr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use slog::{Drain, Level, Logger, Never, OwnedKVList, Record, b, o, record};
@@ -12,15 +15,17 @@ use slog_json::Json;
 use slog_term::{FullFormat, TermDecorator};
 
 use crate::settings::{LogFormat, Settings};
+pub use log_state::{LOST, LogState};
+use log_state::{Watched, WholeLines};
 
-/// The root logger, and a guard that writes the queued lines when it is dropped. Drop the loggers
-/// before the guard.
-pub fn logger(settings: &Settings) -> (Logger, AsyncGuard) {
+/// The root logger, what is known of its lines, and a guard that writes the queued ones when it is dropped. Drop the
+/// loggers before the guard.
+pub fn logger(settings: &Settings) -> (Logger, Arc<LogState>, AsyncGuard) {
     let (level, queue) = (settings.log_level, settings.log_queue_max);
     if is_human(settings.log_format, stderr().is_terminal()) {
-        root(human().ignore_res(), level, queue)
+        root(human(), level, queue)
     } else {
-        root(json(stderr()).ignore_res(), level, queue)
+        root(json(stderr()), level, queue)
     }
 }
 
@@ -40,18 +45,20 @@ fn human() -> FullFormat<TermDecorator> {
 }
 
 /// One object for each line: `ts` (RFC 3339), `level`, `msg` and the fields of the line.
-fn json<W: Write>(to: W) -> Json<W> {
-    Json::new(to).add_default_keys().build()
+fn json<W: Write>(to: W) -> Json<WholeLines<W>> {
+    Json::new(WholeLines::new(to)).set_flush(true).add_default_keys().build()
 }
 
-fn root<D>(drain: D, level: Level, queue: usize) -> (Logger, AsyncGuard)
+fn root<D>(drain: D, level: Level, queue: usize) -> (Logger, Arc<LogState>, AsyncGuard)
 where
-    D: Drain<Ok = (), Err = Never> + Send + 'static,
+    D: Drain<Ok = ()> + Send + 'static,
 {
+    let state = Arc::<LogState>::default();
+    let drain = Watched::new(drain, Arc::clone(&state));
     let writer = AsyncCore::custom(drain).chan_size(queue).thread_name("log".into());
     let (queue, guard) = writer.build_with_guard();
-    let counted = DropCounter { queue, dropped: AtomicU64::new(0) };
-    (Logger::root(counted.filter_level(level).ignore_res(), o!()), guard)
+    let counted = DropCounter { queue, state: Arc::clone(&state), dropped: AtomicU64::new(0) };
+    (Logger::root(counted.filter_level(level).ignore_res(), o!()), state, guard)
 }
 
 /// Counts the lines dropped because the queue was full, and logs their number when it has room.
@@ -60,6 +67,8 @@ where
 /// about twice the number.
 struct DropCounter {
     queue: AsyncCore,
+    state: Arc<LogState>,
+    /// Lines since the last report.
     dropped: AtomicU64,
 }
 
@@ -70,6 +79,7 @@ impl Drain for DropCounter {
     fn log(&self, record: &Record<'_>, values: &OwnedKVList) -> Result<(), Never> {
         self.report();
         if self.queue.log(record, values).is_err() {
+            self.state.count_dropped();
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
@@ -105,8 +115,8 @@ impl Drop for DropCounter {
 
 /// A log for tests, whose lines are counted.
 #[cfg(test)]
-pub(crate) fn counted() -> (Logger, std::sync::Arc<AtomicU64>) {
-    struct Lines(std::sync::Arc<AtomicU64>);
+pub(crate) fn counted() -> (Logger, Arc<AtomicU64>) {
+    struct Lines(Arc<AtomicU64>);
 
     impl Drain for Lines {
         type Ok = ();
@@ -118,8 +128,8 @@ pub(crate) fn counted() -> (Logger, std::sync::Arc<AtomicU64>) {
         }
     }
 
-    let lines = std::sync::Arc::<AtomicU64>::default();
-    (Logger::root(Lines(std::sync::Arc::clone(&lines)), o!()), lines)
+    let lines = Arc::<AtomicU64>::default();
+    (Logger::root(Lines(Arc::clone(&lines)), o!()), lines)
 }
 
 #[cfg(test)]
@@ -127,9 +137,11 @@ mod tests {
     use super::*;
     use serde_json::Value;
     use slog::{debug, info, warn};
-    use std::io;
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicBool;
     use std::sync::mpsc::{Receiver, Sender, channel};
-    use std::sync::{Arc, Mutex};
+    use std::time::{Duration, Instant};
+    use std::{io, thread};
 
     /// Keeps what is written and signals each line. The first write waits for the gate.
     struct Gated {
@@ -173,7 +185,7 @@ mod tests {
         let written = Arc::default();
         let (to, open, _signals) = gated(&written);
         open.send(()).unwrap();
-        let (log, guard) = root(json(to).ignore_res(), Level::Info, 16);
+        let (log, _state, guard) = root(json(to), Level::Info, 16);
         info!(log, "listening"; "port" => 8080);
         debug!(log, "too much");
         drop(log);
@@ -190,7 +202,7 @@ mod tests {
     fn a_log_that_cannot_keep_up_reports_the_number_of_dropped_lines() {
         let written = Arc::default();
         let (to, open, signals) = gated(&written);
-        let (log, guard) = root(json(to).ignore_res(), Level::Info, 4);
+        let (log, state, guard) = root(json(to), Level::Info, 4);
         for number in 0..100 {
             warn!(log, "flood"; "number" => number);
         }
@@ -205,6 +217,79 @@ mod tests {
         let dropped: u64 = reports.iter().map(|line| line["lines"].as_u64().unwrap()).sum();
         assert!(flood.len() < 10, "{} lines came through", flood.len());
         assert_eq!(flood.len() as u64 + dropped, 100);
+        assert_eq!(state.lost(), [dropped, 0]);
+    }
+
+    /// A writer that fails while it is broken, after a part of the line.
+    #[derive(Clone, Default)]
+    struct Breakable {
+        written: Arc<Mutex<Vec<u8>>>,
+        is_broken: Arc<AtomicBool>,
+    }
+
+    impl Write for Breakable {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut written = self.written.lock().unwrap();
+            match self.is_broken.load(Ordering::Relaxed) {
+                false => written.write(bytes),
+                true if written.ends_with(b"\n") => written.write(&bytes[..1]),
+                true => Err(io::ErrorKind::StorageFull.into()),
+            }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_cannot_be_written_are_counted_and_reported_once_writing_works_again() {
+        let to = Breakable::default();
+        let state = Arc::<LogState>::default();
+        let log = Watched::new(json(to.clone()), Arc::clone(&state));
+        let log = Logger::root(Mutex::new(log).ignore_res(), o!());
+        let works = || state.works(Instant::now());
+        info!(log, "first");
+        assert!(works());
+        to.is_broken.store(true, Ordering::Relaxed);
+        for _ in 0..3 {
+            info!(log, "lost");
+            assert!(!works());
+        }
+        to.is_broken.store(false, Ordering::Relaxed);
+        info!(log, "again");
+        assert!(works());
+        assert_eq!(state.lost(), [0, 3]);
+
+        let written = String::from_utf8(to.written.lock().unwrap().clone()).unwrap();
+        let lines: Vec<Option<Value>> =
+            written.lines().map(|line| serde_json::from_str(line).ok()).collect();
+        // The second line is the part of a lost one.
+        let [Some(first), None, Some(report), Some(again)] = &lines[..] else {
+            panic!("{written}");
+        };
+        assert_eq!((&first["msg"], &again["msg"]), (&"first".into(), &"again".into()));
+        assert!(report["msg"].as_str().unwrap().contains("could not be written"), "{report}");
+        assert_eq!((&report["level"], &report["lines"]), (&"WARN".into(), &3.into()));
+    }
+
+    #[test]
+    fn a_log_whose_reader_has_stopped_does_not_work() {
+        let written = Arc::default();
+        let (to, open, signals) = gated(&written);
+        let (log, state, _guard) = root(json(to), Level::Info, 4);
+        info!(log, "stuck");
+        let later = || state.works(Instant::now() + Duration::from_secs(11));
+        while later() {
+            thread::yield_now();
+        }
+        assert!(state.works(Instant::now()));
+        open.send(()).unwrap();
+        signals.recv().unwrap();
+        while !later() {
+            thread::yield_now();
+        }
+        assert_eq!(state.lost(), [0, 0]);
     }
 
     #[test]

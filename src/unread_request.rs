@@ -1,4 +1,4 @@
-//! Answers to requests that actix-http cannot read: it gives them a status and no body, before any route is known.
+//! Answers to requests that no route reads: actix-http gives those that it cannot read a status and no body.
 
 use serde_json::json;
 
@@ -22,15 +22,24 @@ pub(crate) fn with_body(answer: &[u8]) -> Option<Vec<u8>> {
         _ => return None,
     };
     let code: u16 = code.parse().ok()?;
-    let body = json!({"code": code, "errno": 999, "error": error, "message": message,
-        "more_info": MORE_INFO})
-    .to_string();
+    let body = body(code, error, message);
     let length = body.len();
     let text = format!(
         "{status_line}\r\ncontent-length: {length}\r\nconnection: close\r\ncontent-type: application/json\r\n{date}\
          \r\n\r\n{body}"
     );
     Some(text.into_bytes())
+}
+
+/// The body of a 400.
+pub(crate) fn bad_request(message: &str) -> String {
+    body(400, "Bad Request", message)
+}
+
+fn body(code: u16, error: &str, message: &str) -> String {
+    let json = json!({"code": code, "errno": 999, "error": error, "message": message,
+        "more_info": MORE_INFO});
+    json.to_string()
 }
 
 #[cfg(test)]

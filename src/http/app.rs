@@ -28,6 +28,7 @@ use super::vapid::Vapid;
 use super::web::WebPage;
 use crate::bridges::Bridges;
 use crate::limits::Limits;
+use crate::telemetry::LogState;
 use crate::tls::certificates::Certificates;
 
 /// The results of attempts to open the operator's page. Those `over_limit` were not checked slowly.
@@ -62,6 +63,7 @@ pub struct SharedState {
     pub certificates: Arc<Certificates>,
     /// The messages that waited in the store when they were counted last; none if that is not known.
     pub waiting: Mutex<Option<WaitingPage>>,
+    pub log_state: Arc<LogState>,
     pub log: Logger,
 }
 

@@ -1,9 +1,9 @@
 //! The health checks of Dockerflow.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use actix_web::HttpResponse;
 use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse};
 use actors::broadcasts::BroadcastView;
 use actors::registry::CountConnections;
 use serde_json::{Value, json};
@@ -14,16 +14,17 @@ use tokio::time::timeout;
 
 use super::PushError;
 use super::app::{AppState, SharedState, WebSocketRole};
+use super::request_id::request_id;
 use crate::bridges::GuardState;
 use crate::limits::PortName;
 
 /// Maximum time for the store or the registry to answer a check.
 const CHECK_WAIT: Duration = Duration::from_secs(2);
 
-/// 200 if the store accepts writes and has space for messages, feeds are published and the ports accept
-/// connections, otherwise 503. On a connection node the registry must answer and broadcasts be published too. The body
-/// has the counts of either.
-pub(super) async fn heartbeat(node: Data<AppState>) -> HttpResponse {
+/// 200 if the store accepts writes and has space for messages, feeds are published, the ports accept connections and the
+/// log is written, otherwise 503. On a connection node the registry must answer and broadcasts be published too. The body
+/// has the counts of either. The line of a 503 shows whether a log that failed works again.
+pub(super) async fn heartbeat(request: HttpRequest, node: Data<AppState>) -> HttpResponse {
     let common = &node.common;
     let mut body = counts(&node);
     let checks = Checks::of(common, node.connections.as_deref().map(AsRef::as_ref)).await;
@@ -35,12 +36,12 @@ pub(super) async fn heartbeat(node: Data<AppState>) -> HttpResponse {
         body["status"] = json!("OK");
         return HttpResponse::Ok().json(body);
     }
-    let Checks { store, space, feeds, accepts, registry, broadcasts, .. } = checks;
-    warn!(common.log, "the server is unhealthy"; "store" => store, "space" => space,
+    let Checks { store, space, log, feeds, accepts, registry, broadcasts, .. } = checks;
+    warn!(common.log, "the server is unhealthy"; "request" => request_id(request.headers()), "store" => store, "space" => space, "log" => log,
         "feeds" => feeds, "accepts" => accepts, "registry" => registry, "broadcasts" => broadcasts);
     body["status"] = json!("unhealthy");
-    body["checks"] = json!({"store": store, "space": space, "feeds": feeds, "accepts": accepts,
-        "registry": registry, "broadcasts": broadcasts});
+    body["checks"] = json!({"store": store, "space": space, "log": log, "feeds": feeds,
+        "accepts": accepts, "registry": registry, "broadcasts": broadcasts});
     PushError::Unavailable.response_with(&"the server is unhealthy, checks says why", &body)
 }
 
@@ -48,6 +49,7 @@ pub(super) async fn heartbeat(node: Data<AppState>) -> HttpResponse {
 pub(super) struct Checks {
     pub(super) store: bool,
     pub(super) space: bool,
+    pub(super) log: bool,
     feeds: bool,
     accepts: bool,
     registry: bool,
@@ -62,6 +64,7 @@ impl Checks {
         let mut checks = Self {
             store: matches!(timeout(CHECK_WAIT, common.store.check()).await, Ok(Ok(()))),
             space: common.store.disk_space().is_none_or(|disk| !disk.is_low()),
+            log: common.log_state.works(Instant::now()),
             feeds: common.feeds.is_running(),
             accepts: !common.accept_failures.are_recent(),
             registry: true,
@@ -78,8 +81,8 @@ impl Checks {
     }
 
     pub(super) fn are_passed(&self) -> bool {
-        let Self { store, space, feeds, accepts, registry, broadcasts, .. } = *self;
-        store && space && feeds && accepts && registry && broadcasts
+        let Self { store, space, log, feeds, accepts, registry, broadcasts, .. } = *self;
+        store && space && log && feeds && accepts && registry && broadcasts
     }
 }
 

@@ -40,7 +40,7 @@ const ESSENTIAL: [&str; 4] = ["event_id", "room_id", "counts", "prio"];
 /// The resource of the gateway.
 pub(super) fn resource() -> Resource {
     web::resource("/_matrix/push/v1/notify")
-        .get(discover)
+        .route(routes::read().to(discover))
         .post(notify)
         .default_service(web::route().to(async || NotifyError::Method.response()))
 }
@@ -251,7 +251,7 @@ fn essential(fields: &Fields) -> Fields {
 /// Why a request is refused, in the words of Matrix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum NotifyError {
-    #[error("this URL takes GET and POST")]
+    #[error("this URL takes GET, HEAD and POST")]
     Method,
     #[error("the body is not JSON")]
     NotJson,
@@ -274,7 +274,7 @@ enum NotifyError {
 impl NotifyError {
     fn response(&self) -> HttpResponse {
         let response = match self {
-            Self::Method => routes::refused("GET, POST"),
+            Self::Method => routes::refused("GET, HEAD, POST"),
             Self::NotJson | Self::NoNotification | Self::NoDevices | Self::NoPushkey => {
                 PushError::Http(StatusCode::BAD_REQUEST).closing_response()
             }

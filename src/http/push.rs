@@ -16,6 +16,7 @@ use super::endpoint_token::{EndpointToken, TokenVersion};
 use super::push_headers::PushHeaders;
 use super::push_history::{OVER_LIMIT, PushRecord};
 use super::receipts::{ExpectingPush, ReceiptWish};
+use super::request_id::request_id;
 use super::routes::preflight_or_refused;
 use super::vapid::{Credentials, VapidKey};
 use super::{PushError, simplepush};
@@ -30,7 +31,8 @@ pub(super) fn resource(path: &'static str, version: TokenVersion, simplepush: bo
                      endpoint: Data<LocalEndpoint>| async move {
         let answer = push(&request, version, &token, payload, &app, &endpoint).await;
         let response = answer.unwrap_or_else(|error| {
-            debug!(app.common.log, "refused a push"; "errno" => error.errno(), "reason" => %error);
+            debug!(app.common.log, "refused a push"; "request" => request_id(request.headers()),
+                "errno" => error.errno(), "reason" => %error);
             error.closing_response()
         });
         app.counters.count_status(response.status().as_u16());

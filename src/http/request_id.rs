@@ -39,6 +39,11 @@ impl RequestIds {
     }
 }
 
+/// The id of a request for the log, once the request has passed the server's middleware, which has set it.
+pub fn request_id(headers: &HeaderMap) -> &str {
+    headers.get(X_REQUEST_ID).and_then(|id| id.to_str().ok()).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

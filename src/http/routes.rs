@@ -74,7 +74,7 @@ fn of_endpoints(endpoints: &Data<EndpointRole>, service: &mut ServiceConfig) {
 pub(crate) fn cors() -> DefaultHeaders {
     DefaultHeaders::new().add((header::ACCESS_CONTROL_ALLOW_ORIGIN, "*")).add((
         header::ACCESS_CONTROL_EXPOSE_HEADERS,
-        "location, ttl, link, retry-after, ratelimit, ratelimit-policy, www-authenticate, \
+        "allow, location, ttl, link, retry-after, ratelimit, ratelimit-policy, www-authenticate, \
          x-request-id",
     ))
 }
@@ -125,6 +125,7 @@ async fn openapi() -> HttpResponse {
         .body(include_str!("../../docs/openapi.json"))
 }
 
-fn nothing_here() -> Route {
+/// The default route of a scope: a 404.
+pub fn nothing_here() -> Route {
     web::route().to(async || PushError::NotFound.error_response())
 }

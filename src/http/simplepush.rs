@@ -13,6 +13,7 @@ use super::app::{EndpointRole, LocalEndpoint};
 use super::body::read_body;
 use super::endpoint_token::{EndpointToken, TokenVersion};
 use super::push::{self, Accepted};
+use super::request_id::request_id;
 
 pub(super) async fn put(
     request: HttpRequest,
@@ -27,7 +28,8 @@ pub(super) async fn put(
         Ok(Accepted::Delivered | Accepted::Dropped) => HttpResponse::Ok().body("Delivered"),
         Ok(Accepted::Stored) => HttpResponse::Accepted().body("Notification Stored"),
         Err(error) => {
-            debug!(app.common.log, "refused a version"; "errno" => error.errno(), "reason" => %error);
+            debug!(app.common.log, "refused a version"; "request" => request_id(request.headers()),
+                "errno" => error.errno(), "reason" => %error);
             error.closing_response()
         }
     };

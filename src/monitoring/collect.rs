@@ -22,6 +22,7 @@ use super::table::{self, Metric};
 use crate::http::app::{AppState, EndpointRole, OPERATOR_LOGINS, SharedState};
 use crate::http::push_counters::{OUTCOMES, STATUSES, VAPID};
 use crate::limits::PortName;
+use crate::telemetry::LOST;
 
 /// Maximum time for an actor or the store to answer. The metrics of one that does not are missing.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
@@ -116,6 +117,7 @@ pub async fn collect(node: &AppState) -> Vec<Sample> {
     samples.labelled(&table::BUILD_INFO, [version.into()], 1_u64);
     samples.add(&table::DRAINING, u64::from(common.is_draining()));
     of_process(&mut samples);
+    samples.each(&table::LOG_LINES_LOST, &LOST, common.log_state.lost());
     // A server of all roles has no router port.
     of_ports(&mut samples, common, node.endpoints.is_none());
     of_certificate(&mut samples, common);

@@ -5,6 +5,7 @@ use actors::observe::{ACK_CODES, PUSH_ANSWERS};
 
 use crate::http::app::OPERATOR_LOGINS;
 use crate::http::push_counters::{OUTCOMES, STATUSES, VAPID};
+use crate::telemetry::LOST;
 
 /// What is known of a metric.
 #[derive(Debug)]
@@ -145,6 +146,10 @@ metrics! {
     PROCESS_START: Gauge, "process_start_time_seconds";
     /// Open files of the process, sockets among them.
     PROCESS_FILES: Gauge, "process_open_fds";
+
+    /// Lines of the log that were lost: `queue_full` above `log_queue_max`, `write_failed` on a full disk or a closed
+    /// pipe.
+    LOG_LINES_LOST: Counter, "kalends_log_lines_lost_total", reason in These(&LOST);
 
     /// User agents by the phase of their session.
     CLIENTS: Gauge, "kalends_clients", phase in These(PHASES);

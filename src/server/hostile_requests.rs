@@ -83,7 +83,7 @@ fn no_hostile_request_makes_the_server_panic_or_fail() {
 
 /// A node of one process with a user agent that is offline, and no waiting. Keys and URL are fixed, so that a kept
 /// request remains what it was.
-async fn node(dir: &std::path::Path) -> Node {
+pub(super) async fn node(dir: &std::path::Path) -> Node {
     let keys = format!("crypto_keys = [\"{}\"]", "A".repeat(43));
     let mut file = OpenOptions::new()
         .write(true)
@@ -104,7 +104,8 @@ async fn node(dir: &std::path::Path) -> Node {
     let sockets =
         BoundSockets::bind(Role::All, &settings, &mut InheritedSockets::default()).unwrap();
     let (clock, log) = (Clock::starting_at(NOW), Logger::root(Discard, o!()));
-    let mut node = node::assemble(Role::All, &settings, &sockets, &clock, &log).await.unwrap();
+    let log = (&log, &Arc::default());
+    let mut node = node::assemble(Role::All, &settings, &sockets, &clock, log).await.unwrap();
     let month = Month::of(NOW);
     let registration = Registration {
         uaid: UAID,

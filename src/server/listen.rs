@@ -22,7 +22,7 @@ use super::{ServeError, accept_drain};
 use crate::bridges::registration::{self, RegistrationService};
 use crate::feeds::http::FeedService;
 use crate::http::app::{AppState, SharedState};
-use crate::http::request_id::X_REQUEST_ID;
+use crate::http::request_id::{X_REQUEST_ID, request_id};
 use crate::http::{request_body_drain, routes};
 use crate::http_port::{self, HttpPortLimits};
 use crate::limits::{Limits, PortName};
@@ -238,6 +238,8 @@ fn routes(node: AppState, apis: PublicApis) -> impl FnOnce(&mut ServiceConfig) +
         let answer = from_fn(move |request, next| answer(Data::clone(&common), request, next));
         let all = web::scope("").wrap(answer).configure(routes::of(&node));
         service.service(all.configure(|service| apis.routes(service)));
+        // A target without a path, as in `OPTIONS *`, is in no scope.
+        service.default_service(routes::nothing_here());
     }
 }
 
@@ -257,13 +259,15 @@ impl PublicApis {
 /// client sends its next request to another node.
 async fn answer(
     common: Data<SharedState>,
-    request: ServiceRequest,
+    mut request: ServiceRequest,
     next: Next<BoxBody>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let id = common.request_ids.of(request.headers());
+    request.headers_mut().insert(X_REQUEST_ID, id.clone());
     let mut answer = request_body_drain::hold_until_answered(request, next).await?;
-    debug!(common.log, "answered a request"; "request" => ?id, "status" => answer.status().as_u16(),
-        "method" => %answer.request().method());
+    let asked = answer.request();
+    debug!(common.log, "answered a request"; "request" => request_id(asked.headers()),
+        "status" => answer.status().as_u16(), "method" => %asked.method());
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         answer.headers_mut().insert(X_REQUEST_ID, id);
     }

@@ -15,6 +15,8 @@ mod error;
 mod expiry;
 mod feeds;
 #[cfg(test)]
+mod health_checks;
+#[cfg(test)]
 mod hostile_requests;
 mod limits;
 mod listen;
@@ -51,6 +53,7 @@ use crate::peers::outbound::NodeAccess;
 use crate::service::sockets::InheritedSockets;
 use crate::service::systemd;
 use crate::settings::{Role, Settings, StoreKind};
+use crate::telemetry::LogState;
 use crate::tls::certificate::{Certificate, CertificateFiles, TlsError};
 use crate::tls::certificates::Certificates;
 use crate::tls::{Tls, reload};
@@ -63,19 +66,19 @@ use shutdown::{Shutdown, Signals};
 /// Serves until SIGTERM or SIGINT. The settings fit the role ([`Settings::check`]). The clock is
 /// `clock_offset_s` seconds ahead of the system's.
 pub fn run(role: Role, settings: &Settings, clock_offset_s: i64) -> Result<(), ServeError> {
-    let (log, _guard) = telemetry::logger(settings);
+    let (log, log_state, _guard) = telemetry::logger(settings);
     let machine = SystemClock::shifted(clock_offset_s);
     if machine.is_shifted() {
         warn!(log, "the clock is shifted"; "offset_s" => clock_offset_s);
     }
-    System::new().block_on(serve(role, settings, machine, log))
+    System::new().block_on(serve(role, settings, machine, (log, log_state)))
 }
 
 async fn serve(
     role: Role,
     settings: &Settings,
     machine: SystemClock,
-    log: Logger,
+    (log, log_state): (Logger, Arc<LogState>),
 ) -> Result<(), ServeError> {
     // First of all: a signal during startup must end the server too.
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;
@@ -88,7 +91,7 @@ async fn serve(
     let settings = &open_files::fit(role, settings, open_files::raise_limit(), &log)?;
     let clock = Clock::starting_at(machine.now());
     let assembled = tokio::select! {
-        assembled = node::assemble(role, settings, &sockets, &clock, &log) => assembled?,
+        assembled = node::assemble(role, settings, &sockets, &clock, (&log, &log_state)) => assembled?,
         // A store may take long to answer; a signal ends the wait.
         signal = signals.next() => {
             info!(log, "stopped during startup"; "signal" => signal);

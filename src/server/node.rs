@@ -44,6 +44,7 @@ use crate::peers::outbound::{NodeAccess, RemoteNodes, RouterUrlCheck};
 use crate::peers::signature::ClusterKeys;
 use crate::settings::{AccessMode, Role, Settings, StoreKind};
 use crate::store::message_tables::MonthTables;
+use crate::telemetry::LogState;
 
 /// Name of a single node in router records. It is fixed, so that the records stay valid when the
 /// server moves to another address.
@@ -77,7 +78,7 @@ pub(super) async fn assemble(
     settings: &Settings,
     sockets: &BoundSockets,
     clock: &Clock,
-    log: &Logger,
+    (log, log_state): (&Logger, &Arc<LogState>),
 ) -> Result<Node, ServeError> {
     let origin = Origin::parse(&settings.public_origin(sockets.public_address()?))?;
     // Before the store is opened: a wrong file of bridges is reported at once.
@@ -103,6 +104,7 @@ pub(super) async fn assemble(
         operator_logins: Counters::default(),
         certificates: Arc::default(),
         waiting: Mutex::default(),
+        log_state: Arc::clone(log_state),
         log: log.clone(),
     });
     let parts = NodeParts { settings, common: &common, keys: &keys, origin: &origin };

@@ -80,6 +80,60 @@ async fn a_sender_pushes_over_http2_and_many_at_once_on_one_connection() {
 }
 
 #[actix_web::test]
+async fn errors_and_preflights_over_http2_are_those_of_http_1() {
+    let authority = Authority::new();
+    let server = authority.server(&[]);
+    let endpoint = authority.agent(&server).await.register().await;
+    let of = |path: &str| format!("https://{}{path}", server.address());
+    for (arguments, status, headers, errno) in [
+        (vec![of("/nothing")], 404, vec![], Some(102)),
+        (
+            vec!["--data".to_owned(), "x".to_owned(), of("/health")],
+            405,
+            vec!["allow: GET, HEAD, OPTIONS"],
+            Some(999),
+        ),
+        (
+            vec!["--data".to_owned(), "x".to_owned(), endpoint.clone()],
+            400,
+            vec!["access-control-allow-origin: *"],
+            Some(111),
+        ),
+        (
+            vec!["--head".to_owned(), of("/health")],
+            200,
+            vec!["content-type: application/json"],
+            None,
+        ),
+        (
+            vec!["--head".to_owned(), of("/nothing")],
+            404,
+            vec!["content-type: application/json"],
+            None,
+        ),
+        (
+            vec!["--request".to_owned(), "OPTIONS".to_owned(), endpoint.clone()],
+            204,
+            vec!["allow: POST, OPTIONS", "access-control-max-age: 86400"],
+            None,
+        ),
+    ] {
+        let id = "x-request-id: of.a_proxy-7";
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        let printed = ["--http2", "--include", "--header", id];
+        let answer = authority.curl(&[&printed, &arguments[..]].concat()).await;
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head ends");
+        assert!(head.starts_with(&format!("HTTP/2 {status} ")), "{answer}");
+        for header in headers.into_iter().chain([id]) {
+            assert!(head.contains(&format!("\r\n{header}")), "{header}: {answer}");
+        }
+        let json = serde_json::from_str::<Value>(body).ok();
+        let found = json.map(|json| (json["code"].as_u64(), json["errno"].as_u64()));
+        assert_eq!(found, errno.map(|errno| (Some(status), Some(errno))), "{answer}");
+    }
+}
+
+#[actix_web::test]
 async fn frames_larger_than_a_tls_record_arrive_and_more_than_the_limit_close_the_connection() {
     let authority = Authority::new();
     let server = authority.server(&[]);

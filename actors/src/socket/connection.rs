@@ -16,6 +16,7 @@ use actix_codec::{Encoder, Framed};
 use actix_http::body::{BodySize, BoxBody, MessageBody, to_bytes};
 use actix_http::error::DispatchError;
 use actix_http::h1::{Codec, Message, SendResponse};
+use actix_http::header::CONTENT_TYPE;
 use actix_http::{
     ConnectionType, HttpMessage, HttpService, Method, Request, Response, StatusCode, Version,
 };
@@ -60,6 +61,8 @@ pub struct HttpOptions {
     pub linger: Duration,
     /// Whether a client that has closed its end still waits for the answer.
     pub allows_half_closed: bool,
+    /// The JSON of a 400 with this message.
+    pub bad_request: fn(&str) -> String,
     /// Fires at shutdown: idle connections end.
     pub stopping: Option<actix_server::GracefulShutdownSignal>,
 }
@@ -80,7 +83,9 @@ where
     C: FnOnce(&mut ServiceConfig) + Clone + 'static,
 {
     let options = options.clone();
-    let HttpOptions { headers_timeout, keep_alive, linger, allows_half_closed, .. } = options;
+    let HttpOptions {
+        headers_timeout, keep_alive, linger, allows_half_closed, bad_request, ..
+    } = options;
     let mut http = HttpService::build()
         .client_request_timeout(headers_timeout)
         .keep_alive(keep_alive)
@@ -97,7 +102,7 @@ where
         });
     }
     let upgrade = apply_fn_factory(app(configure.clone()), move |request, app: &_| {
-        answer_upgrade(request, app, linger)
+        answer_upgrade(request, app, linger, bad_request)
     });
     let routes = apply_fn_factory(app(configure), move |request, app: &_| {
         answer_request::<T, _>(request, app, linger, allows_half_closed)
@@ -192,6 +197,7 @@ fn answer_upgrade<T, A>(
     (request, mut framed): (Request, Framed<HttpStream<T>, Codec>),
     app: &A,
     linger: Duration,
+    bad_request: fn(&str) -> String,
 ) -> impl Future<Output = Result<(), Error>> + use<T, A>
 where
     T: AsyncRead + AsyncWrite + Unpin + 'static,
@@ -204,10 +210,10 @@ where
         poll_fn(|cx| Pin::new(&mut framed).flush(cx)).await?;
         let mut answer: Response<BoxBody> = match answer {
             Some(answer) => answer.await?.into(),
-            None => bad_request(NOT_GET),
+            None => refusal(bad_request(NOT_GET)),
         };
         if answer.body().size() == BodySize::Stream {
-            answer = bad_request(STREAM);
+            answer = refusal(bad_request(STREAM));
         }
         let session = answer.extensions_mut().remove::<Session>();
         match session.filter(|_| answer.status() == StatusCode::SWITCHING_PROTOCOLS) {
@@ -218,8 +224,9 @@ where
     }
 }
 
-fn bad_request(reason: &'static str) -> Response<BoxBody> {
-    Response::with_body(StatusCode::BAD_REQUEST, reason).map_into_boxed_body()
+pub(super) fn refusal(json: String) -> Response<BoxBody> {
+    let mut answer = Response::build(StatusCode::BAD_REQUEST);
+    answer.insert_header((CONTENT_TYPE, "application/json")).body(json).map_into_boxed_body()
 }
 
 /// Takes the socket from the HTTP service, which ends with this.

@@ -185,6 +185,7 @@ mod tests {
                 keep_alive: Duration::from_secs(75),
                 linger: Duration::from_secs(1),
                 allows_half_closed,
+                bad_request: str::to_owned,
                 stopping: None,
             };
             let (parts, body) = mpsc::channel(1);

@@ -31,7 +31,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::connection::{HttpOptions, app};
+use super::connection::{HttpOptions, app, refusal};
 use super::event_stream::EndlessBody;
 use super::parked::stopping;
 
@@ -58,6 +58,9 @@ const RESETS_MAX: usize = 20;
 /// Interval of pings, and time for the answer. A peer that does not read is disconnected.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_WAIT: Duration = Duration::from_secs(10);
+
+/// The answer to a request that only one of the libraries accepts.
+const NOT_VALID: &str = "the request is not valid HTTP/2";
 
 /// What serves the HTTP/2 connections of one thread. `configure` adds the routes.
 pub fn http2<T, C>(
@@ -100,6 +103,8 @@ struct InProgress(Rc<Activity>);
 /// The body of an answer.
 struct AnswerBody {
     body: BoxBody,
+    /// Whether only its size is sent (RFC 9110 §9.3.2).
+    is_head: bool,
     activity: Rc<Activity>,
     _endless: Option<InProgress>,
     /// A request whose body is dropped before the answer ends is reset with CANCEL, for which clients discard the
@@ -128,8 +133,8 @@ where
     let activity = Rc::new(Activity::new());
     let service = hyper::service::service_fn({
         let activity = Rc::clone(&activity);
-        let linger = options.linger;
-        move |request| answer(request, peer, Rc::clone(&app), Rc::clone(&activity), linger)
+        let options = options.clone();
+        move |request| answer(request, peer, Rc::clone(&app), Rc::clone(&activity), options.clone())
     });
     let mut connection = pin!(builder().serve_connection(TokioIo::new(io), service));
     let mut stopping = pin!(stopping(&options));
@@ -177,7 +182,7 @@ async fn answer<A>(
     peer: Option<SocketAddr>,
     app: Rc<A>,
     activity: Rc<Activity>,
-    linger: Duration,
+    options: HttpOptions,
 ) -> Result<hyper::Response<AnswerBody>, Infallible>
 where
     A: Service<Request, Response = ServiceResponse, Error = Error>,
@@ -190,9 +195,9 @@ where
             Ok(answer) => answer.into(),
             Err(error) => actix_http::Response::from(error),
         },
-        None => actix_http::Response::bad_request().map_into_boxed_body(),
+        None => refusal((options.bad_request)(NOT_VALID)),
     };
-    let _ = timeout(linger, discard(&body)).await;
+    let _ = timeout(options.linger, discard(&body)).await;
     let is_endless = answer.extensions().contains::<EndlessBody>();
     if answer.head().connection_type() == ConnectionType::Close && !is_endless {
         activity.must_close.set(true);
@@ -202,7 +207,13 @@ where
         converted = converted.header(name.as_str(), value.as_bytes());
     }
     let _endless = is_endless.then_some(in_progress);
-    let body = AnswerBody { body: answer.into_body(), activity, _endless, _request: body };
+    let body = AnswerBody {
+        body: answer.into_body(),
+        is_head: head.method == hyper::Method::HEAD,
+        activity,
+        _endless,
+        _request: body,
+    };
     Ok(converted.body(body).expect("statuses and headers of both libraries are the same"))
 }
 
@@ -295,7 +306,7 @@ impl Body for AnswerBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.body.size(), BodySize::None | BodySize::Sized(0))
+        self.is_head || matches!(self.body.size(), BodySize::None | BodySize::Sized(0))
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -168,6 +168,7 @@ mod tests {
                 keep_alive: Duration::from_secs(75),
                 linger: Duration::from_secs(1),
                 allows_half_closed: true,
+                bad_request: str::to_owned,
                 stopping,
             };
             let routes = |service: &mut ServiceConfig| {

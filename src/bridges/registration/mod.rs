@@ -39,6 +39,7 @@ use state_machine::{BridgeName, BridgeRecipient, Uaid};
 
 use crate::http::PushError;
 use crate::http::body::read_body;
+use crate::http::request_id::request_id;
 use crate::limits::Limits;
 use body::{BODY_BYTES_MAX, Fields, chid};
 use error::RegistrationError;
@@ -76,7 +77,8 @@ async fn answer(
 ) -> Result<HttpResponse, RegistrationError> {
     let answer = service.serve(&request, payload).await;
     answer.inspect_err(|error| {
-        debug!(service.log, "refused a request of a bridged user agent"; "errno" => error.errno(), "reason" => %error);
+        debug!(service.log, "refused a request of a bridged user agent"; "request" => request_id(request.headers()),
+            "errno" => error.errno(), "reason" => %error);
     })
 }
 

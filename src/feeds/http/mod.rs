@@ -41,6 +41,7 @@ use state_machine::store::PageLimit;
 use storage::StoreError;
 use tokio::sync::Semaphore;
 
+use crate::http::request_id::request_id;
 use error::FeedError;
 use query::ReadQuery;
 use target::{Change, Target};
@@ -92,7 +93,8 @@ async fn answer(
 ) -> Result<HttpResponse, FeedError> {
     let answer = serve(&request, payload, &service).await;
     answer.inspect_err(|error| {
-        debug!(service.log, "refused a request for a feed"; "errno" => error.errno(), "reason" => %error);
+        debug!(service.log, "refused a request for a feed"; "request" => request_id(request.headers()),
+            "errno" => error.errno(), "reason" => %error);
     })
 }
 

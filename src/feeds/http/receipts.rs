@@ -19,6 +19,7 @@ use super::query::ReadQuery;
 use super::tokens::{Grant, Scopes};
 use super::{FeedService, events, read};
 use crate::http::app::EndpointRole;
+use crate::http::request_id::request_id;
 use crate::http::routes::{cors, preflight_or_refused};
 use crate::http::vapid::{Credentials, VapidKey};
 
@@ -42,7 +43,8 @@ async fn answer(
 ) -> Result<HttpResponse, FeedError> {
     let answer = serve(&request, &token, &service, &app).await;
     answer.inspect_err(|error| {
-        debug!(service.log, "refused a request for receipts"; "errno" => error.errno(), "reason" => %error);
+        debug!(service.log, "refused a request for receipts"; "request" => request_id(request.headers()),
+            "errno" => error.errno(), "reason" => %error);
     })
 }
 

@@ -49,6 +49,7 @@ pub enum PageState {
     Stopping,
     StoreFailed,
     DiskFull,
+    LogFailed,
     PartFailed,
 }
 
@@ -59,6 +60,7 @@ impl PageState {
             _ if checks.are_passed() => Self::Running,
             Checks { store: false, .. } => Self::StoreFailed,
             Checks { space: false, .. } => Self::DiskFull,
+            Checks { log: false, .. } => Self::LogFailed,
             _ => Self::PartFailed,
         }
     }
@@ -70,6 +72,7 @@ impl PageState {
             Self::Stopping => ("down", "This server is stopping."),
             Self::StoreFailed => ("down", "This server has a problem: its store does not answer."),
             Self::DiskFull => ("down", "This server has a problem: its disk is almost full."),
+            Self::LogFailed => ("down", "This server has a problem: its log cannot be written."),
             Self::PartFailed => ("down", "This server has a problem: a part of it has stopped."),
         }
     }

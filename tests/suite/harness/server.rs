@@ -42,6 +42,8 @@ pub(crate) struct Launch {
     pub(crate) keys: Option<String>,
     /// The soft and the hard limit of open files, if they differ from those of the test.
     pub(crate) open_files: Option<(u32, u32)>,
+    /// The file or pipe that its log is written to, in place of that of [`Server::log`].
+    pub(crate) log_to: Option<PathBuf>,
     /// The size of a disk that holds only the data directory, and ends with the server.
     pub(crate) disk_mib: Option<u32>,
 }
@@ -328,7 +330,7 @@ fn spawn(dir: &Path, before: Option<Ports>, launch: &Launch) -> Result<(Child, P
         .envs(launch.variables.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(open_log(dir))
+        .stderr(open_log(dir, launch))
         .spawn()
         .expect("the server can be started");
     let output = process.stdout.take().expect("standard output is a pipe");
@@ -366,7 +368,9 @@ fn on_disk(dir: &Path, mib: u32, program: &str) -> Command {
     command
 }
 
-fn open_log(dir: &Path) -> File {
+fn open_log(dir: &Path, launch: &Launch) -> File {
     let log = OpenOptions::new().create(true).append(true).open(log_file(dir));
-    log.expect("a log can be made")
+    let log = log.expect("a log can be made");
+    let Some(other) = &launch.log_to else { return log };
+    OpenOptions::new().write(true).open(other).expect("it can be written")
 }

@@ -71,7 +71,7 @@ async fn apps_discover_the_gateway_unless_it_is_off() {
     assert_eq!(answer.body, br#"{"unifiedpush":{"gateway":"matrix"}}"#);
     let answer = sender.request(Method::PUT, &format!("{}{PATH}", on.origin())).send().await;
     assert_refused(&answer, 405, "M_UNRECOGNIZED");
-    assert_eq!(answer.header("allow"), Some("GET, POST"));
+    assert_eq!(answer.header("allow"), Some("GET, HEAD, POST"));
 
     // With another status Element would keep this server as its gateway.
     let off = Server::start_with(&["--matrix-gateway=false"]);

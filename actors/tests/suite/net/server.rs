@@ -118,6 +118,7 @@ pub(crate) fn options() -> HttpOptions {
         keep_alive: Duration::from_secs(75),
         linger: LINGER,
         allows_half_closed: true,
+        bad_request: str::to_owned,
         stopping: None,
     }
 }
