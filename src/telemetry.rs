@@ -5,11 +5,16 @@
 
 mod log_state;
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{IsTerminal, Write, stderr};
+use std::panic;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
 
-use slog::{Drain, Level, Logger, Never, OwnedKVList, Record, b, o, record};
+use slog::{Drain, Level, Logger, Never, OwnedKVList, Record, b, error, o, record};
 use slog_async::{AsyncCore, AsyncGuard};
 use slog_json::Json;
 use slog_term::{FullFormat, TermDecorator};
@@ -18,15 +23,67 @@ use crate::settings::{LogFormat, Settings};
 pub use log_state::{LOST, LogState};
 use log_state::{Watched, WholeLines};
 
-/// The root logger, what is known of its lines, and a guard that writes the queued ones when it is dropped. Drop the
-/// loggers before the guard.
-pub fn logger(settings: &Settings) -> (Logger, Arc<LogState>, AsyncGuard) {
+/// The maximum time for the queued lines at the end of the process: their reader may have stopped.
+const END_WAIT: Duration = Duration::from_secs(2);
+
+/// Writes the queued lines when it is dropped. Drop the loggers before.
+pub struct LogGuard {
+    queued: Option<AsyncGuard>,
+}
+
+impl Drop for LogGuard {
+    fn drop(&mut self) {
+        let (done, ended) = channel();
+        let queued = self.queued.take();
+        thread::spawn(move || {
+            drop(queued);
+            // Nothing waits any more after `END_WAIT`.
+            let _ = done.send(());
+        });
+        let _ = ended.recv_timeout(END_WAIT);
+    }
+}
+
+/// The root logger, what is known of its lines, and a guard.
+pub fn logger(settings: &Settings) -> (Logger, Arc<LogState>, LogGuard) {
     let (level, queue) = (settings.log_level, settings.log_queue_max);
-    if is_human(settings.log_format, stderr().is_terminal()) {
+    let (log, state, queued) = if is_human(settings.log_format, stderr().is_terminal()) {
         root(human(), level, queue)
     } else {
         root(json(stderr()), level, queue)
+    };
+    (log, state, LogGuard { queued: Some(queued) })
+}
+
+/// Logs panics as lines like all others until this is dropped: a thread that writes to standard error by itself would
+/// wait for its reader.
+pub struct PanicLog;
+
+impl PanicLog {
+    pub fn start(log: Logger) -> Self {
+        log_panics(log);
+        Self
     }
+}
+
+impl Drop for PanicLog {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            drop(panic::take_hook());
+        }
+    }
+}
+
+fn log_panics(log: Logger) {
+    panic::set_hook(Box::new(move |panic| {
+        let text = panic.payload_as_str().unwrap_or("no text");
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let backtrace = Backtrace::capture();
+        let backtrace =
+            (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
+        error!(log, "a part of the server panicked, which is a bug: please report it";
+            "panic" => text, "place" => place, "backtrace" => backtrace);
+    }));
 }
 
 fn is_human(format: LogFormat, on_terminal: bool) -> bool {
@@ -290,6 +347,26 @@ mod tests {
             thread::yield_now();
         }
         assert_eq!(state.lost(), [0, 0]);
+    }
+
+    #[test]
+    fn a_panic_is_a_line_with_its_place() {
+        let written = Arc::default();
+        let (to, open, _signals) = gated(&written);
+        open.send(()).unwrap();
+        let (log, _state, guard) = root(json(to), Level::Info, 16);
+        let usual = panic::take_hook();
+        let panics = PanicLog::start(log);
+        let ended = thread::spawn(|| panic!("seven is {}", 7)).join();
+        drop(panics);
+        panic::set_hook(usual);
+        drop(guard);
+
+        assert!(ended.is_err());
+        let lines = lines(&written);
+        let line = lines.iter().find(|line| line["panic"] == "seven is 7").expect("it is logged");
+        assert!(line["place"].as_str().unwrap().contains("telemetry.rs"), "{line}");
+        assert_eq!(line["level"], "ERRO");
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub struct OverLimit {
     pub wait: Span,
 }
 
-/// Who asks for receipts: the sender with a VAPID key, and any other by its address.
+/// Who asks for receipts. Keys cost nothing, so an address counts beside its keys.
 #[derive(Debug, Clone, Copy)]
 pub struct ReceiptSender {
     /// The SHA-256 of the key.
@@ -193,8 +193,8 @@ impl Limits {
     /// Charges a new receipt subscription.
     pub fn receipt_subscription_of(&self, sender: &ReceiptSender) -> Result<(), OverLimit> {
         let ReceiptSender { key, address } = *sender;
-        let sender = key.map(Sender::VapidKey).or(address.map(Sender::Address));
-        self.charge(&self.receipt_subscriptions, sender)
+        self.charge(&self.receipt_subscriptions, address.map(Sender::Address))?;
+        self.charge(&self.receipt_subscriptions, key.map(Sender::VapidKey))
     }
 
     /// Charges a request to `/`, whether its handshake is valid or not.

@@ -53,7 +53,7 @@ use crate::peers::outbound::NodeAccess;
 use crate::service::sockets::InheritedSockets;
 use crate::service::systemd;
 use crate::settings::{Role, Settings, StoreKind};
-use crate::telemetry::LogState;
+use crate::telemetry::{LogState, PanicLog};
 use crate::tls::certificate::{Certificate, CertificateFiles, TlsError};
 use crate::tls::certificates::Certificates;
 use crate::tls::{Tls, reload};
@@ -67,6 +67,7 @@ use shutdown::{Shutdown, Signals};
 /// `clock_offset_s` seconds ahead of the system's.
 pub fn run(role: Role, settings: &Settings, clock_offset_s: i64) -> Result<(), ServeError> {
     let (log, log_state, _guard) = telemetry::logger(settings);
+    let _panics = PanicLog::start(log.clone());
     let machine = SystemClock::shifted(clock_offset_s);
     if machine.is_shifted() {
         warn!(log, "the clock is shifted"; "offset_s" => clock_offset_s);

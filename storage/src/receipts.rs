@@ -65,7 +65,7 @@ pub trait ReceiptTables: Send + Sync {
 
     /// Deletes messages as [`MessageTables::delete_messages`](crate::MessageTables::delete_messages) does. An acked
     /// message whose row names a receipt has it before the row is gone: a crash in between leaves the row, and the next
-    /// ack writes the same receipt, which changes nothing. An ack after the receipt *expired* replaces it.
+    /// ack finds the receipt, and changes nothing, whatever its code. An ack after the receipt *expired* replaces it.
     fn settle_messages(
         &self,
         uaid: Uaid,

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -90,14 +90,33 @@ async fn a_server_whose_log_is_on_a_full_disk_is_unhealthy_and_delivers() {
 }
 
 #[actix_web::test]
+async fn a_server_whose_log_has_no_reader_any_more_delivers_and_ends_at_a_signal() {
+    let dir = tempfile::tempdir().unwrap();
+    let (pipe, mut both_ends) = pipe_in(dir.path());
+    // Nothing more fits into the pipe, so that the first line waits.
+    while both_ends.write(&[b'\n'; 1024]).is_ok() {}
+    while both_ends.write(b"\n").is_ok() {}
+    let mut server = server(pipe, "--log-level=debug");
+    delivers(&server).await;
+    server.signal("TERM");
+    assert!(server.ended_within(AT_ONCE).await.success());
+    both_ends.read_exact(&mut [0; 1024]).expect("the pipe is full");
+}
+
+/// A pipe, and a file that keeps it open at both ends. A pipe that is opened so does not wait for its other end.
+fn pipe_in(dir: &Path) -> (PathBuf, File) {
+    let pipe = dir.join("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe can be made");
+    let mut both = OpenOptions::new();
+    both.read(true).write(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let both = both.open(&pipe).expect("it can be opened");
+    (pipe, both)
+}
+
+#[actix_web::test]
 async fn a_log_whose_reader_has_ended_is_noticed_and_continues_with_a_new_reader() {
     let dir = tempfile::tempdir().unwrap();
-    let pipe = dir.path().join("pipe");
-    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-    // A pipe that is opened for both does not wait for its other end.
-    let mut reader = OpenOptions::new();
-    let reader = reader.read(true).write(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
-    let mut reader = reader.open(&pipe).unwrap();
+    let (pipe, mut reader) = pipe_in(dir.path());
     let server = server(pipe.clone(), "--log-level=debug");
     let url = metrics_url(&mut reader).await;
     assert_eq!(heartbeat(&server).await, (200, vec![]));

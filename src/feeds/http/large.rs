@@ -27,8 +27,11 @@ pub(super) fn answer(service: &FeedService, page: FeedPage) -> Result<HttpRespon
 }
 
 fn is_large(page: &FeedPage) -> bool {
-    let value = |update: &Update| update.value.as_ref().map_or(0, |value| value.as_str().len());
-    page.updates.iter().map(value).sum::<usize>() > FOLLOWED_BYTES_MAX
+    let bytes = |update: &Update| {
+        let value = update.value.as_ref().map_or(0, |value| value.as_str().len());
+        update.key.as_str().len() + value
+    };
+    page.updates.iter().map(bytes).sum::<usize>() > FOLLOWED_BYTES_MAX
 }
 
 fn in_parts(page: FeedPage, permit: OwnedSemaphorePermit) -> HttpResponse {
@@ -93,7 +96,8 @@ mod tests {
         for (updates, bytes, is_large) in [
             (0, 0, false),
             (3, 10, false),
-            (64, 1024, false),
+            (63, 1024, false),
+            (64, 1024, true),
             (65, 1024, true),
             (1, 200_000, true),
             (700, 100, true),

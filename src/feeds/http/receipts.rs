@@ -23,6 +23,9 @@ use crate::http::request_id::request_id;
 use crate::http::routes::{cors, preflight_or_refused};
 use crate::http::vapid::{Credentials, VapidKey};
 
+/// Receipts of one page, so that it never counts among the large ones (`feed_pages_max`): each has about 250 bytes.
+const PAGE_ROWS: usize = 250;
+
 /// Answers requests for receipts with `feeds`.
 pub(super) fn routes(feeds: &Data<FeedService>, service: &mut ServiceConfig) {
     service.service(
@@ -55,7 +58,8 @@ async fn serve(
     app: &Data<EndpointRole>,
 ) -> Result<HttpResponse, FeedError> {
     let grant = grant(request, token, service, app).ok_or(FeedError::NoSuchReceipts)?;
-    let query = ReadQuery::read(request, &service.limits)?;
+    let mut query = ReadQuery::read(request, &service.limits)?;
+    query.limit.rows = query.limit.rows.min(PAGE_ROWS);
     let missing = |error| match error {
         FeedError::NoSuchFeed => FeedError::NoSuchReceipts,
         other => other,
@@ -65,7 +69,13 @@ async fn serve(
         let text = move |page: &FeedPage| text(page, &app.origin);
         return events::stream(service, grant, &page.map_err(missing)?, text);
     }
+    let ends_at = grant.expires;
     let page = read::page(service, grant, query).await.map_err(missing)?;
+    let has_ended = ends_at.is_some_and(|end| end <= service.clock.now());
+    if page.updates.is_empty() && has_ended {
+        // It ended during the wait (RFC 8030 §7.3).
+        return Err(FeedError::NoSuchReceipts);
+    }
     let receipts = page.updates.iter().filter_map(|update| Entry::of(update, &app.origin));
     let receipts = receipts.collect();
     Ok(HttpResponse::Ok().json(Page { receipts, cursor: page.cursor, head: page.head }))

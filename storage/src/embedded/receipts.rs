@@ -120,18 +120,18 @@ pub(super) fn cancel(conn: &Connection, request: &ReceiptRequest) -> rusqlite::R
     Ok(is_cancelled)
 }
 
-/// Writes a receipt, unless it is there already. Returns whether it did. An ended subscription has none.
+/// Writes a receipt, unless it is there already, or one says that the message was delivered. Returns whether it did. An
+/// ended subscription has none.
 fn write(conn: &Connection, request: &ReceiptRequest, receipt: Receipt) -> rusqlite::Result<bool> {
     let ReceiptRequest { subscription, key } = request;
     let was_counted = remove_expected(conn, request)?;
     if feeds::sequence(conn, subscription.as_str())?.is_none() {
         return Ok(false);
     }
-    let receipt = receipt.value();
     match value(conn, request)? {
-        Some(before) if before == receipt => Ok(false),
+        Some(before) if before == receipt.value() || is_delivered(&before) => Ok(false),
         before => {
-            feeds::write(conn, subscription.as_str(), key, &receipt, u64::MAX)?;
+            feeds::write(conn, subscription.as_str(), key, &receipt.value(), u64::MAX)?;
             if before.is_none() && was_counted {
                 // It was counted when it was expected.
                 change(conn, UNCOUNT, params![subscription.as_str()])?;
@@ -139,6 +139,10 @@ fn write(conn: &Connection, request: &ReceiptRequest, receipt: Receipt) -> rusql
             Ok(true)
         }
     }
+}
+
+fn is_delivered(receipt: &FeedValue) -> bool {
+    matches!(Receipt::parse(receipt), Some(Receipt::Delivered(_)))
 }
 
 fn remove_expected(conn: &Connection, request: &ReceiptRequest) -> rusqlite::Result<bool> {

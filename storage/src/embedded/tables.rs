@@ -246,8 +246,7 @@ impl Store for Embedded {
     }
 
     fn check(&self) -> StoreFuture<()> {
-        let target = Target::File(FileKey::Router);
-        self.writer.submit(None, target, WriteConnections::check)
+        self.writer.submit(None, Target::ManyFiles, WriteConnections::check)
     }
 
     fn close(&self) -> StoreFuture<()> {

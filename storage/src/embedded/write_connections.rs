@@ -54,6 +54,9 @@ impl OpenFile {
     }
 }
 
+/// The newest months, which a health check looks at: the next one, this one, and the one before.
+const MONTHS_CHECKED: usize = 3;
+
 impl WriteConnections {
     pub(super) fn new(
         dir: Arc<DataDir>,
@@ -176,13 +179,18 @@ impl WriteConnections {
         Snapshot::begin(&self.dir, iter::once(FileKey::Router).chain(months))
     }
 
-    /// Writes a row, which fails on a disk that is full or read-only, and on a removed file.
+    /// Writes a row, which fails on a disk that is full or read-only. Takes the lock of each file that messages are
+    /// stored in, which fails if another program holds it or the file was removed.
     pub(super) fn check(&mut self) -> Result<(), WriterError> {
-        if self.dir.is_there(FileKey::Router) {
-            return self.write(FileKey::Router, router::check);
+        let months = self.months.list().into_iter().rev().take(MONTHS_CHECKED).map(FileKey::Month);
+        for key in iter::once(FileKey::Router).chain(months) {
+            if !self.dir.is_there(key) {
+                let gone = format!("{key} was removed while the store was open");
+                return Err(WriterError::Refused(StoreError::Failed(gone)));
+            }
+            self.write(key, |_| Ok(()))?;
         }
-        let gone = "router.db was removed while the store was open".to_owned();
-        Err(WriterError::Refused(StoreError::Failed(gone)))
+        self.write(FileKey::Router, router::check)
     }
 
     /// Closes every connection first, so that unlinking the file frees its space, and so that

@@ -48,6 +48,23 @@ async fn a_sender_makes_so_many_subscriptions_in_a_minute_and_may_use_each() {
 }
 
 #[actix_web::test]
+async fn fresh_keys_do_not_raise_the_limit_of_an_address() {
+    let limits = ["--receipt-subscriptions-per-minute-max=2", "--loopback-limited=true"];
+    let server = Server::start_with(&limits);
+    let (_, channel) = Agent::offline(&server).await;
+    let sender = Sender::new();
+    let push = async || {
+        let post = sender.post(&channel.endpoint).ttl(60).header("prefer", "respond-async");
+        post.signed(&Signer::new(), &server.origin()).send().await
+    };
+    for _ in 0..2 {
+        Sent::of(&push().await);
+    }
+    let text = push().await.assert_error(429, 201);
+    assert!(text.contains("receipt subscriptions"), "{text}");
+}
+
+#[actix_web::test]
 async fn a_message_that_outlives_its_subscription_gets_another() {
     let limits = ["--ttl-max-s=3600", "--receipts-keep-s=3600"];
     let mut server = Server::start_with(&limits);

@@ -81,6 +81,23 @@ async fn urls_that_name_no_subscription_of_the_sender_are_answered_alike() {
 }
 
 #[actix_web::test]
+async fn a_wait_at_the_end_of_its_subscription_ends_with_404() {
+    let mut server = Server::start();
+    let (_, channel) = Agent::offline(&server).await;
+    let sent = send(&channel, "0", None).await;
+    server.terminate();
+    // A few seconds before the end. On a machine that is slower than that, the subscription has ended already.
+    server.restart_as(Launch::default().with(&["--dev", "--clock-offset-s=2764793"]));
+    let get = async |after: u64| {
+        Sender::new().get(&format!("{}?after={after}&wait=60", sent.receipts)).await
+    };
+    if get(0).await.status == 200 {
+        get(1).await.assert_error(404, 319);
+    }
+    get(0).await.assert_error(404, 319);
+}
+
+#[actix_web::test]
 async fn a_request_for_receipts_is_checked_like_one_for_a_feed() {
     let server = Server::start();
     let mut agent = Agent::new(&server).await;

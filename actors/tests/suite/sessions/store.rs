@@ -10,8 +10,9 @@ use state_machine::{
     Time, Uaid,
 };
 use storage::{
-    BridgedRegistration, Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult,
-    Registration, RouterTable, Store, StoreError, StoreFuture, Stored,
+    BridgedRegistration, Cursor, MessageTables, MonthStep, Page, PageLimit, ReceiptTables,
+    RegisterResult, Registration, RouterTable, SettledMessages, Settlement, Store, StoreError,
+    StoreFuture, Stored,
 };
 use tokio::sync::oneshot;
 
@@ -214,7 +215,26 @@ impl MessageTables for ScriptedStore {
     }
 }
 
-impl storage::ReceiptTables for ScriptedStore {}
+impl ReceiptTables for ScriptedStore {
+    fn settle_messages(
+        &self,
+        uaid: Uaid,
+        months: Vec<Month>,
+        messages: Vec<(MessageKey, Settlement)>,
+    ) -> StoreFuture<SettledMessages> {
+        let read: fn(_) -> _ = |answer| match answer {
+            StoreAnswer::Deleted => Some(SettledMessages::default()),
+            _ => None,
+        };
+        let acks = messages.iter().filter_map(|(message, settlement)| match settlement {
+            Settlement::Acked(code) => Some((message.id, *code)),
+            Settlement::Withdrawn => None,
+        });
+        let acks = acks.collect();
+        let messages = messages.into_iter().map(|(message, _)| message).collect();
+        self.take(StoreOp::Delete { uaid, months, messages, acks }, read)
+    }
+}
 
 impl Store for ScriptedStore {
     fn check(&self) -> StoreFuture<()> {

@@ -1,22 +1,24 @@
-//! Receipts as rows of their subscription's feed.
+//! Receipts as keys of their subscription's feed, and the rows of those that are expected.
 //!
 //! ```text
-//! feeds  feed, w:{deadline}:{key}   a receipt that is expected, its deadline in 20 digits
+//! feeds  .expected.{part}, {deadline}:{subscription}:{key}   the deadline in 20 digits
 //! ```
 //!
-//! A message is counted in `keys` of the sequence when its receipt is expected. The receipt itself is a key of the feed,
-//! written in the transaction that removes the expected row.
+//! The expected rows of all subscriptions are in [`PARTS`] partitions, in the order of their deadlines: a search reads
+//! what is due, however many subscriptions there are. A message is counted in `keys` of the sequence when its receipt is
+//! expected. The receipt is written in the transaction that removes the expected row.
 
 use aws_sdk_dynamodb::types::TransactWriteItem;
-use state_machine::feed::{FeedKey, FeedName, Version};
+use futures_util::StreamExt;
+use futures_util::stream;
+use state_machine::feed::{FeedKey, FeedName, FeedValue, Version};
 use state_machine::{Receipt, ReceiptRequest, Time};
 
 use super::super::attributes::text_of;
 use super::super::client::DynamoClient;
 use super::super::error::{CallError, Item, if_table};
 use super::super::tables;
-use super::fetch;
-use super::rows::{self, FEED, ITEM};
+use super::rows::{self, FEED, ITEM, NAME};
 use super::transact::{self, RetryBudget, Transacted, transact};
 use super::write::{is_full, rows_of_change, stored_value};
 use crate::receipts::{ExpectedReceipt, ExpiredReceipts};
@@ -30,8 +32,11 @@ const PAGE_ROWS: usize = 100;
 /// Items that one transaction removes: it has a hundred actions.
 const REMOVED_MAX: usize = 100;
 
-/// Subscriptions of one search.
-const SUBSCRIPTIONS_MAX: usize = 10_000;
+/// Partitions of expected receipts. A partition takes 1,000 write units a second, and an expected row needs four.
+const PARTS: u64 = 16;
+
+/// The prefix of their partition keys, which no feed has.
+const EXPECTED: &str = ".expected.";
 
 /// The index of the expected row in a transaction.
 const EXPECTED_ROW: usize = 0;
@@ -97,8 +102,8 @@ pub(in super::super) async fn cancel(
     }
 }
 
-/// Writes a receipt, unless it is there already. Returns whether it did. With `if_expected` it is written only if no
-/// other receipt was.
+/// Writes a receipt, unless one says already that the message was delivered. Returns whether it did. With `if_expected`
+/// it is written only if no other receipt was.
 pub(in super::super) async fn write(
     client: &DynamoClient,
     expected: &ExpectedReceipt,
@@ -113,8 +118,7 @@ pub(in super::super) async fn write(
     loop {
         let row = rows::key_row(client, feed, key).await?;
         if let Some(row) = row
-            && (if_expected
-                || stored_value(client, feed, key, row).await? == Some(Some(value.clone())))
+            && (if_expected || is_delivered(stored_value(client, feed, key, row).await?))
         {
             return Ok(false);
         }
@@ -143,49 +147,86 @@ pub(in super::super) async fn write(
     }
 }
 
-/// Writes what has expired, and removes what has ended. The search reads all sequences, and the rows that are due.
+fn is_delivered(stored: Option<Option<FeedValue>>) -> bool {
+    let receipt = stored.flatten().as_ref().and_then(Receipt::parse);
+    matches!(receipt, Some(Receipt::Delivered(_)))
+}
+
+/// Writes what has expired, and removes what has ended. The search reads the rows that are due, and all sequences.
 pub(in super::super) async fn expire(
     client: &DynamoClient,
     now: Time,
 ) -> Result<ExpiredReceipts, CallError> {
     let mut expired = ExpiredReceipts::default();
-    let before = FeedName::receipts(Time(0), 0);
-    let feeds = fetch::list(client, Some(&before), SUBSCRIPTIONS_MAX).await?;
-    for feed in feeds.into_iter().map(|feed| feed.name) {
-        let Some(end) = feed.receipts_end() else { continue };
-        if end <= now {
-            remove_all(client, &feed).await?;
-            expired.ended += 1;
-            continue;
-        }
-        let decided = expire_in(client, &feed, now).await?;
-        expired.receipts += decided;
-        if decided > 0 {
-            expired.subscriptions.push(feed);
-        }
+    for part in 0..PARTS {
+        expire_part(client, part, now, &mut expired).await?;
     }
+    expired.ended = remove_ended(client, now).await?;
     Ok(expired)
 }
 
-/// Returns how many receipts were written.
-async fn expire_in(client: &DynamoClient, feed: &FeedName, now: Time) -> Result<u64, CallError> {
-    let condition = "#item BETWEEN :first AND :last";
-    let values = [(":first", EXPECTED.to_owned()), (":last", sort_key(now.0 + 1, ""))];
-    let (mut start, mut written) = (None, 0);
+async fn expire_part(
+    client: &DynamoClient,
+    part: u64,
+    now: Time,
+    expired: &mut ExpiredReceipts,
+) -> Result<(), CallError> {
+    let values = [(":last", format!("{:020}", now.0 + 1))];
+    let (partition, mut start) = (partition(part), None);
     loop {
-        let (items, next) = rows::query(client, feed, condition, &values, start, PAGE_ROWS).await?;
-        for item in &items {
-            match decode(item) {
-                Some(expected) => {
-                    let is_new = write(client, &expected, Receipt::Expired, true).await?;
-                    written += u64::from(is_new);
+        let found =
+            rows::query_partition(client, &partition, "#item < :last", &values, start, PAGE_ROWS);
+        let (items, next) = if_table(found.await)?.unwrap_or_default();
+        let due = items.iter().filter_map(|item| {
+            let due = decode(item);
+            due.is_none().then(|| client.count_unreadable());
+            due
+        });
+        let due: Vec<_> = due.collect();
+        let decide = due.iter().map(|due| expire_one(client, due, now)).collect::<Vec<_>>();
+        let at_once = client.options.rows_in_flight_max.max(1);
+        let decided: Vec<_> = stream::iter(decide).buffered(at_once).collect().await;
+        for (ExpectedReceipt { request, .. }, is_new) in due.iter().zip(decided) {
+            if is_new? {
+                expired.receipts += 1;
+                if !expired.subscriptions.contains(&request.subscription) {
+                    expired.subscriptions.push(request.subscription.clone());
                 }
-                None => client.count_unreadable(),
             }
         }
         start = match next {
             Some(next) => Some(next),
-            None => return Ok(written),
+            None => return Ok(()),
+        };
+    }
+}
+
+/// Writes *expired*, or only removes the row if its subscription has ended. Returns whether it wrote the receipt.
+async fn expire_one(
+    client: &DynamoClient,
+    due: &ExpectedReceipt,
+    now: Time,
+) -> Result<bool, CallError> {
+    if due.request.subscription.receipts_end().is_some_and(|end| end <= now) {
+        return transact(client, vec![remove(client, due)]).await.map(|_done| false);
+    }
+    write(client, due, Receipt::Expired, true).await
+}
+
+/// Removes the subscriptions that have ended. DynamoDB has no order of partition keys, so this reads all sequences.
+async fn remove_ended(client: &DynamoClient, now: Time) -> Result<u64, CallError> {
+    let (mut ended, mut start) = (0, None);
+    loop {
+        let page = client.scan(&client.names.sequences, None, start, None).await;
+        let (items, next) = if_table(page)?.unwrap_or_default();
+        let names = items.iter().filter_map(|item| rows::feed_of(item, NAME));
+        for feed in names.filter(|feed| feed.receipts_end().is_some_and(|end| end <= now)) {
+            remove_all(client, &feed).await?;
+            ended += 1;
+        }
+        start = match next {
+            Some(next) => Some(next),
+            None => return Ok(ended),
         };
     }
 }
@@ -209,29 +250,30 @@ async fn remove_all(client: &DynamoClient, feed: &FeedName) -> Result<(), CallEr
 }
 
 fn remove(client: &DynamoClient, expected: &ExpectedReceipt) -> TransactWriteItem {
-    let ExpectedReceipt { request, deadline } = expected;
-    let item = sort_key(deadline.0, request.key.as_str());
-    transact::delete_if_there(client, rows::row_key(&request.subscription, &item))
+    transact::delete_if_there(client, encode(expected))
 }
 
-/// The prefix of the sort keys.
-const EXPECTED: &str = "w:";
+fn partition(part: u64) -> String {
+    format!("{EXPECTED}{part:02}")
+}
 
-fn sort_key(deadline: u64, key: &str) -> String {
-    format!("{EXPECTED}{deadline:020}:{key}")
+/// The partition of a receipt: keys are random, so any sum of their bytes spreads them.
+fn part_of(key: &FeedKey) -> u64 {
+    key.as_str().bytes().map(u64::from).sum::<u64>() % PARTS
 }
 
 pub(in super::super) fn encode(expected: &ExpectedReceipt) -> Item {
-    let ExpectedReceipt { request, deadline } = expected;
-    rows::row_key(&request.subscription, &sort_key(deadline.0, request.key.as_str()))
+    let ExpectedReceipt { request: ReceiptRequest { subscription, key }, deadline } = expected;
+    let item = format!("{:020}:{subscription}:{key}", deadline.0);
+    rows::key_in(&partition(part_of(key)), &item)
 }
 
 /// None of another item.
 pub(in super::super) fn decode(item: &Item) -> Option<ExpectedReceipt> {
-    let subscription = rows::feed_of(item, FEED)?;
-    let sort_key = text_of(item, ITEM)?.strip_prefix(EXPECTED)?;
-    let (deadline, key) = sort_key.split_once(':')?;
-    let key = FeedKey::parse(key).ok()?;
-    let deadline = Time(deadline.parse().ok()?);
+    text_of(item, FEED)?.strip_prefix(EXPECTED)?;
+    let (deadline, rest) = text_of(item, ITEM)?.split_once(':')?;
+    let (subscription, key) = rest.split_once(':')?;
+    let subscription = FeedName::from_store(subscription).ok()?;
+    let (key, deadline) = (FeedKey::parse(key).ok()?, Time(deadline.parse().ok()?));
     Some(ExpectedReceipt { request: ReceiptRequest { subscription, key }, deadline })
 }

@@ -88,6 +88,18 @@ pub(super) async fn query(
     start: Option<Item>,
     limit: usize,
 ) -> Result<(Vec<Item>, Option<Item>), CallError> {
+    query_partition(client, feed.as_str(), condition, values, start, limit).await
+}
+
+/// As [`query`], of any partition of the table.
+pub(super) async fn query_partition(
+    client: &DynamoClient,
+    partition: &str,
+    condition: &str,
+    values: &[(&str, String)],
+    start: Option<Item>,
+    limit: usize,
+) -> Result<(Vec<Item>, Option<Item>), CallError> {
     let table = &client.names.feeds;
     let request = client
         .sdk
@@ -95,7 +107,7 @@ pub(super) async fn query(
         .table_name(table)
         .key_condition_expression(format!("{FEED} = :feed AND {condition}"))
         .expression_attribute_names("#item", ITEM)
-        .expression_attribute_values(":feed", text(feed.as_str()))
+        .expression_attribute_values(":feed", text(partition))
         .consistent_read(true)
         .set_exclusive_start_key(start)
         .limit(limit as i32);
@@ -111,7 +123,11 @@ pub(super) fn sequence_key(feed: &FeedName) -> Item {
 }
 
 pub(super) fn row_key(feed: &FeedName, item: &str) -> Item {
-    Item::from([(FEED.to_owned(), text(feed.as_str())), (ITEM.to_owned(), text(item))])
+    key_in(feed.as_str(), item)
+}
+
+pub(super) fn key_in(partition: &str, item: &str) -> Item {
+    Item::from([(FEED.to_owned(), text(partition)), (ITEM.to_owned(), text(item))])
 }
 
 pub(super) fn key_item(key: &FeedKey) -> String {
@@ -185,14 +201,14 @@ pub(in super::super) fn feed_of(item: &Item, attribute: &str) -> Option<FeedName
 
 /// An item of the feeds' table of any kind.
 pub(in super::super) fn decode_row(item: &Item) -> Option<Row> {
+    if let Some(ExpectedReceipt { request, deadline }) = receipts::decode(item) {
+        let ReceiptRequest { subscription: feed, key } = request;
+        return Some(Row::ExpectedReceipt { feed, key, deadline });
+    }
     let feed = feed_of(item, FEED)?;
     if let Some(key) = text_of(item, ITEM)?.strip_prefix("k:") {
         let KeyRow { version, number } = decode_key(item)?;
         return Some(Row::Key { feed, key: FeedKey::parse(key).ok()?, version, number });
-    }
-    if let Some(ExpectedReceipt { request, deadline }) = receipts::decode(item) {
-        let ReceiptRequest { subscription: feed, key } = request;
-        return Some(Row::ExpectedReceipt { feed, key, deadline });
     }
     if let Some(key) = pending_at(item) {
         let (version, value) = decode_value(item)?;

@@ -140,6 +140,7 @@ macro_rules! engine {
                 a_receipt_survives_a_move_to_another_month
                 a_message_that_a_move_drops_for_a_newer_one_has_no_receipt
                 a_subscription_ends_with_all_its_receipts
+                what_is_expected_when_its_subscription_has_ended_is_dropped
                 an_ack_and_the_end_at_once_leave_delivered
             );
             engine!(@case $new, fetching:

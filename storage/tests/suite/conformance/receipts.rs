@@ -127,10 +127,13 @@ pub(crate) async fn an_ack_again_changes_no_receipt(world: World) {
     assert_eq!(world.receipts_after(0).await.len(), 1);
     assert_eq!(world.settle(NEW, &acked).await, SettledMessages::default());
     // As after a crash between the receipt and the delete.
-    world.put(NEW, &wanted).await;
-    let settled = world.settle(NEW, &acked).await;
-    assert_eq!(settled, SettledMessages { deleted: 1, subscriptions: Vec::new() });
-    assert_eq!(world.receipts_after(1).await, []);
+    for code in [AckCode::Delivered, AckCode::NotHandled] {
+        world.put(NEW, &wanted).await;
+        let acked = [(wanted.key(), Settlement::Acked(code))];
+        let settled = world.settle(NEW, &acked).await;
+        assert_eq!(settled, SettledMessages { deleted: 1, subscriptions: Vec::new() });
+        assert_eq!(world.receipts_after(1).await, []);
+    }
     assert_eq!(world.messages_counted().await, Some(1));
 }
 
@@ -313,6 +316,15 @@ pub(crate) async fn a_subscription_ends_with_all_its_receipts(world: World) {
     let end = subscription().receipts_end().unwrap();
     world.expire(end - Span::from_secs(1)).await;
     assert!(world.messages_counted().await.is_some());
+    world.expire(end + Span::from_secs(1)).await;
+    assert_eq!(world.messages_counted().await, None);
+    assert_eq!(world.fetch_feed(subscription(), FeedSyncId::NONE, PAGE).await, Ok(None));
+}
+
+pub(crate) async fn what_is_expected_when_its_subscription_has_ended_is_dropped(world: World) {
+    let world = world.with_channels().await;
+    world.send(NEW, &wanting(message(1))).await;
+    let end = subscription().receipts_end().unwrap();
     world.expire(end + Span::from_secs(1)).await;
     assert_eq!(world.messages_counted().await, None);
     assert_eq!(world.fetch_feed(subscription(), FeedSyncId::NONE, PAGE).await, Ok(None));

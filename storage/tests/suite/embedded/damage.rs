@@ -170,6 +170,20 @@ async fn a_router_table_that_is_removed_while_running_shows_in_the_check() {
 }
 
 #[tokio::test]
+async fn a_message_table_that_is_removed_or_locked_while_running_shows_in_the_check() {
+    let home = data_dir().await;
+    let store = open(home.path());
+    let table = messages(&home);
+    let other = Connection::open(&table).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert!(matches!(store.check().await, Err(StoreError::Failed(_))));
+    other.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(store.check().await, Ok(()));
+    fs::remove_file(table).unwrap();
+    assert!(matches!(store.check().await, Err(StoreError::Failed(_))));
+}
+
+#[tokio::test]
 async fn damage_found_while_running_is_an_error_and_not_an_empty_answer() {
     let home = data_dir().await;
     let store = open(home.path());
