@@ -58,7 +58,7 @@ pub struct PushArgs {
     #[arg(long, value_name = "TOPIC")]
     pub topic: Option<String>,
 
-    /// How soon the agent wants it
+    /// How soon the agent wants it; without it normal
     #[arg(long, value_parser = urgencies())]
     pub urgency: Option<String>,
 
@@ -71,7 +71,7 @@ pub struct PushArgs {
     #[arg(long, value_name = "FILE")]
     pub vapid_key: Option<PathBuf>,
 
-    /// Who is responsible for the message, for the token: a mailto: or https: URL
+    /// Contact in the VAPID token (sub): a mailto: or https: URL
     #[arg(long, value_name = "URL", value_parser = contact)]
     pub sub: Option<String>,
 

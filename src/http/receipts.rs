@@ -57,7 +57,8 @@ pub struct ReceiptLimits {
 pub enum ReceiptError {
     /// RFC 8030 §5.1. The same for a link that was invented and for one of another sender.
     #[error(
-        "the Link header has no receipt subscription of this sender: leave it out, and take the one of the answer"
+        "the Link header has no receipt subscription of this sender, as <URL>; rel=\"urn:ietf:params:push:receipt\": \
+         leave it out, and take the one of the answer"
     )]
     UnknownLink,
     #[error("the receipt subscription of the Link header is full: leave it out for another one")]
@@ -195,6 +196,12 @@ impl ReceiptWish {
                 if token.replace(last.to_owned()).is_some() {
                     return Err(ReceiptError::UnknownLink);
                 }
+            }
+            if token.is_none()
+                && value.as_bytes().windows(BASE.len()).any(|it| it == BASE.as_bytes())
+            {
+                // Without its relation or brackets: the sender would wait at a subscription that gets nothing.
+                return Err(ReceiptError::UnknownLink);
             }
         }
         Ok(Some(Self { token }))
@@ -376,13 +383,16 @@ mod tests {
         ] {
             assert_eq!(token(&[ASKED, ("link", link)]).as_deref(), Some("abc"), "{link}");
         }
-        for other in ["", "</receipts/abc>; rel=next", "</receipts/abc>", "receipts/abc"] {
+        for other in ["", "</other/abc>; rel=next", "</other/abc>", "other"] {
             assert_eq!(token(&[ASKED, ("link", other)]), None, "{other}");
         }
         let twice = "</receipts/a>; rel=urn:ietf:params:push:receipt";
         for wrong in [
             "<https://elsewhere.example/>; rel=\"urn:ietf:params:push:receipt\"",
             "<>; rel=\"urn:ietf:params:push:receipt\"",
+            "</receipts/abc>; rel=next",
+            "</receipts/abc>",
+            "https://push.example/receipts/abc",
             &format!("{twice}, {twice}"),
             &"x".repeat(LINK_BYTES_MAX + 1),
         ] {

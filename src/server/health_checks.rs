@@ -92,5 +92,7 @@ fn failed(health: &Value) -> Vec<&str> {
     assert_eq!(health["connections"], Value::Null);
     let checks = health["checks"].as_object().unwrap();
     let failed = checks.iter().filter(|(_, passed)| **passed == false);
-    failed.map(|(name, _)| name.as_str()).collect()
+    let mut failed: Vec<_> = failed.map(|(name, _)| name.as_str()).collect();
+    failed.sort_unstable();
+    failed
 }

@@ -181,7 +181,9 @@ fn last_push(facts: &Inspection) -> Option<String> {
 pub(super) fn outcome_text(outcome: &str) -> &str {
     match outcome {
         "delivered" => "delivered",
-        "stored" => "stored: the user agent was not connected, was busy, or did not ack in time",
+        "stored" => {
+            "stored: its sender wants a receipt, or the user agent was not connected, was busy, or did not ack in time"
+        }
         "dropped" => "dropped: its TTL was 0 and the user agent could not take it at once",
         "user_gone" => "refused with 410: the user agent was unknown",
         "no_such_channel" => "refused with 410: the channel was not registered",

@@ -32,7 +32,8 @@ pub(super) enum FeedError {
     #[error("{0} is a cursor: empty, or a number that an answer gave")]
     Cursor(&'static str),
     #[error(
-        "the cursor is from the future: this feed is at {0}. It belongs to another feed or to another store"
+        "the cursor is from the future: the last number is {0}. It belongs to another URL or to another store, or was \
+         never one: start without it"
     )]
     CursorFromTheFuture(FeedSyncId),
     #[error(
@@ -40,7 +41,7 @@ pub(super) enum FeedError {
          start over without a cursor"
     )]
     CursorTooOld(FeedSyncId),
-    #[error("limit is a number of updates, at least 1")]
+    #[error("limit is a whole number, at least 1")]
     Limit,
     #[error("wait is a number of whole seconds")]
     Wait,
@@ -57,7 +58,9 @@ pub(super) enum FeedError {
     #[error("there is no such feed: one is there from its first write on")]
     NoSuchFeed,
     /// The same for a URL that was invented, one of another sender and one that has ended (RFC 8030 §7.3).
-    #[error("there is no such receipt subscription, or no longer")]
+    #[error(
+        "there is no such receipt subscription, or no longer, or the Authorization header is not valid for it"
+    )]
     NoSuchReceipts,
     #[error("there is no such key in this feed")]
     NoSuchKey,
@@ -68,7 +71,7 @@ pub(super) enum FeedError {
          there (docs/feeds.md#limits)"
     )]
     TooManyKeys,
-    #[error("too many follow feeds on this server: try again later, or without wait")]
+    #[error("too many requests wait on this server: try again later, or without wait")]
     TooManyFollowers,
     /// The server or its store is overloaded or down.
     #[error("the server cannot do this now: try again later")]

@@ -38,7 +38,7 @@ macro_rules! with_feeds {
 
                 /// Time that a receipt can be read at least. A receipt subscription ends `ttl_max_s` and twice this after it was
                 /// made. A push whose receipt could come too late for it gets a new one.
-                receipts_keep_s: u64 = 86_400, in 120..=31_536_000, "s";
+                receipts_keep_s: u64 = 86_400, in 600..=31_536_000, "s";
 
                 /// New receipt subscriptions of one VAPID key and of one address in a minute, and at once. A further push that
                 /// asks for one gets 429, and one with the link of an earlier answer does not. 0 is no limit.

@@ -54,8 +54,8 @@ impl OpenFile {
     }
 }
 
-/// The newest months, which a health check looks at: the next one, this one, and the one before.
-const MONTHS_CHECKED: usize = 3;
+/// The newest months, which a health check looks at: messages are stored in one of them.
+const MONTHS_CHECKED: usize = 2;
 
 impl WriteConnections {
     pub(super) fn new(

@@ -188,7 +188,7 @@ async fn an_unusable_token_is_reported_at_the_start() {
         (&[url, missing], "broadcast_source_token_file: cannot read /nowhere/at/all: "),
         (&[url, &token], "has mode 0640, so other users can read the token: run `chmod 600 "),
     ] {
-        let mut serve = kalends(&["serve", "--listen=127.0.0.1:0"]);
+        let mut serve = kalends(&["serve", "--listen=127.0.0.1:0", "--metrics-listen=off"]);
         serve.arg("--data-dir").arg(&data).args(arguments);
         let ended = Program::run(serve).await;
         assert_eq!(ended.code, Some(1), "{ended:?}");

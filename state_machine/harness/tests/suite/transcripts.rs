@@ -208,7 +208,10 @@ const LINES_IN: &[&str] = &[
 ];
 
 const EXPLAINED: [(&str, &str); 34] = [
-    ("agent> {\"uaid\":\"{X1}\"}", "3: {X1} names nothing: write {U1}, {C1}, {M1}, {M1t} or {K1}"),
+    (
+        "agent> {\"uaid\":\"{X1}\"}",
+        "3: {X1} names nothing: write {U1}, {C1}, {M1}, {M1t}, {M1r} or {K1}",
+    ),
     ("agent> {}\nagent< nonsense", "4: expected JSON or <ping>: "),
     (
         "agent> {}\nstore< fetch",
