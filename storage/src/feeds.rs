@@ -95,6 +95,7 @@ pub trait FeedTables: Send + Sync {
     /// Replaces the mark of a feed. No effect if there is no such feed.
     fn mark_feed(&self, feed: FeedName, mark: FeedMark) -> StoreFuture<()>;
 
-    /// At most `limit` feeds after `after`, by name. Fewer than `limit` are the last ones.
+    /// At most `limit` feeds after `after`, by name. Fewer than `limit` are the last ones. Receipt subscriptions are left
+    /// out: they may be a million, and a request for one names it.
     fn feeds(&self, after: Option<FeedName>, limit: usize) -> StoreFuture<Vec<FeedState>>;
 }

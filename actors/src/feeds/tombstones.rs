@@ -64,10 +64,6 @@ async fn visit(
     FeedState { name, sequence }: FeedState,
     keep: Span,
 ) -> Result<(), StoreError> {
-    if name.receipts_end().is_some() {
-        // It has no tombstones, and is removed as a whole.
-        return Ok(());
-    }
     let now = feeds.shared.clock.now();
     if let Some(mark) = sequence.mark {
         if now < mark.at + keep {

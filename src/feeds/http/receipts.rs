@@ -4,6 +4,7 @@
 //! as of any feed. The URL is a capability: its holder reads the receipts.
 
 use std::fmt::Write;
+use std::slice;
 
 use actix_web::http::header::AUTHORIZATION;
 use actix_web::middleware::DefaultHeaders;
@@ -64,6 +65,8 @@ async fn serve(
         FeedError::NoSuchFeed => FeedError::NoSuchReceipts,
         other => other,
     };
+    // A node that was killed may have left some of them unpublished, and no sweep looks for them.
+    service.feeds.publish(slice::from_ref(&grant.feed));
     if query.is_stream {
         let (page, app) = (read::first_page(service, &grant.feed, query).await, app.clone());
         let text = move |page: &FeedPage| text(page, &app.origin);

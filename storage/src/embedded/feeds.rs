@@ -210,7 +210,9 @@ pub(super) fn list(
 ) -> rusqlite::Result<Vec<FeedState>> {
     let mut statement = conn.prepare_cached(LIST)?;
     let after = after.map_or("", FeedName::as_str);
-    let rows = statement.query_map(params![after, to_i64(limit as u64)], |row| {
+    let [first, last] = [Time(0), Time(u64::MAX)].map(FeedName::receipts_ended);
+    let bounds = params![after, to_i64(limit as u64), first, last];
+    let rows = statement.query_map(bounds, |row| {
         let name = FeedName::from_store(row.get_ref(NAME_COLUMN)?.as_str()?);
         let name = name.map_err(|error| corrupt(NAME_COLUMN, Type::Text, error))?;
         Ok(FeedState { name, sequence: decode_sequence(row)? })
@@ -342,7 +344,7 @@ pub(super) const FETCH: &str = "
 
 pub(super) const LIST: &str = "
     SELECT value, version, keys, horizon, forgotten, mark, marked_at, name
-    FROM sequences WHERE name > ?1 ORDER BY name LIMIT ?2";
+    FROM sequences WHERE name > ?1 AND name NOT BETWEEN ?3 AND ?4 ORDER BY name LIMIT ?2";
 
 /// The column of [`LIST`] after those of a sequence.
 const NAME_COLUMN: usize = 7;

@@ -98,8 +98,8 @@ fn bytes_of(value: &FeedValue) -> usize {
     value.as_str().len()
 }
 
-/// Requests of one list, of 1 MB of sequences each: about half a million feeds.
-const PAGES_MAX: u32 = 64;
+/// Requests of one list, of 1 MB of sequences each: about eight million feeds and receipt subscriptions.
+const PAGES_MAX: u32 = 1024;
 
 /// The first feeds after `after`, by name. DynamoDB has no order of partition keys: the scan reads
 /// all, and keeps `limit`.
@@ -115,7 +115,8 @@ pub(super) async fn list(
         let page = if_table(client.scan(table, None, start, None).await)?;
         let (items, next) = page.unwrap_or_default();
         for (name, sequence) in items.iter().filter_map(|item| decode(client, item)) {
-            if after.is_none_or(|after| *after < name) {
+            let is_listed = name.receipts_end().is_none();
+            if is_listed && after.is_none_or(|after| *after < name) {
                 first.insert(name, sequence);
             }
             if first.len() > limit {
