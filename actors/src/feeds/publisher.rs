@@ -201,22 +201,9 @@ impl PublisherActor {
             match order {
                 SweepOrder::Visit(feed) => self.written(&feed),
                 SweepOrder::List { after } => {
-                    if after.is_none() {
-                        self.visit_followed_receipts();
-                    }
                     let listed = self.shared.store.feeds(after, FEEDS_PER_PAGE);
                     self.forward(listed.map(StoreAnswered::Listed));
                 }
-            }
-        }
-    }
-
-    /// Receipt subscriptions are not listed. What a killed node left unpublished in one is published here for its
-    /// followers, and otherwise when it is read.
-    fn visit_followed_receipts(&mut self) {
-        for feed in self.shared.heads.names() {
-            if feed.receipts_end().is_some() {
-                self.written(&feed);
             }
         }
     }

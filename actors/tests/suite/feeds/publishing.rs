@@ -1,11 +1,13 @@
 //! Every write is published, whichever node wrote it.
 
+use std::slice;
+
 use actors::Feeds;
 use futures_util::future::join_all;
 use state_machine::Span;
-use state_machine::feed::{FeedKey, FeedSyncId, Version};
+use state_machine::feed::{FeedKey, FeedName, FeedSyncId, Version};
 
-use super::{Call, FeedStore, POLL, Reader, SWEEP, feed, limits, node, node_within, put};
+use super::{Call, FeedStore, NOW, POLL, Reader, SWEEP, feed, limits, node, node_within, put};
 use crate::clockwork::{self, pass, settle};
 
 #[test]
@@ -155,6 +157,25 @@ fn a_followed_feed_is_published_at_the_next_poll_after_its_writer_was_killed() {
         store.writes_and_dies(&fred, "name", "jim");
         pass(POLL).await;
         assert_eq!(reader.hears().await, "name=jim");
+    });
+}
+
+#[test]
+fn receipts_that_a_killed_node_left_unpublished_are_published_for_their_reader_and_by_no_sweep() {
+    clockwork::run(async {
+        let (store, subscription) = (FeedStore::new(), FeedName::receipts(NOW + SWEEP, 1));
+        let feeds = node(&store);
+        store.writes_and_dies(&subscription, "/m/a", "expired");
+        pass(SWEEP).await;
+        assert_eq!(store.pending(), 1);
+        feeds.publish(slice::from_ref(&subscription));
+        settle().await;
+        assert_eq!(store.pending(), 0);
+        let mut follower = Reader::of(&feeds, &subscription);
+        assert_eq!(follower.hears().await, "/m/a=expired");
+        store.writes_and_dies(&subscription, "/m/b", "expired");
+        pass(POLL).await;
+        assert_eq!(follower.hears().await, "/m/b=expired");
     });
 }
 

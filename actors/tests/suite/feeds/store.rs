@@ -164,7 +164,8 @@ impl FeedTables for FeedStore {
 
     fn feeds(&self, after: Option<FeedName>, limit: usize) -> StoreFuture<Vec<FeedState>> {
         self.answer(Call::List, |feeds| {
-            let behind = feeds.iter().filter(|(name, _)| Some(*name) > after.as_ref());
+            let listed = feeds.iter().filter(|(name, _)| name.receipts_end().is_none());
+            let behind = listed.filter(|(name, _)| Some(*name) > after.as_ref());
             let state = |(name, table): (&FeedName, &Table)| FeedState {
                 name: name.clone(),
                 sequence: table.sequence(),
