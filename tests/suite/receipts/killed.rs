@@ -1,9 +1,15 @@
 //! kill -9 between acks: a receipt says delivered only if the agent acked, and every acked message has one.
 
 use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use state_machine::{Span, Time};
+use storage::{Embedded, EmbeddedOptions, ReceiptTables, Store};
 
 use super::{Receipts, acked, send};
-use crate::harness::{AT_ONCE, Agent, KillCountdown, Launch, Server, WireServer, dynamo, until};
+use crate::harness::{
+    AT_ONCE, Agent, KillCountdown, Launch, Sender, Server, WireServer, dynamo, until,
+};
 
 #[actix_web::test]
 async fn every_acked_message_has_one_receipt_after_kills_on_sqlite() {
@@ -14,6 +20,30 @@ async fn every_acked_message_has_one_receipt_after_kills_on_sqlite() {
 async fn every_acked_message_has_one_receipt_after_kills_on_dynamodb() {
     let wire = WireServer::start();
     acks_and_kills(dynamo::launch(&wire.url), 30, &[5, 9]).await;
+}
+
+#[actix_web::test]
+async fn a_receipt_that_was_written_and_not_published_is_published_when_it_is_read() {
+    let mut server = Server::start();
+    let (_, channel) = Agent::offline(&server).await;
+    let sent = send(&channel, "0", None).await;
+    server.terminate();
+    // What a server does that is killed right after the write.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970");
+    let later = Time(now.as_secs() * 1000) + Span::from_secs(86_400);
+    let store = Embedded::open(&server.data_dir(), &EmbeddedOptions::new(4096));
+    let store = store.expect("the server has closed it");
+    let expired = store.expire_receipts(later).await.expect("the store works");
+    assert_eq!(expired.receipts, 1);
+    store.close().await.expect("the store closes");
+    server.restart();
+    let url = &sent.receipts;
+    until(AT_ONCE, "a request without a wait gets it", async || {
+        let answer = Sender::new().get(url).await;
+        assert_eq!(answer.status, 200, "{answer}");
+        String::from_utf8_lossy(&answer.body).contains("\"status\":\"expired\"")
+    })
+    .await;
 }
 
 /// The code with which the agent acks each message.
