@@ -165,6 +165,8 @@ pub(in super::super) async fn expire(
     Ok(expired)
 }
 
+/// Decides a page of one partition, and says whether there is more. A page in which nothing is left to decide is passed
+/// over.
 async fn expire_part(
     client: &DynamoClient,
     part: u64,
@@ -186,6 +188,7 @@ async fn expire_part(
         let decide = due.iter().map(|due| expire_one(client, due, now)).collect::<Vec<_>>();
         let at_once = client.options.rows_in_flight_max.max(1);
         let decided: Vec<_> = stream::iter(decide).buffered(at_once).collect().await;
+        let before = expired.receipts;
         for (ExpectedReceipt { request, .. }, is_new) in due.iter().zip(decided) {
             if is_new? {
                 expired.receipts += 1;
@@ -194,10 +197,11 @@ async fn expire_part(
                 }
             }
         }
-        start = match next {
-            Some(next) => Some(next),
-            None => return Ok(()),
-        };
+        if next.is_none() || expired.receipts > before {
+            expired.is_more |= next.is_some();
+            return Ok(());
+        }
+        start = next;
     }
 }
 

@@ -139,6 +139,7 @@ macro_rules! engine {
                 receipts_expected_at_once_do_not_exceed_the_bound
                 a_receipt_survives_a_move_to_another_month
                 a_message_that_a_move_drops_for_a_newer_one_has_no_receipt
+                all_that_are_due_at_once_expire
                 a_subscription_ends_with_all_its_receipts
                 what_is_expected_when_its_subscription_has_ended_is_dropped
                 an_ack_and_the_end_at_once_leave_delivered

@@ -310,6 +310,22 @@ pub(crate) async fn a_message_that_a_move_drops_for_a_newer_one_has_no_receipt(w
     assert_eq!(world.receipts_after(0).await, [(key_of(&newer), Receipt::Expired)]);
 }
 
+pub(crate) async fn all_that_are_due_at_once_expire(world: World) {
+    const DUE: u64 = 150;
+    for number in 0..DUE {
+        // Each digit beside its complement: keys with the same sum of bytes, which an engine may keep together.
+        let digits = format!("{number:03}");
+        let pairs = digits.bytes().map(|digit| [digit, b'0' + b'9' - digit].map(char::from));
+        let key = format!("/m/{}", pairs.flatten().collect::<String>());
+        let request =
+            ReceiptRequest { subscription: subscription(), key: FeedKey::parse(&key).unwrap() };
+        let expected = ExpectedReceipt { request, deadline: NOW };
+        assert_eq!(world.expect_receipt(expected, 1000).await, Ok(true));
+    }
+    assert_eq!(world.expire(NOW).await, DUE);
+    assert_eq!(world.expire(NOW).await, 0);
+}
+
 pub(crate) async fn a_subscription_ends_with_all_its_receipts(world: World) {
     let world = world.with_channels().await;
     let messages: Vec<_> = (1..=3).map(|number| wanting(message(number))).collect();
