@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde_json::{Value, json};
 use state_machine::{Span, Time};
 use storage::{Embedded, EmbeddedOptions, ReceiptTables, Store};
 
@@ -23,27 +24,48 @@ async fn every_acked_message_has_one_receipt_after_kills_on_dynamodb() {
 }
 
 #[actix_web::test]
-async fn a_receipt_that_was_written_and_not_published_is_published_when_it_is_read() {
+async fn receipts_that_were_written_and_not_published_are_published_when_they_are_read() {
+    // One more than a page has.
+    const MESSAGES: usize = 251;
     let mut server = Server::start();
     let (_, channel) = Agent::offline(&server).await;
     let sent = send(&channel, "0", None).await;
+    for number in 1..MESSAGES {
+        send(&channel, &number.to_string(), Some(&sent.receipts)).await;
+    }
     server.terminate();
-    // What a server does that is killed right after the write.
+    assert_eq!(expire_all(&server).await, MESSAGES as u64);
+    server.restart();
+    let url = format!("{}?limit=1000", sent.receipts);
+    let mut page = Value::Null;
+    until(AT_ONCE, "requests without a wait get them", async || {
+        let answer = Sender::new().get(&url).await;
+        assert_eq!(answer.status, 200, "{answer}");
+        page = serde_json::from_slice(&answer.body).expect("a page is JSON");
+        page["head"] == json!(MESSAGES)
+    })
+    .await;
+    let receipts = page["receipts"].as_array().expect("a page has receipts");
+    assert_eq!((receipts.len(), &page["cursor"]), (MESSAGES - 1, &json!(MESSAGES - 1)));
+    assert!(receipts.iter().all(|receipt| receipt["status"] == "expired"), "{page}");
+}
+
+/// Does what a server does that is killed after it has written that all messages are expired. Returns their number.
+async fn expire_all(server: &Server) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970");
     let later = Time(now.as_secs() * 1000) + Span::from_secs(86_400);
     let store = Embedded::open(&server.data_dir(), &EmbeddedOptions::new(4096));
     let store = store.expect("the server has closed it");
-    let expired = store.expire_receipts(later).await.expect("the store works");
-    assert_eq!(expired.receipts, 1);
+    let mut receipts = 0;
+    loop {
+        let expired = store.expire_receipts(later).await.expect("the store works");
+        receipts += expired.receipts;
+        if !expired.is_more {
+            break;
+        }
+    }
     store.close().await.expect("the store closes");
-    server.restart();
-    let url = &sent.receipts;
-    until(AT_ONCE, "a request without a wait gets it", async || {
-        let answer = Sender::new().get(url).await;
-        assert_eq!(answer.status, 200, "{answer}");
-        String::from_utf8_lossy(&answer.body).contains("\"status\":\"expired\"")
-    })
-    .await;
+    receipts
 }
 
 /// The code with which the agent acks each message.
