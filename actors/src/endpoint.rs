@@ -99,6 +99,8 @@ pub struct Endpoint {
 pub struct DeliverPush {
     pub uaid: Uaid,
     pub message: Message,
+    /// It is a repetition with a greater id, after [`Outcome::Outranked`].
+    pub is_repeated: bool,
 }
 
 impl EndpointShared {
@@ -223,12 +225,15 @@ impl Handler<Queued<DeliverPush>> for Endpoint {
     /// The delivery belongs to the actor, not to the request: it ends even if the application
     /// server disconnects.
     fn handle(&mut self, push: Queued<DeliverPush>, _: &mut Self::Context) -> Self::Result {
-        let (DeliverPush { uaid, message }, shared) = (push.take(), Arc::clone(&self.shared));
+        let (DeliverPush { uaid, message, is_repeated }, shared) =
+            (push.take(), Arc::clone(&self.shared));
         Box::pin(async move {
             match Permit::try_acquire(&shared.in_flight, shared.limits.in_flight_max) {
                 Some(permit) => {
                     let counted = Counted::InFlight(permit);
-                    PushInFlight { shared: &shared, uaid, message, counted }.run().await
+                    PushInFlight { shared: &shared, uaid, message, is_repeated, counted }
+                        .run()
+                        .await
                 }
                 None => Outcome::Unavailable,
             }
@@ -241,6 +246,7 @@ struct PushInFlight<'a> {
     shared: &'a EndpointShared,
     uaid: Uaid,
     message: Message,
+    is_repeated: bool,
     counted: Counted<'a>,
 }
 
@@ -257,7 +263,7 @@ impl PushInFlight<'_> {
     async fn run(mut self) -> Outcome {
         let (mut delivery, first) = Delivery::begin(PushParams {
             ttl_is_zero: self.message.ttl_is_zero(),
-            wants_receipt: self.message.receipt.is_some(),
+            stores_first: self.is_repeated || self.message.receipt.is_some(),
             this_month: Month::of(self.shared.clock.now()),
             message_month: self.shared.bridged_agents.message_month(),
         });

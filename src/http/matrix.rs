@@ -138,7 +138,7 @@ async fn push_form(
     let ttl = TTL.min(app.limits.ttl_max);
     let message =
         Message { id, chid, topic, urgency, accepted_at, ttl, offers: 0, receipt: None, payload };
-    push::deliver(app, endpoint, uaid, message).await.map(|_accepted| ())
+    push::deliver(app, endpoint, uaid, message, &mut None).await.map(|_accepted| ())
 }
 
 /// Decrypts the token of a pushkey, which must be an endpoint of this server that needs no VAPID key. A server that

@@ -8,7 +8,7 @@ use actix_web::{HttpRequest, HttpResponse, Resource};
 use actors::DeliverPush;
 use slog::debug;
 use state_machine::delivery::Outcome;
-use state_machine::{Message, Span, Uaid};
+use state_machine::{Message, MessageKey, Span, Uaid};
 
 use super::app::{EndpointRole, LocalEndpoint, PushLimits};
 use super::body::read_body;
@@ -80,17 +80,16 @@ async fn push(
     let id = app.ids.mint(accepted_at, topic.is_some());
     let mut message =
         Message { id, chid, topic, urgency, accepted_at, ttl, offers: 0, receipt: None, payload };
-    let expecting = match wish {
+    let mut expecting = match wish {
         Some(wish) => {
             let sender = ReceiptSender { key, address };
             ExpectingPush::begin(app, wish, sender, uaid, &mut message).await?
         }
         None => None,
     };
-    let reference = message.key();
-    let accepted = deliver(app, endpoint, uaid, message).await;
+    let accepted = deliver(app, endpoint, uaid, message, &mut expecting).await;
     let mut response = match (&accepted, expecting) {
-        (Ok(Accepted::Stored), Some(expecting)) => {
+        (Ok((Accepted::Stored, _)), Some(expecting)) => {
             let mut response = HttpResponse::Accepted();
             response.insert_header((LINK, expecting.link(&app.origin)));
             response
@@ -102,8 +101,8 @@ async fn push(
             HttpResponse::Created()
         }
     };
-    accepted?;
-    let location = format!("{}{}", app.origin, app.message_urls.encrypt(uaid, &reference));
+    let (_, key) = accepted?;
+    let location = format!("{}{}", app.origin, app.message_urls.encrypt(uaid, &key));
     Ok(response.insert_header((LOCATION, location)).insert_header(("ttl", ttl.0 / 1000)).finish())
 }
 
@@ -114,47 +113,78 @@ pub(super) enum Accepted {
     Dropped,
 }
 
-/// Has the message delivered or stored. Its subscription has been charged.
+/// Has the message delivered or stored. Its subscription has been charged. Returns the key that it got in the end.
 pub(super) async fn deliver(
     app: &EndpointRole,
     endpoint: &LocalEndpoint,
     uaid: Uaid,
     message: Message,
-) -> Result<Accepted, PushError> {
+    expecting: &mut Option<ExpectingPush>,
+) -> Result<(Accepted, MessageKey), PushError> {
     let access = &app.common.access;
     if access.has_ended(uaid) {
         return Err(PushError::UserGone);
     }
-    let Message { id, chid, ttl, urgency, accepted_at: at, .. } = message;
+    let Message { chid, ttl, urgency, accepted_at: at, .. } = message;
     let bytes = message.payload.as_ref().map_or(0, |payload| payload.data.len());
     let began = Instant::now();
-    let outcome = endpoint.address().send(DeliverPush { uaid, message }).await;
-    let outcome = outcome.unwrap_or_else(|error| {
-        debug!(app.common.log, "the endpoint actor refused a push"; "error" => %error);
-        Outcome::Unavailable
-    });
+    let (outcome, key) = deliver_as_latest(app, endpoint, uaid, message, expecting).await?;
     let took = began.elapsed();
     let name = app.counters.count_outcome(&outcome, took);
     let took = Span(took.as_millis() as u64);
-    let id = Some(id);
+    let id = Some(key.id);
     app.history.add(PushRecord { at, took, uaid, chid, id, ttl, urgency, outcome: name });
     debug!(app.common.log, "processed a push"; "outcome" => ?outcome, "ttl_s" => ttl.0 / 1000);
     if let Outcome::Delivered | Outcome::Stored = outcome {
         access.count_push(uaid, bytes);
     }
     match outcome {
-        Outcome::Delivered => Ok(Accepted::Delivered),
-        Outcome::Stored => Ok(Accepted::Stored),
-        Outcome::Dropped => Ok(Accepted::Dropped),
+        Outcome::Delivered => Ok((Accepted::Delivered, key)),
+        Outcome::Stored => Ok((Accepted::Stored, key)),
+        Outcome::Dropped => Ok((Accepted::Dropped, key)),
         Outcome::OtherProtocol => Err(PushError::OtherProtocol),
         Outcome::NoSuchUser => Err(PushError::UserGone),
         Outcome::UserWentAway => Err(PushError::UserWentAway),
         Outcome::NoSuchChannel => Err(PushError::NoSuchSubscription),
         Outcome::Full(scope) => Err(PushError::WaitingFull(scope)),
         Outcome::Bridge(outcome) => Err(PushError::Bridge(outcome)),
-        Outcome::Unavailable => Err(PushError::Unavailable),
+        Outcome::Outranked(_) | Outcome::Unavailable => Err(PushError::Unavailable),
     }
 }
+
+/// Sends the message to the endpoint actor. While one of its topic with a greater id waits, which an endpoint whose clock
+/// was ahead has stored, the message gets an id above that: it was not answered yet, so it is the later one.
+async fn deliver_as_latest(
+    app: &EndpointRole,
+    endpoint: &LocalEndpoint,
+    uaid: Uaid,
+    mut message: Message,
+    expecting: &mut Option<ExpectingPush>,
+) -> Result<(Outcome, MessageKey), PushError> {
+    let mut ids = 1;
+    loop {
+        let (key, again) = (message.key(), message.topic.is_some().then(|| message.clone()));
+        let push = DeliverPush { uaid, message, is_repeated: ids > 1 };
+        let outcome = endpoint.address().send(push).await.unwrap_or_else(|error| {
+            debug!(app.common.log, "the endpoint actor refused a push"; "error" => %error);
+            Outcome::Unavailable
+        });
+        let (Outcome::Outranked(by), Some(again), true) = (outcome, again, ids < IDS_MAX) else {
+            return Ok((outcome, key));
+        };
+        let Some(id) = again.id.above(by) else { return Ok((outcome, key)) };
+        debug!(app.common.log, "a message of the topic has a later id, repeating the push with one above it";
+            "ahead_ms" => by.minted_at().map(|ahead| ahead.since(again.accepted_at).0));
+        message = Message { id, ..again };
+        if let Some(before) = expecting.take() {
+            *expecting = Some(before.of_new_id(app, uaid, &mut message).await?);
+        }
+        ids += 1;
+    }
+}
+
+/// Ids that a push gets at most, while others of its topic overtake it. Then the push is answered 503.
+const IDS_MAX: u32 = 8;
 
 /// Decrypts the token and verifies the sender's credentials. Returns the token's content and the verified key, if there
 /// is one.

@@ -69,7 +69,7 @@ impl PushCounters {
             Outcome::Full(_) => 5,
             Outcome::Bridge(_) => 6,
             Outcome::OtherProtocol => 7,
-            Outcome::Unavailable => 8,
+            Outcome::Outranked(_) | Outcome::Unavailable => 8,
         };
         self.outcomes.count(place);
         OUTCOMES[place]

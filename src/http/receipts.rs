@@ -255,7 +255,6 @@ impl ExpectingPush {
                 Some(given.ok_or(ReceiptError::UnknownLink)?)
             }
         };
-        message.id = message.id.with_receipt(true);
         let lasting = |given: &ReceiptSubscription| {
             message.expires_at() + RESERVE + limits.keep <= given.ends_at
         };
@@ -266,15 +265,27 @@ impl ExpectingPush {
                 ReceiptSubscription::new(message.accepted_at + limits.lifetime, sender.key)
             }
         };
+        let path = app.receipt_urls.path(&subscription);
+        Self::expect(app, uaid, message, subscription.feed(), path).await.map(Some)
+    }
+
+    async fn expect(
+        app: &EndpointRole,
+        uaid: Uaid,
+        message: &mut Message,
+        subscription: FeedName,
+        path: String,
+    ) -> Result<Self, PushError> {
+        message.id = message.id.with_receipt(true);
         let key = FeedKey::parse(&app.message_urls.encrypt(uaid, &message.key()));
         let key = key.expect("a path is a key");
-        let request = ReceiptRequest { subscription: subscription.feed(), key };
+        let request = ReceiptRequest { subscription, key };
         message.receipt = Some(Box::new(request.clone()));
         let expected = ExpectedReceipt { request, deadline: message.kept_until() };
-        let path = app.receipt_urls.path(&subscription);
         let this = Self { expected, path };
+        let limits = app.limits.receipts;
         match app.common.store.expect_receipt(this.expected.clone(), limits.messages_max).await {
-            Ok(true) => Ok(Some(this)),
+            Ok(true) => Ok(this),
             Ok(false) => {
                 app.receipts_full.count(app);
                 Err(ReceiptError::Full.into())
@@ -284,6 +295,18 @@ impl ExpectingPush {
                 Err(PushError::Unavailable)
             }
         }
+    }
+
+    /// Expects the receipt of the message's new id in place of the one before. Both URLs name the message for its sender.
+    pub(super) async fn of_new_id(
+        self,
+        app: &EndpointRole,
+        uaid: Uaid,
+        message: &mut Message,
+    ) -> Result<Self, PushError> {
+        let (path, subscription) = (self.path.clone(), self.expected.request.subscription.clone());
+        self.cancel(app).await;
+        Self::expect(app, uaid, message, subscription, path).await
     }
 
     /// Expects the receipt no more: the message was not stored.

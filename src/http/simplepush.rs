@@ -59,7 +59,7 @@ async fn send(
     let now = app.common.clock.now();
     let version = version.unwrap_or(now.as_secs());
     let message = Message::of_version(chid, version, data.map(Into::into), now);
-    push::deliver(app, endpoint, uaid, message).await
+    push::deliver(app, endpoint, uaid, message, &mut None).await.map(|(accepted, _)| accepted)
 }
 
 /// Why the form of a PUT is refused.

@@ -104,6 +104,16 @@ impl MessageId {
         Self((self.0 & !WANTS_RECEIPT) | if is_wanted { WANTS_RECEIPT } else { 0 })
     }
 
+    /// This id with the time of the millisecond after `other`, so that it is the greater one. None at the end of the
+    /// times that an id may have, which only a broken clock reaches.
+    pub fn above(self, other: Self) -> Option<Self> {
+        const TIME_SHIFT: u32 = 80;
+        let later = Self(
+            (((other.0 >> TIME_SHIFT) + 1) << TIME_SHIFT) | (self.0 & ((1 << TIME_SHIFT) - 1)),
+        );
+        (other < later && !later.is_version()).then_some(later)
+    }
+
     /// Whether its sender may want a receipt: if not, no row of it names one.
     pub fn may_want_receipt(self) -> bool {
         self.0 & WANTS_RECEIPT != 0 && !self.is_version()
@@ -258,6 +268,24 @@ mod tests {
         assert!(early < late && early.to_bytes() < late.to_bytes());
         assert!(early.has_topic() && !late.has_topic());
         assert_eq!(MessageId::parse(&early.to_string()), Ok(early));
+    }
+
+    #[test]
+    fn an_id_above_another_is_the_next_millisecond_with_its_own_bits() {
+        let own = MessageId::from_uuid_v7(5 << 80 | 0x7000_1234, true).with_receipt(true);
+        for other in [own, MessageId::from_uuid_v7(5 << 80 | 0xffff_ffff, true)] {
+            let above = own.above(other).unwrap();
+            assert_eq!((above.minted_at(), above > other), (Some(Time(6)), true));
+            assert!(above.has_topic() && above.may_want_receipt());
+            assert_eq!(
+                above.0 & 0xffff_ffff,
+                own.0 & 0xffff_ffff,
+                "two that are above one are two"
+            );
+        }
+        let last = MessageId::from_uuid_v7((VERSION_TAG << 112) - 1, true);
+        assert_eq!(own.above(last), None, "the next id is one of a version");
+        assert_eq!(own.above(MessageId::from_bytes([0xff; 16])), None);
     }
 
     #[test]

@@ -55,8 +55,11 @@ pub enum RegisterResult {
 /// The result of storing a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stored {
-    /// The message is durable, or a newer message of its topic has replaced it.
+    /// The message is durable.
     Done,
+    /// A message of the same topic with this greater id waits. Nothing was written: a push that was not answered yet
+    /// may be the later one of both, whatever the clocks say, and takes an id above it.
+    Outranked(MessageId),
     /// The channel is not registered in this month's table. Nothing was written.
     NoSuchChannel,
     /// So many messages wait that this one does not fit. It was not stored.

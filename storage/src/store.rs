@@ -127,8 +127,8 @@ pub trait MessageTables: Send + Sync {
     ) -> StoreFuture<()>;
 
     /// Stores a message, if its channel is registered in that month. Idempotent on the message id.
-    /// A message with a topic replaces the one with a lesser id of the same channel and topic, and
-    /// is dropped in favour of one with a greater id.
+    /// A message with a topic replaces the one with a lesser id of the same channel and topic. If one with a greater id
+    /// waits, it is [`Stored::Outranked`], and nothing is written.
     ///
     /// A message above the bounds of the options ([`WaitingLimits`](crate::WaitingLimits)) is [`Stored::Full`]. Each
     /// month has counts of its own; a message that is stored already, or moved from another month, is always stored.
@@ -176,9 +176,10 @@ pub trait MessageTables: Send + Sync {
     fn record_offers(&self, uaid: Uaid, month: Month, messages: Vec<MessageKey>)
     -> StoreFuture<()>;
 
-    /// Copies the messages that wait in `from` to `to`, by the rule of
-    /// [`MessageTables::store_message`] for topics, and then deletes them in `from`. Messages of
-    /// channels that are not registered in `to` are only deleted. Repeatable after a crash at any
+    /// Copies the messages that wait in `from` to `to`, and then deletes them in `from`. The record already names `to`: a
+    /// message of a topic that waits in `to` was pushed after that, or its push is not answered yet, so it stays whatever
+    /// its id is, and that of `from` is only deleted. So are messages of
+    /// channels that are not registered in `to`. Repeatable after a crash at any
     /// point. Many messages are moved in pages, and other writes of the agent may be executed between two pages.
     fn move_messages(&self, uaid: Uaid, from: Month, to: Month) -> StoreFuture<()>;
 

@@ -112,7 +112,10 @@ async fn record(store: &Arc<dyn Store>) -> RouterRecord {
 }
 
 async fn push(node: &Node, uaid: Uaid) -> Outcome {
-    node.endpoint.send(DeliverPush { uaid, message: node.message() }).await.unwrap()
+    node.endpoint
+        .send(DeliverPush { uaid, message: node.message(), is_repeated: false })
+        .await
+        .unwrap()
 }
 
 #[test]
@@ -193,7 +196,7 @@ fn a_slow_bridge_leaves_the_places_of_pushes_that_need_the_store_free() {
         let mut slow = Vec::new();
         for number in 1..=3 {
             let message = node.message();
-            slow.push(node.endpoint.send(DeliverPush { uaid, message }));
+            slow.push(node.endpoint.send(DeliverPush { uaid, message, is_repeated: false }));
             while bridge.sent().len() < number {
                 settle().await;
             }
@@ -217,8 +220,9 @@ fn the_pushes_to_one_agent_leave_places_at_its_bridge_to_another() {
         let victim = agents_of(&node).register(recipient("two"), CHANNEL).await.unwrap();
         bridge.is_open.send_replace(false);
         let message = || node.message();
-        let slow = [flooded, flooded, flooded, victim]
-            .map(|uaid| node.endpoint.send(DeliverPush { uaid, message: message() }));
+        let slow = [flooded, flooded, flooded, victim].map(|uaid| {
+            node.endpoint.send(DeliverPush { uaid, message: message(), is_repeated: false })
+        });
         while bridge.sent().len() < 4 {
             settle().await;
         }

@@ -226,6 +226,9 @@ impl<'a> Importer<'a> {
             for stored in join_all(stores).await {
                 match stored? {
                     Stored::Done => tally.messages += 1,
+                    Stored::Outranked(_) => {
+                        tally.skip_messages("replaced by a later one of its topic", 1)
+                    }
                     Stored::Full(_) => tally.skip_messages("above a bound of waiting messages", 1),
                     Stored::NoSuchChannel => tally.skip_messages(UNREGISTERED, 1),
                 }

@@ -100,6 +100,11 @@ impl Store {
     pub fn store(&mut self, uaid: Uaid, month: Month, message: Message) -> Stored {
         let is_there = self.rows(uaid).any(|row| row == (month, message.id));
         let waiting = self.rows(uaid).filter(|(of, _)| *of == month).count();
+        if let Some(there) =
+            self.of_topic(uaid, month, &message).filter(|there| message.id < *there)
+        {
+            return Stored::Outranked(there);
+        }
         if self.has_channel(uaid, month, message.chid)
             && !is_there
             && self.waiting_max.is_some_and(|max| waiting >= max)
@@ -147,27 +152,26 @@ impl Store {
         Page { messages, next }
     }
 
-    /// Stores a message whatever waits.
+    /// Stores a message in place of that of its topic.
     fn insert(&mut self, uaid: Uaid, month: Month, message: Message) -> Stored {
         if !self.has_channel(uaid, month, message.chid) {
             return Stored::NoSuchChannel;
         }
+        let there = self.of_topic(uaid, month, &message);
         let messages = &mut self.table(month).messages;
+        there.map(|there| messages.remove(&(uaid, there)));
+        messages.insert((uaid, message.id), message);
+        Stored::Done
+    }
+
+    /// The message of the same topic that waits.
+    fn of_topic(&self, uaid: Uaid, month: Month, message: &Message) -> Option<MessageId> {
         let is_of_its_topic = |row: &&Message| {
             message.topic.is_some() && (row.chid, &row.topic) == (message.chid, &message.topic)
         };
-        let there = messages
-            .range(
-                (uaid, MessageId::from_bytes([0; 16]))..=(uaid, MessageId::from_bytes([255; 16])),
-            )
-            .map(|(_, row)| row)
-            .find(is_of_its_topic)
-            .map(|row| row.id);
-        if there.is_none_or(|there| there < message.id) {
-            there.map(|there| messages.remove(&(uaid, there)));
-            messages.insert((uaid, message.id), message);
-        }
-        Stored::Done
+        let [first, last] = [0, 255].map(|byte| (uaid, MessageId::from_bytes([byte; 16])));
+        let mut rows = self.tables.get(&month)?.messages.range(first..=last).map(|(_, row)| row);
+        rows.find(is_of_its_topic).map(|row| row.id)
     }
 
     pub fn delete(&mut self, uaid: Uaid, month: Month, messages: &[MessageKey]) {
@@ -277,15 +281,22 @@ impl Store {
     }
 
     fn carry(&mut self, uaid: Uaid, from: Month, to: Month) {
-        let rows: Vec<Message> = {
-            let messages = &self.table(from).messages;
-            let of_agent = messages.iter().filter(|((whose, _), _)| *whose == uaid);
-            of_agent.map(|(_, message)| message.clone()).collect()
-        };
-        for message in rows {
-            let reference = message.key();
-            self.insert(uaid, to, message);
-            self.delete(uaid, from, &[reference]);
+        let copied = self.copy(uaid, from, to);
+        self.delete(uaid, from, &copied);
+    }
+
+    /// Copies an agent's messages to the month that its record names. A message of a topic in that month stays: it was
+    /// pushed later, or is answered later. Returns the keys of the originals.
+    pub fn copy(&mut self, uaid: Uaid, from: Month, to: Month) -> Vec<MessageKey> {
+        let messages = self.table(from).messages.clone();
+        let of_agent = messages.into_iter().filter(|((whose, _), _)| *whose == uaid);
+        let of_agent: Vec<Message> = of_agent.map(|(_, message)| message).collect();
+        let keys = of_agent.iter().map(Message::key).collect();
+        for message in of_agent {
+            if self.of_topic(uaid, to, &message).is_none() {
+                self.insert(uaid, to, message);
+            }
         }
+        keys
     }
 }

@@ -20,6 +20,9 @@
 //!
 //! A message whose sender wants a receipt is never delivered directly: it is stored, and its row names the receipt.
 //!
+//! If a message of the same topic with a greater id waits, the clock of its endpoint was ahead. The push is not answered
+//! yet, so it is the later one: it ends as [`Outcome::Outranked`], and is repeated with an id above the other one.
+//!
 //! A record of a bridge leads to [`bridged`] instead.
 
 mod bridged;
@@ -30,7 +33,7 @@ mod tests;
 pub use bridged::BridgedRoute;
 
 use crate::bridge::{BridgeOutcome, BridgeRecipient};
-use crate::ids::NodeId;
+use crate::ids::{MessageId, NodeId};
 use crate::month::Month;
 use crate::record::{RouterRecord, RouterType};
 use crate::store::{FullScope, StoreFailed, Stored};
@@ -150,6 +153,8 @@ pub enum Outcome {
     Dropped,
     /// The user agent has no record.
     NoSuchUser,
+    /// The agent's table has a message of the same topic with this greater id. The push is repeated with an id above it.
+    Outranked(MessageId),
     /// The record of the user agent disappeared while the message was stored.
     UserWentAway,
     /// The user agent speaks SimplePush and the message is one of Web Push, or the reverse.
@@ -177,8 +182,9 @@ pub struct Delivery {
 pub struct PushParams {
     /// Its TTL is zero: the message is delivered now or dropped.
     pub ttl_is_zero: bool,
-    /// Its sender wants a receipt: the message is stored before the agent gets it, as its row names the receipt.
-    pub wants_receipt: bool,
+    /// The message is stored before the agent gets it: its sender wants a receipt, which its row names, or it was sent
+    /// to the agent's node already with an id that was [`Outcome::Outranked`].
+    pub stores_first: bool,
     /// The current month by the endpoint's clock. It distinguishes a dropped table from one that
     /// does not exist yet.
     pub this_month: Month,
@@ -260,6 +266,7 @@ impl Delivery {
             (DeliveryState::DeletingOldRow { month, lookups, stored }, Is::OldRowDeleted) => {
                 match stored {
                     Stored::Done => self.confirm_stored(month, lookups),
+                    Stored::Outranked(by) => answer(Outcome::Outranked(by)),
                     Stored::NoSuchChannel => answer(Outcome::NoSuchChannel),
                     Stored::Full(scope) => answer(Outcome::Full(scope)),
                 }
@@ -305,7 +312,7 @@ impl Delivery {
                 vec![first]
             }
             Ok(Some(route)) => match route.node.clone() {
-                Some(node) if !self.params.wants_receipt => {
+                Some(node) if !self.params.stores_first => {
                     self.state = DeliveryState::Delivering { route };
                     vec![Do::Deliver { node }]
                 }
@@ -359,6 +366,7 @@ impl Delivery {
                 vec![Do::DeleteStored { month: old }]
             }
             (Ok(Stored::Done), None) => self.confirm_stored(month, lookups),
+            (Ok(Stored::Outranked(by)), None) => answer(Outcome::Outranked(by)),
             (Ok(Stored::NoSuchChannel), None) => self.reread_record(month, lookups, false),
             (Ok(Stored::Full(scope)), None) => answer(Outcome::Full(scope)),
             // A month's table is dropped only once all its agents have been inactive for too long.

@@ -15,7 +15,7 @@ fn route(node: Option<NodeId>, curmonth: &str) -> DeliveryEvent {
 
 const TERMS: PushParams = PushParams {
     ttl_is_zero: false,
-    wants_receipt: false,
+    stores_first: false,
     this_month: NOVEMBER,
     message_month: NOVEMBER,
 };
@@ -57,7 +57,7 @@ fn an_acked_push_costs_one_read_and_no_write() {
 
 #[test]
 fn a_message_with_a_receipt_is_stored_before_its_agent_gets_it() {
-    let terms = PushParams { wants_receipt: true, ..TERMS };
+    let terms = PushParams { stores_first: true, ..TERMS };
     let here = || route(Some(node()), "2026_11");
     let effects = run(terms, [here(), Is::Stored(Ok(Stored::Done)), here()]);
     let expected = [
@@ -137,6 +137,19 @@ fn a_channel_given_up_while_the_month_moved_is_no_channel_any_more() {
         ],
     );
     assert_eq!(effects, answer(Outcome::NoSuchChannel));
+}
+
+#[test]
+fn an_outranked_message_is_answered_so_and_leaves_no_row() {
+    let by = MessageId::from_uuid_v7(7 << 80, true);
+    let outranked = || Is::Stored(Ok(Stored::Outranked(by)));
+    let answered = answer(Outcome::Outranked(by));
+    assert_eq!(last(TERMS, [route(None, "2026_11"), outranked()]), answered);
+    let stored = [route(None, "2026_10"), Is::Stored(Ok(Stored::Done)), route(None, "2026_11")];
+    let moved = stored.into_iter().chain([outranked()]);
+    let delete = vec![Do::DeleteStored { month: month("2026_10") }];
+    assert_eq!(last(TERMS, moved.clone()), delete);
+    assert_eq!(last(TERMS, moved.chain([Is::OldRowDeleted])), answered);
 }
 
 #[test]

@@ -9,8 +9,7 @@ use super::client::DynamoClient;
 use super::error::Item;
 use super::messages::{Replaces, put, write_rows};
 use super::month_table::{required, with_table};
-use super::move_messages;
-use super::rows::{SORT_KEY, SortKey, sort_key_of};
+use super::rows::{SORT_KEY, SortKey, id_of, is_ours, sort_key_of};
 use super::table_rows;
 use super::waiting::{self, WAITING_KEY};
 use crate::maintenance::CopyProgress;
@@ -54,11 +53,11 @@ async fn copy_row(client: &DynamoClient, item: Item, to: Month) -> Result<bool, 
     if sort_key_of(&item) == WAITING_KEY {
         return forget_counts(client, &item, to).await;
     }
-    let replaces = match SortKey::parse(sort_key_of(&item)) {
-        Some(sort_key_parts) if sort_key_parts.is_topical => {
-            move_messages::replaces(&item, &sort_key_parts)
-        }
-        _ => Replaces::Nothing,
+    let is_topical = SortKey::parse(sort_key_of(&item)).is_some_and(|key| key.is_topical);
+    // The id of a row of other software is random: a message of its topic in the other month is newer.
+    let replaces = match is_topical && is_ours(&item) {
+        true => Replaces::Older(id_of(&item)),
+        false => Replaces::Nothing,
     };
     let copied = with_table(client, to, |table| put(client, table, item.clone(), &replaces));
     required(to, copied.await)

@@ -18,10 +18,13 @@ use super::client::DynamoClient;
 use super::error::{CallError, Item, applied_once};
 use super::month_table::{required, with_table};
 use super::query::{RowFilter, look_through};
-use super::rows::{self, SORT_KEY, UPDATE_ID};
+use super::rows::{self, SORT_KEY, SortKey, UPDATE_ID};
 use super::{receipts, waiting};
 use crate::store::{StoreError, Stored};
 use crate::waiting::Waiting;
+
+/// Attempts to write a row of a topic whose row changes meanwhile.
+const TOPIC_ATTEMPTS_MAX: u32 = 8;
 
 /// What a written row may replace.
 #[derive(Debug)]
@@ -46,9 +49,7 @@ pub(super) async fn store(
         return Ok(Stored::NoSuchChannel);
     }
     let stored = with_table(client, month, async |table| match client.options.waiting.is_none() {
-        true => put(client, table, rows::encode(uaid, message), &replaced_by(message))
-            .await
-            .map(|_written| Stored::Done),
+        true => put_message(client, uaid, &table, message).await.map(|put| put.stored),
         false => store_within_bounds(client, uaid, &table, message).await,
     });
     required(month, stored.await)
@@ -65,21 +66,88 @@ async fn store_within_bounds(
         Ok(reserved) => reserved,
         Err(scope) => return Ok(Stored::Full(scope)),
     };
-    let item = rows::encode(uaid, message);
-    let replaced = match put_item(client, table, &item, &replaced_by(message)).await {
-        Ok(put) => Some(put.attributes.as_ref().map_or(Waiting::NOTHING, waiting::size_of)),
-        Err(error) if error.is_condition_failed() => None,
-        Err(error) => return Err(error.after_writes(true)),
-    };
-    waiting::correct(client, uaid, table, message, reserved, replaced).await;
-    Ok(Stored::Done)
+    let put = put_message(client, uaid, table, message).await;
+    let put = put.map_err(|error| error.after_writes(true))?;
+    waiting::correct(client, uaid, table, message, reserved, put.replaced).await;
+    Ok(put.stored)
 }
 
-fn replaced_by(message: &Message) -> Replaces {
-    match message.topic {
-        Some(_) => Replaces::Older(message.id),
+/// What the write of a message has done.
+struct PutMessage {
+    stored: Stored,
+    /// What the row before counted; none if none was written.
+    replaced: Option<Waiting>,
+}
+
+/// Writes the row of a message, unless one of its topic has a greater id. A row of its topic that names a receipt is
+/// replaced once the receipt is not expected any more.
+async fn put_message(
+    client: &DynamoClient,
+    uaid: Uaid,
+    table: &str,
+    message: &Message,
+) -> Result<PutMessage, CallError> {
+    let item = rows::encode(uaid, message);
+    let mut replaces = match message.topic {
+        Some(_) => Replaces::OlderWithoutReceipt(message.id),
         None => Replaces::Itself,
+    };
+    for _attempt in 0..TOPIC_ATTEMPTS_MAX {
+        match put_item(client, table, &item, &replaces).await {
+            Ok(put) => {
+                let replaced = put.attributes.as_ref().map_or(Waiting::NOTHING, waiting::size_of);
+                return Ok(PutMessage { stored: Stored::Done, replaced: Some(replaced) });
+            }
+            Err(error) if error.is_condition_failed() => {}
+            Err(error) => return Err(error),
+        }
+        let there = row_there(client, table, &item).await?;
+        match there.filter(rows::is_ours) {
+            Some(there) if rows::id_of(&there) > message.id => {
+                let stored = Stored::Outranked(rows::id_of(&there));
+                return Ok(PutMessage { stored, replaced: None });
+            }
+            // An attempt whose answer was lost.
+            Some(there) if rows::id_of(&there) == message.id => {
+                return Ok(PutMessage { stored: Stored::Done, replaced: None });
+            }
+            Some(older) => {
+                receipts::cancel_row(client, &older).await?;
+                replaces = Replaces::Older(message.id);
+            }
+            // It was deleted since, or other software has replaced it.
+            None => {}
+        }
     }
+    Err(CallError::contended("PutItem", table))
+}
+
+/// The row that has the key of this one.
+async fn row_there(
+    client: &DynamoClient,
+    table: &str,
+    item: &Item,
+) -> Result<Option<Item>, CallError> {
+    let key = [UAID, SORT_KEY].map(|name| (name.to_owned(), item[name].clone()));
+    client.get(table, Item::from(key)).await
+}
+
+/// Moves a row to the month that the record names, unless that month has a row of its topic. Returns whether it did.
+pub(super) async fn put_moved(
+    client: &DynamoClient,
+    table: &str,
+    item: &Item,
+) -> Result<bool, CallError> {
+    let is_topical = SortKey::parse(rows::sort_key_of(item)).is_some_and(|key| key.is_topical);
+    let replaces = if is_topical { Replaces::Nothing } else { Replaces::Itself };
+    let is_written = put(client, table.to_owned(), item.clone(), &replaces).await?;
+    if !is_written && item.contains_key(rows::RECEIPT) {
+        let there = row_there(client, table, item).await?;
+        if there.is_none_or(|there| rows::id_of(&there) != rows::id_of(item)) {
+            receipts::cancel_row(client, item).await?;
+        }
+    }
+    Ok(is_written)
 }
 
 /// Writes a row, unless one is stored that it must not replace. Returns whether it did.
@@ -92,45 +160,15 @@ pub(super) async fn put(
     applied_once(put_item(client, &table, &item, replaces).await)
 }
 
-/// Writes a row and returns the one before. A row of the same topic that names a receipt is replaced once the receipt is
-/// not expected any more.
+/// Writes a row and returns the one before.
 async fn put_item(
     client: &DynamoClient,
     table: &str,
     item: &Item,
     replaces: &Replaces,
 ) -> Result<PutItemOutput, CallError> {
-    let put = |replaces| {
-        let request = put_request(client, table, item.clone(), replaces);
-        client.call("PutItem", table, request.return_values(ReturnValue::AllOld).send())
-    };
-    let Replaces::Older(id) = replaces else { return put(replaces).await };
-    match put(&Replaces::OlderWithoutReceipt(*id)).await {
-        Err(error) if error.is_condition_failed() && !error.is_indeterminate() => {
-            cancel_older(client, table, item, *id).await?;
-            put(replaces).await
-        }
-        done => done,
-    }
-}
-
-/// Of two messages of one topic the older one has no receipt.
-async fn cancel_older(
-    client: &DynamoClient,
-    table: &str,
-    item: &Item,
-    id: MessageId,
-) -> Result<(), CallError> {
-    let key = [UAID, SORT_KEY].map(|name| (name.to_owned(), item[name].clone()));
-    let Some(there) = client.get(table, Item::from(key)).await? else { return Ok(()) };
-    let older = match rows::is_ours(&there) && rows::id_of(&there) > id {
-        true => item,
-        false => &there,
-    };
-    match rows::id_of(&there) == id {
-        true => Ok(()),
-        false => receipts::cancel_row(client, older).await,
-    }
+    let request = put_request(client, table, item.clone(), replaces);
+    client.call("PutItem", table, request.return_values(ReturnValue::AllOld).send()).await
 }
 
 fn put_request(
@@ -368,7 +406,7 @@ async fn search(
     let mut found = Vec::new();
     let Some(filter) = narrowest_filter(sought) else { return Ok(found) };
     let is_last = |item: &Item| {
-        let sort_key_parts = rows::SortKey::parse(rows::sort_key_of(item));
+        let sort_key_parts = SortKey::parse(rows::sort_key_of(item));
         if sort_key_parts
             .is_some_and(|sort_key_parts| missing.remove(&(rows::id_of(item), sort_key_parts.chid)))
         {

@@ -12,7 +12,7 @@ use super::acked_rows::without_acked;
 use super::channels;
 use super::client::DynamoClient;
 use super::error::Item;
-use super::messages::{Replaces, Row, delete_row, put, write_rows};
+use super::messages::{Row, delete_row, put_moved, write_rows};
 use super::month_table::{required, with_table};
 use super::query::rows_after;
 use super::rows::{self, SortKey};
@@ -99,9 +99,8 @@ impl MessageMover<'_> {
         };
         let row = Row::of(&item);
         if self.registered.as_ref().is_some_and(|chids| chids.contains(&sort_key_parts.chid)) {
-            let replaces = replaces(&item, &sort_key_parts);
-            let copied = with_table(self.client, self.to, |table| {
-                put(self.client, table, item.clone(), &replaces)
+            let copied = with_table(self.client, self.to, async |table| {
+                put_moved(self.client, &table, &item).await
             });
             required(self.to, copied.await)?;
             self.wrote.store(true, Relaxed);
@@ -123,15 +122,5 @@ impl MessageMover<'_> {
             )),
             other => other,
         }
-    }
-}
-
-/// A message of the topic in the new month is newer than a row of other software, whose id is
-/// random.
-pub(super) fn replaces(item: &Item, sort_key_parts: &SortKey) -> Replaces {
-    match (sort_key_parts.is_topical, rows::is_ours(item)) {
-        (false, _) => Replaces::Itself,
-        (true, true) => Replaces::Older(rows::id_of(item)),
-        (true, false) => Replaces::Nothing,
     }
 }

@@ -83,7 +83,7 @@ fn copy_messages(from: &Connection, to: &Connection, after: i64) -> rusqlite::Re
     while let Some(row) = rows.next()? {
         let message = messages::decode(row)?;
         copied.seen += 1;
-        copied.written += u64::from(messages::insert(to, Uaid(row.get(13)?), &message)?.0);
+        copied.written += u64::from(messages::insert(to, Uaid(row.get(13)?), &message)?);
         last = row.get(14)?;
     }
     copied.next = (copied.seen == ROWS_MAX).then(|| CopyPosition::Messages(last).cursor());

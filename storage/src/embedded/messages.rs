@@ -1,6 +1,5 @@
 //! The SQL of the messages of one month.
 
-use std::cmp::Ordering;
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
@@ -43,34 +42,38 @@ pub(super) struct StoreResult {
     pub(super) replaced: Option<ReceiptRequest>,
 }
 
-/// Stores a message if it fits into the bounds.
+/// Stores a message if it fits into the bounds and no greater id of its topic waits.
 pub(super) fn store(
     conn: &Connection,
     uaid: Uaid,
     message: &Message,
     limits: &WaitingLimits,
 ) -> rusqlite::Result<StoreResult> {
+    let there = of_topic(conn, uaid, message)?;
+    if let Some(OfTopic { id, .. }) = there.as_ref().filter(|there| message.id < there.id) {
+        let stored = match channels::is_registered(conn, uaid, message.chid)? {
+            true => Stored::Outranked(*id),
+            false => Stored::NoSuchChannel,
+        };
+        return Ok(StoreResult { stored, gave_way: 0, replaced: None });
+    }
     let gave_way = match waiting::make_room(conn, uaid, message, limits)? {
         Ok(gave_way) => gave_way,
         Err(scope) => {
             return Ok(StoreResult { stored: Stored::Full(scope), gave_way: 0, replaced: None });
         }
     };
-    let (is_inserted, replaced) = insert(conn, uaid, message)?;
+    let is_inserted = insert(conn, uaid, message)?;
     let is_registered = is_inserted || channels::is_registered(conn, uaid, message.chid)?;
     let stored = if is_registered { Stored::Done } else { Stored::NoSuchChannel };
-    Ok(StoreResult { stored, gave_way, replaced })
+    let replaced = there.filter(|there| is_inserted && there.id != message.id);
+    Ok(StoreResult { stored, gave_way, replaced: replaced.and_then(|there| there.receipt) })
 }
 
 /// Inserts the message, whatever waits, unless its channel is missing, its id is stored, or its topic has a newer
-/// message. Returns whether it did, and the receipt that is not expected any more.
-pub(super) fn insert(
-    conn: &Connection,
-    uaid: Uaid,
-    message: &Message,
-) -> rusqlite::Result<(bool, Option<ReceiptRequest>)> {
-    let replaced = replaced_receipt(conn, uaid, message)?;
-    Ok((insert_by(conn, STORE, uaid, message)?, replaced))
+/// message. Returns whether it did.
+pub(super) fn insert(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlite::Result<bool> {
+    insert_by(conn, STORE, uaid, message)
 }
 
 /// Inserts the message of a copy, unless its row is there. Its channel may be missing.
@@ -185,21 +188,18 @@ pub(super) fn settle(
     Ok((deleted, changes))
 }
 
-/// The receipt of the message that goes without one if this message is stored: of two of one topic, the older.
-fn replaced_receipt(
-    conn: &Connection,
-    uaid: Uaid,
-    message: &Message,
-) -> rusqlite::Result<Option<ReceiptRequest>> {
+/// The message of the same topic that waits, and its receipt.
+struct OfTopic {
+    id: MessageId,
+    receipt: Option<ReceiptRequest>,
+}
+
+fn of_topic(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlite::Result<Option<OfTopic>> {
     let Some(topic) = &message.topic else { return Ok(None) };
     let mut statement = conn.prepare_cached(OF_TOPIC)?;
     let mut rows = statement.query(params![uaid.0, message.chid.0, topic.as_str()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    match MessageId::from_bytes(row.get(0)?).cmp(&message.id) {
-        Ordering::Less => receipt(1, row),
-        Ordering::Equal => Ok(None),
-        Ordering::Greater => Ok(message.receipt.as_deref().cloned()),
-    }
+    Ok(Some(OfTopic { id: MessageId::from_bytes(row.get(0)?), receipt: receipt(1, row)? }))
 }
 
 pub(super) fn record_offers(
@@ -235,8 +235,11 @@ pub(super) fn delete_expired(conn: &Connection, now: Time) -> rusqlite::Result<(
     Ok((deleted, deleted == PAGE_ROWS_MAX))
 }
 
-/// Copies a page of a user agent's messages to another month. Returns the last one's id if more follow, and adds the
-/// receipts that are not expected any more.
+/// Copies a page of a user agent's messages to the month that its record names. Returns the last one's id if more follow,
+/// and adds the receipts that are not expected any more.
+///
+/// A message of the same topic in the new month stays, whatever the ids: it was pushed after the record had moved, or its
+/// push is not answered yet.
 pub(super) fn copy_page(
     from: &Connection,
     to: &Connection,
@@ -251,7 +254,10 @@ pub(super) fn copy_page(
             return Ok(last);
         }
         let message = decode(row)?;
-        replaced.extend(insert(to, uaid, &message)?.1);
+        match of_topic(to, uaid, &message)?.filter(|there| there.id != message.id) {
+            Some(_) => replaced.extend(message.receipt.as_deref().cloned()),
+            None => drop(insert(to, uaid, &message)?),
+        }
         (copied, last) = (copied + 1, Some(message.id));
     }
     Ok(None)

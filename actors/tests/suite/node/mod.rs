@@ -180,7 +180,8 @@ impl Node {
 
     /// An application server sends a message. Returns the outcome.
     pub(crate) fn send(&self, uaid: Uaid, message: Message) -> JoinHandle<Outcome> {
-        let sent = self.endpoint.send(DeliverPush { uaid, message: message.clone() });
+        let sent =
+            self.endpoint.send(DeliverPush { uaid, message: message.clone(), is_repeated: false });
         spawn(async move {
             let outcome = sent.await.unwrap();
             traces::told(uaid, message, outcome);

@@ -35,6 +35,7 @@
 //! | `store> other_protocol` | the record is one of SimplePush and the message is not, or the reverse |
 //! | `store> channels [C1, C2]`, `store> channels none` | the channels, or no table of channels |
 //! | `store> stored`, `no_such_channel`, `no_such_month` | the message is durable, or why it is not |
+//! | `store> outranked M2t` | a message of the topic with this greater id waits |
 //! | `store> full user`, `store> full channel` | as many messages wait as may |
 //! | `store> node_cleared`, `deleted` | the operation was executed |
 //! | `store> dropped yes`, `dropped no` | whether the record still had that recipient |
@@ -59,7 +60,7 @@
 //! | `bridge< send fcm app=shop token=t1 M1 C1` | send the message to the bridge |
 //! | `store< drop U1 fcm app=shop token=t1` | drop the record, if it has this recipient |
 //! | `push< stored` | the answer to the sender, and the end: also `delivered`, `dropped` (its TTL is 0), |
-//! | | `no_such_user`, `user_went_away`, `other_protocol`, `no_such_channel`, `full user`, `full channel`, |
+//! | | `no_such_user`, `outranked M2t`, `user_went_away`, `other_protocol`, `no_such_channel`, `full user`, `full channel`, |
 //! | | `unavailable`, and what a bridge answered, such as `bridge recipient_gone` |
 
 mod parse;

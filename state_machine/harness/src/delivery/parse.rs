@@ -87,7 +87,7 @@ impl Grammar for DeliveryHead {
 }
 
 fn store(reader: &Reader<'_>, words: &mut Tokens<'_>) -> Result<Input, SyntaxError> {
-    const ANSWERS: &str = "record, other_protocol, channels, stored, no_such_channel, no_such_month, full, node_cleared, \
+    const ANSWERS: &str = "record, other_protocol, channels, stored, outranked, no_such_channel, no_such_month, full, node_cleared, \
         deleted, dropped or failed";
     let event = match words.word(ANSWERS)? {
         "record" if words.peek() == Some("none") => {
@@ -99,6 +99,7 @@ fn store(reader: &Reader<'_>, words: &mut Tokens<'_>) -> Result<Input, SyntaxErr
         "failed" => return Ok(Input::Failed),
         "other_protocol" => DeliveryEvent::OtherProtocol,
         "stored" => DeliveryEvent::Stored(Ok(Stored::Done)),
+        "outranked" => DeliveryEvent::Stored(Ok(Stored::Outranked(words.name()?))),
         "no_such_channel" => DeliveryEvent::Stored(Ok(Stored::NoSuchChannel)),
         "no_such_month" => DeliveryEvent::Stored(Err(WriteError::NoSuchMonth)),
         "full" => {

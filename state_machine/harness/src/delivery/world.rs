@@ -61,7 +61,7 @@ impl DeliveryWorld {
         let this_month = Month::of(self.start);
         let (machine, first) = Delivery::begin(PushParams {
             ttl_is_zero: message.ttl_is_zero(),
-            wants_receipt: message.id.may_want_receipt(),
+            stores_first: message.id.may_want_receipt(),
             this_month,
             message_month: self.frozen_month.unwrap_or(this_month),
         });

@@ -55,6 +55,7 @@ fn answer(outcome: Outcome) -> String {
     let word = match outcome {
         Outcome::Delivered => "delivered",
         Outcome::Stored => "stored",
+        Outcome::Outranked(by) => return format!("outranked {}", by.name()),
         Outcome::Dropped => "dropped",
         Outcome::NoSuchUser => "no_such_user",
         Outcome::UserWentAway => "user_went_away",

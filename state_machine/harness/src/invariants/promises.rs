@@ -16,7 +16,7 @@ sentences! {
     /// A promise of the whole service to application servers and user agents.
     Promise:
     AcceptedNeverLost, "accepted_never_lost",
-        "A message with a TTL that was answered 201 reaches its agent, or a later one of its topic does.";
+        "A message with a TTL that was answered 201 reaches its agent, or one of its topic does that was not accepted before it was pushed.";
     AckedNeverAgain, "acked_never_again",
         "A message whose ack is settled is not delivered again: no table has it, and no component is about to store or send it.";
     NothingLeftBehind, "nothing_left_behind",
@@ -39,6 +39,8 @@ pub struct DeliveryModel {
     delivered: BTreeMap<MessageId, Kind>,
     settled: BTreeSet<MessageId>,
     stray: BTreeSet<MessageId>,
+    /// The messages of its kind that were accepted before a push with a topic began.
+    earlier: BTreeMap<MessageId, BTreeSet<MessageId>>,
     given_up: BTreeSet<Chid>,
     /// The acked messages whose senders want receipts.
     receipts_due: BTreeMap<MessageId, Kind>,
@@ -48,6 +50,24 @@ pub struct DeliveryModel {
 type Kind = (Chid, Option<Topic>);
 
 impl DeliveryModel {
+    /// Records that a push with a topic begins, which those that were accepted before cannot replace: their ids may be
+    /// greater. Without it, the ids are the order of two messages.
+    pub fn begun(&mut self, message: &Message) {
+        if message.topic.is_some() {
+            let kind = kind(message);
+            let of_kind = self.accepted.iter().filter(|(_, other)| **other == kind);
+            let earlier = of_kind.map(|(id, _)| *id).collect();
+            self.earlier.insert(message.id, earlier);
+        }
+    }
+
+    /// Records that a push that began with the id `first` goes on with that of this message.
+    pub fn begun_as(&mut self, message: &Message, first: MessageId) {
+        if let Some(earlier) = self.earlier.get(&first).cloned() {
+            self.earlier.insert(message.id, earlier);
+        }
+    }
+
     /// Records that the application server received 201.
     pub fn accepted(&mut self, message: &Message) {
         if !message.ttl_is_zero() && !self.is_given_up(message.chid) {
@@ -166,8 +186,11 @@ impl DeliveryModel {
     }
 
     fn is_replaced(&self, id: MessageId, kind: &Kind) -> bool {
-        let mut later = self.delivered.range(id..).skip_while(|(other, _)| **other == id);
-        kind.1.is_some() && later.any(|(_, other)| other == kind)
+        let is_later = |other: &MessageId| match self.earlier.get(&id) {
+            Some(earlier) => *other != id && !earlier.contains(other),
+            None => *other > id,
+        };
+        kind.1.is_some() && self.delivered.iter().any(|(other, of)| of == kind && is_later(other))
     }
 }
 

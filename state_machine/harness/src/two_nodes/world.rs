@@ -107,6 +107,7 @@ impl TwoNodes {
         };
         let stored = match self.store.store(uaid, curmonth, message.clone()) {
             Stored::Done => "stored",
+            Stored::Outranked(_) => "outranked",
             Stored::NoSuchChannel => "no_such_channel",
             Stored::Full(FullScope::User | FullScope::Channel) => "full",
         };

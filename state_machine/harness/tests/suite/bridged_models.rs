@@ -204,7 +204,7 @@ impl World {
             Role::Push(chid) => {
                 let params = PushParams {
                     ttl_is_zero: false,
-                    wants_receipt: false,
+                    stores_first: false,
                     this_month,
                     message_month: this_month,
                 };

@@ -48,7 +48,7 @@ fn drop_recipient(token: &str) -> Vec<Do> {
 fn run<const N: usize>(events: &[Is; N]) -> Vec<Vec<Do>> {
     let (this_month, message_month) = (month("2026_12"), month("2026_11"));
     let [with, without] = [false, true].map(|ttl_is_zero| {
-        let params = PushParams { ttl_is_zero, wants_receipt: false, this_month, message_month };
+        let params = PushParams { ttl_is_zero, stores_first: false, this_month, message_month };
         let (mut delivery, first) = Delivery::begin(params);
         assert_eq!(first, Do::ReadRecord);
         let effects: Vec<_> = events.iter().map(|event| delivery.step(event.clone())).collect();

@@ -1,5 +1,7 @@
 //! Storing and deleting messages.
 
+use std::slice;
+
 use bytes::Bytes;
 use state_machine::{Encoding, Message, MessageKey, Payload, Urgency};
 use storage::{StoreError, Stored};
@@ -97,11 +99,31 @@ pub(crate) async fn a_greater_id_replaces_the_message_of_its_topic(world: World)
     assert_eq!(world.waiting(NEW).await, [message(2), replacement]);
 }
 
-pub(crate) async fn a_lesser_id_is_dropped_in_favour_of_the_one_that_is_there(world: World) {
+pub(crate) async fn a_lesser_id_is_outranked_by_the_one_that_is_there_and_writes_nothing(
+    world: World,
+) {
+    let world = world.with_channels().await;
+    let [lesser, there] = [1, 2].map(|number| topical(number, "t"));
+    world.put(NEW, &there).await;
+    let outranked = world.store_message(agent(1), month(NEW), lesser.clone()).await;
+    assert_eq!(outranked, Ok(Stored::Outranked(there.id)));
+    assert_eq!(world.waiting(NEW).await, slice::from_ref(&there));
+    let id = lesser.id.above(there.id).unwrap();
+    let above = Message { id, ..lesser };
+    for _again in 0..2 {
+        world.put(NEW, &above).await;
+        assert_eq!(world.waiting(NEW).await, slice::from_ref(&above));
+    }
+    let late = world.store_message(agent(1), month(NEW), there).await;
+    assert_eq!(late, Ok(Stored::Outranked(id)), "a write that was executed late");
+}
+
+pub(crate) async fn a_message_of_an_unregistered_channel_is_not_outranked(world: World) {
     let world = world.with_channels().await;
     world.put(NEW, &topical(2, "t")).await;
-    world.put(NEW, &topical(1, "t")).await;
-    assert_eq!(world.waiting(NEW).await, [topical(2, "t")]);
+    world.remove_channel(agent(1), vec![month(NEW)], chid(1)).await.unwrap();
+    let stored = world.store_message(agent(1), month(NEW), topical(1, "t")).await;
+    assert_eq!(stored, Ok(Stored::NoSuchChannel));
 }
 
 pub(crate) async fn topics_of_other_channels_and_agents_are_other_topics(world: World) {

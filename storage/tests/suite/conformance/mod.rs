@@ -110,7 +110,8 @@ macro_rules! engine {
                 a_channel_registered_in_another_month_does_not_count
                 storing_a_message_again_stores_it_once
                 a_greater_id_replaces_the_message_of_its_topic
-                a_lesser_id_is_dropped_in_favour_of_the_one_that_is_there
+                a_lesser_id_is_outranked_by_the_one_that_is_there_and_writes_nothing
+                a_message_of_an_unregistered_channel_is_not_outranked
                 topics_of_other_channels_and_agents_are_other_topics
                 a_message_cannot_be_stored_where_there_is_no_table
                 a_deleted_message_is_gone_and_no_other
@@ -128,7 +129,7 @@ macro_rules! engine {
                 an_ack_needs_the_right_agent_channel_and_month
                 a_topic_message_is_acked_without_its_topic_being_known
                 a_replaced_message_has_no_receipt
-                a_message_that_a_newer_one_precedes_has_no_receipt
+                an_outranked_message_changes_no_receipt
                 a_message_stored_again_keeps_its_receipt
                 an_expired_message_has_the_receipt_once
                 an_ack_after_the_end_replaces_expired
@@ -138,7 +139,7 @@ macro_rules! engine {
                 a_subscription_has_a_bound_and_receipts_count
                 receipts_expected_at_once_do_not_exceed_the_bound
                 a_receipt_survives_a_move_to_another_month
-                a_message_that_a_move_drops_for_a_newer_one_has_no_receipt
+                a_message_that_a_move_drops_has_no_receipt
                 all_that_are_due_at_once_expire
                 a_subscription_ends_with_all_its_receipts
                 what_is_expected_when_its_subscription_has_ended_is_dropped
@@ -168,7 +169,7 @@ macro_rules! engine {
                 dropping_a_month_that_is_not_there_answers_so
                 a_month_made_again_is_empty
                 moved_messages_are_in_the_new_month_only
-                moving_keeps_the_newer_message_of_a_topic
+                moving_keeps_the_message_of_a_topic_in_the_new_month
                 messages_of_channels_not_registered_in_the_new_month_are_only_deleted
                 moving_continues_after_a_crash
                 moving_affects_no_other_agents_messages

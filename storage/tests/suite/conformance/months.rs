@@ -67,14 +67,15 @@ pub(crate) async fn moved_messages_are_in_the_new_month_only(world: World) {
     assert_eq!(world.waiting(NEW).await, [first, second, third, message(4)]);
 }
 
-pub(crate) async fn moving_keeps_the_newer_message_of_a_topic(world: World) {
+/// The endpoint of the one in the new month may have a clock that is behind.
+pub(crate) async fn moving_keeps_the_message_of_a_topic_in_the_new_month(world: World) {
     let world = world.with_channels().await;
-    world.put(OLD, &topical(1, "newer_in_the_new")).await;
-    world.put(NEW, &topical(2, "newer_in_the_new")).await;
-    world.put(NEW, &topical(3, "newer_in_the_old")).await;
-    world.put(OLD, &topical(4, "newer_in_the_old")).await;
+    world.put(OLD, &topical(1, "greater_in_the_new")).await;
+    world.put(NEW, &topical(2, "greater_in_the_new")).await;
+    world.put(NEW, &topical(3, "greater_in_the_old")).await;
+    world.put(OLD, &topical(4, "greater_in_the_old")).await;
     world.move_messages(agent(1), month(OLD), month(NEW)).await.unwrap();
-    let expected = [topical(2, "newer_in_the_new"), topical(4, "newer_in_the_old")];
+    let expected = [topical(2, "greater_in_the_new"), topical(3, "greater_in_the_old")];
     assert_eq!(world.waiting(NEW).await, expected);
     assert_eq!(world.waiting(OLD).await, []);
 }

@@ -43,7 +43,7 @@ pub(crate) async fn the_greatest_id_wins_every_race_for_a_topic(world: World) {
         let ids = (0..25).map(|number| (sender * 25 + number) * 157 % 400);
         let puts = ids.map(|id| store.store_message(agent(1), month(NEW), topical(id, "t")));
         for stored in join_all(puts).await {
-            assert_eq!(stored, Ok(Stored::Done));
+            assert!(matches!(stored, Ok(Stored::Done | Stored::Outranked(_))), "{stored:?}");
         }
     })
     .await;

@@ -3,7 +3,7 @@
 use futures_util::future::try_join_all;
 use state_machine::feed::{FeedKey, FeedName, FeedSyncId};
 use state_machine::{AckCode, Message, MessageKey, Receipt, ReceiptRequest, Span, Time};
-use storage::{ExpectedReceipt, SettledMessages, Settlement};
+use storage::{ExpectedReceipt, SettledMessages, Settlement, Stored};
 
 use super::world::{
     NEW, NOW, OLD, PAGE, UNMADE, World, agent, chid, chids, message, month, topical,
@@ -186,13 +186,15 @@ pub(crate) async fn a_replaced_message_has_no_receipt(world: World) {
     assert_eq!(world.receipts_after(0).await, [(key_of(&second), Receipt::Expired)]);
 }
 
-pub(crate) async fn a_message_that_a_newer_one_precedes_has_no_receipt(world: World) {
+pub(crate) async fn an_outranked_message_changes_no_receipt(world: World) {
     let world = world.with_channels().await;
-    let [late, early] = [2, 1].map(|number| wanting(topical(number, "t")));
-    world.send(NEW, &late).await;
-    world.send(NEW, &early).await;
+    let [lesser, there] = [1, 2].map(|number| wanting(topical(number, "t")));
+    world.send(NEW, &there).await;
+    let stored = world.store_message(agent(1), month(NEW), lesser).await;
+    assert_eq!(stored, Ok(Stored::Outranked(there.id)));
+    assert_eq!(world.messages_counted().await, Some(1));
     assert_eq!(world.expire(LATER).await, 1);
-    assert_eq!(world.receipts_after(0).await, [(key_of(&late), Receipt::Expired)]);
+    assert_eq!(world.receipts_after(0).await, [(key_of(&there), Receipt::Expired)]);
 }
 
 pub(crate) async fn a_message_stored_again_keeps_its_receipt(world: World) {
@@ -300,14 +302,17 @@ pub(crate) async fn a_receipt_survives_a_move_to_another_month(world: World) {
     assert_eq!(world.receipts_after(0).await.len(), 2);
 }
 
-pub(crate) async fn a_message_that_a_move_drops_for_a_newer_one_has_no_receipt(world: World) {
+pub(crate) async fn a_message_that_a_move_drops_has_no_receipt(world: World) {
     let world = world.with_channels().await;
-    let [older, newer] = [1, 2].map(|number| wanting(topical(number, "t")));
-    world.send(OLD, &older).await;
-    world.send(NEW, &newer).await;
+    for (topic, [of_old, of_new]) in [("t", [1, 2]), ("u", [4, 3])] {
+        world.send(OLD, &wanting(topical(of_old, topic))).await;
+        world.send(NEW, &wanting(topical(of_new, topic))).await;
+    }
     world.move_messages(agent(1), month(OLD), month(NEW)).await.unwrap();
-    assert_eq!(world.expire(LATER).await, 1);
-    assert_eq!(world.receipts_after(0).await, [(key_of(&newer), Receipt::Expired)]);
+    assert_eq!(world.expire(LATER).await, 2);
+    let expired = [(2, "t"), (3, "u")]
+        .map(|(number, topic)| (key_of(&wanting(topical(number, topic))), Receipt::Expired));
+    assert_eq!(world.receipts_after(0).await, expired);
 }
 
 pub(crate) async fn all_that_are_due_at_once_expire(world: World) {

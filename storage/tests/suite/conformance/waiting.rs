@@ -88,7 +88,8 @@ pub(crate) async fn a_message_that_is_stored_again_counts_once(world: World) {
     assert_eq!(store(&world, empty(4, chid(1))).await, Stored::Done);
     assert_eq!(store(&world, empty(5, chid(1))).await, CHANNEL_FULL);
     assert_eq!(store(&world, empty(4, chid(1))).await, Stored::Done, "it is there already");
-    assert_eq!(store(&world, topical(1, "t")).await, Stored::Done, "a newer one is there");
+    let outranked = Stored::Outranked(topical(2, "t").id);
+    assert_eq!(store(&world, topical(1, "t")).await, outranked);
 }
 
 pub(crate) async fn a_deleted_message_makes_room_for_one(world: World) {

@@ -22,6 +22,8 @@ use super::world::World;
 pub(crate) enum Push {
     /// The application server has not sent it.
     Waiting,
+    /// The id of a push that is repeated, if it is outranked ([`Scenario::repeats`]).
+    Spare,
     UnderWay(Box<UnderWay>),
     /// The application server received the answer.
     Over(Outcome),
@@ -84,14 +86,14 @@ impl Push {
     pub(crate) fn under_way(&self) -> Option<&UnderWay> {
         match self {
             Self::UnderWay(push) => Some(push),
-            Self::Waiting | Self::Over(_) | Self::Vanished => None,
+            Self::Waiting | Self::Spare | Self::Over(_) | Self::Vanished => None,
         }
     }
 
     fn under_way_mut(&mut self) -> Option<&mut UnderWay> {
         match self {
             Self::UnderWay(push) => Some(push),
-            Self::Waiting | Self::Over(_) | Self::Vanished => None,
+            Self::Waiting | Self::Spare | Self::Over(_) | Self::Vanished => None,
         }
     }
 }
@@ -99,10 +101,25 @@ impl Push {
 impl World {
     /// The endpoint's work in one action, from the request to the first read of the record.
     pub(crate) fn push_begins(&mut self, scenario: &Scenario, which: Which) {
+        self.ledger.begun(&scenario.messages[which]);
+        self.delivery_begins(scenario, which, false);
+    }
+
+    /// The push takes the id of its spare message.
+    fn push_repeats(&mut self, scenario: &Scenario, which: Which, by: MessageId) {
+        let Some(spare) = scenario.repeats.get(&which).copied() else { return };
+        let ids = [which, spare].map(|which| scenario.messages[which].id);
+        assert_eq!(ids[0].above(by).map(|id| id >= by), Some(true), "an id above it is possible");
+        assert!(by < ids[1], "{} is not above {by}: give the scenario another spare", ids[1]);
+        self.ledger.begun_as(&scenario.messages[spare], ids[0]);
+        self.delivery_begins(scenario, spare, true);
+    }
+
+    fn delivery_begins(&mut self, scenario: &Scenario, which: Which, is_repeated: bool) {
         let message = &scenario.messages[which];
         let (delivery, first) = Delivery::begin(PushParams {
             ttl_is_zero: message.ttl_is_zero(),
-            wants_receipt: message.receipt.is_some(),
+            stores_first: is_repeated || message.receipt.is_some(),
             this_month: Month::of(self.now),
             message_month: Month::of(self.now),
         });
@@ -271,6 +288,7 @@ impl World {
             self.agent.deleted.insert(message.id);
         }
         match outcome {
+            Outcome::Outranked(by) => self.push_repeats(scenario, which, by),
             Outcome::Delivered | Outcome::Stored => self.ledger.accepted(message),
             Outcome::NoSuchChannel if self.ledger.is_given_up(message.chid) => {}
             Outcome::NoSuchUser | Outcome::UserWentAway | Outcome::NoSuchChannel => {

@@ -5,7 +5,7 @@
 
 use state_machine::delivery::Route;
 use state_machine::store::{MonthStep, Page, Registration, StoreAnswer, StoreOp, Stored};
-use state_machine::{Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid};
+use state_machine::{Message, Month, NodeId, RouterRecord, Time, Uaid};
 
 use super::store::Store;
 
@@ -16,8 +16,10 @@ pub(crate) enum Mutation {
     NoSecondLook,
     /// The record does not contain the old month of an unfinished move.
     NoOldMonth,
-    /// The row of a topic is replaced by a message with a lesser id.
-    LesserTopicReplaces,
+    /// A message with a lesser id than that of its topic is dropped, and answered as stored.
+    LesserTopicDropped,
+    /// A move keeps the greater id of a topic.
+    MoveKeepsGreaterTopic,
     /// The connection remembers only one ack.
     AcksForgotten,
     /// The record moves to the new month before the channels are copied.
@@ -123,29 +125,35 @@ impl Environment<'_> {
             (Some(Mutation::ShutdownClearsByName), StoreOp::ClearNode { uaid, binding: place }) => {
                 self.clear_node_if(*uaid, |record| record.node.as_ref() == Some(&place.node))
             }
+            (Some(Mutation::MoveKeepsGreaterTopic), StoreOp::MoveMessages { uaid, from, to }) => {
+                self.keep_greater_topics(*uaid, *from, *to);
+                self.store.carry_out(order)
+            }
             (_, order) => self.store.carry_out(order),
         }
     }
 
     /// Executes the copies of a move without its deletes.
     pub(crate) fn copy_only(&mut self, uaid: Uaid, from: Month, to: Month) {
-        let rows: Vec<_> = self.store.rows(uaid).filter(|(month, _)| *month == from).collect();
-        for message in self.messages {
-            if rows.iter().any(|(_, id)| *id == message.id) {
-                self.store.store(uaid, to, message.clone());
-            }
-        }
+        self.store.copy(uaid, from, to);
     }
 
     /// Stores a message for an endpoint.
     pub(crate) fn store(&mut self, uaid: Uaid, month: Month, message: &Message) -> Stored {
-        if self.mutation == Some(Mutation::LesserTopicReplaces) && message.topic.is_some() {
-            let of_its_topic = |other: &&Message| other.topic == message.topic;
-            let rows: Vec<MessageKey> =
-                self.messages.iter().filter(of_its_topic).map(Message::key).collect();
-            self.store.delete(uaid, month, &rows);
+        match self.store.store(uaid, month, message.clone()) {
+            Stored::Outranked(_) if self.mutation == Some(Mutation::LesserTopicDropped) => {
+                Stored::Done
+            }
+            stored => stored,
         }
-        self.store.store(uaid, month, message.clone())
+    }
+
+    /// Stores the messages of the old month by the rule of a push, before they are moved.
+    fn keep_greater_topics(&mut self, uaid: Uaid, from: Month, to: Month) {
+        let old: Vec<_> = self.store.rows(uaid).filter(|(month, _)| *month == from).collect();
+        for message in self.messages.iter().filter(|message| old.contains(&(from, message.id))) {
+            self.store.store(uaid, to, message.clone());
+        }
     }
 
     /// Clears the node from the record, if the record still has the node that was read.

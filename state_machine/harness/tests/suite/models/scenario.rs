@@ -1,5 +1,6 @@
 //! A scenario: an initial world, and bounds for the actions in it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use harness::transcript::Bindings;
@@ -12,6 +13,7 @@ use state_machine::{
 };
 
 use super::action::{NodeIndex, Which};
+use super::endpoint::Push;
 use super::model::Search;
 use super::mutation::Mutation;
 use super::node::Node;
@@ -36,6 +38,8 @@ pub(crate) struct Scenario {
     pub(crate) nodes: Vec<NodeTerms>,
     /// The messages of the application servers: each may be pushed once, at any time.
     pub(crate) messages: Vec<Message>,
+    /// The message with a greater id as which each outranked push is repeated.
+    pub(crate) repeats: BTreeMap<Which, Which>,
     /// The initial world of the search.
     pub(crate) start: World,
     pub(crate) freedom: Freedom,
@@ -109,6 +113,7 @@ impl Scenario {
             name,
             nodes: Vec::new(),
             messages,
+            repeats: BTreeMap::new(),
             start,
             freedom: Freedom::default(),
             mutation: None,
@@ -148,6 +153,15 @@ impl Scenario {
                 config.limits.remembered_acks_max = 1;
                 node.config = Arc::new(config);
             }
+        }
+        self
+    }
+
+    /// A push that is outranked takes the id of another message, and so may that one.
+    pub(crate) fn repeated(mut self, pairs: impl IntoIterator<Item = (Which, Which)>) -> Self {
+        self.repeats.extend(pairs);
+        for spare in self.repeats.values() {
+            self.start.pushes[*spare] = Push::Spare;
         }
         self
     }

@@ -32,7 +32,7 @@ impl Push {
     pub(crate) fn begin(uaid: Uaid, message: Message, this_month: Month) -> Self {
         let terms = PushParams {
             ttl_is_zero: message.ttl_is_zero(),
-            wants_receipt: false,
+            stores_first: false,
             this_month,
             message_month: this_month,
         };

@@ -1,42 +1,107 @@
-//! Two endpoints push messages of one topic, whose ids are stored in either order.
+//! Two endpoints push messages of one topic. Their clocks are apart, so that the ids are in either order.
 
 use harness::invariants::Promise;
-use state_machine::Month;
+use state_machine::delivery::Outcome;
+use state_machine::{Month, Time};
 
 use crate::models::check::{holds, is_caught};
-use crate::models::model::Quarry;
+use crate::models::endpoint::Push;
+use crate::models::model::{Quarry, Search};
 use crate::models::mutation::Mutation;
-use crate::models::scenario::{Bounds, DECEMBER, Freedom, Scenario, is_large, message_with_topic};
+use crate::models::scenario::{
+    Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message_with_topic,
+};
+use crate::models::world::World;
 
-fn topic() -> Scenario {
-    let messages = vec![message_with_topic(0), message_with_topic(1)];
-    let ids = [messages[0].id, messages[1].id];
-    assert!(ids[0] < ids[1], "the second message is the later one");
-    Scenario::new("topic", Month::of(DECEMBER), messages)
-        .free(Freedom {
-            pushes_in_any_order: true,
-            acks_tarry: is_large(),
-            answers_travel: is_large(),
-            ..Freedom::default()
-        })
+/// Pushes 0 and 1; the others are the ids of repetitions. Message 1 has a greater id than message 0.
+fn topic(name: &'static str, month: Time) -> Scenario {
+    let messages: Vec<_> = (0..5).map(message_with_topic).collect();
+    assert!(messages.is_sorted_by_key(|message| message.id));
+    Scenario::new(name, Month::of(month), messages)
+        .repeated([(0, 2), (1, 3), (2, 4)])
+        .free(Freedom { pushes_in_any_order: true, ..Freedom::default() })
         .bound(Bounds { connects: 1, ..Bounds::default() })
+        .seen("the later push has the lesser id, and is repeated", |_, world| {
+            is_outranked(world, 0) && world.pushes[1] == Push::Over(Outcome::Stored)
+        })
+}
+
+fn is_outranked(world: &World, which: usize) -> bool {
+    matches!(world.pushes[which], Push::Over(Outcome::Outranked(_)))
+}
+
+fn waits(search: &Search, world: &World, which: usize) -> bool {
+    let id = search.scenario.messages[which].id;
+    world.store.rows(world.agent.uaid).any(|(_, row)| row == id)
+}
+
+fn topic_in_december() -> Scenario {
+    let freedom = Freedom {
+        pushes_in_any_order: true,
+        acks_tarry: is_large(),
+        answers_travel: is_large(),
+        ..Freedom::default()
+    };
+    topic("topic", DECEMBER)
+        .free(freedom)
         .seen("the earlier one is acked while the later one waits", |search, world| {
-            let [earlier, later] = [0, 1].map(|which| search.scenario.messages[which].id);
-            let waits = world.store.rows(world.agent.uaid).any(|(_, id)| id == later);
-            world.agent.acked.contains(&earlier) && waits
+            let earlier = search.scenario.messages[0].id;
+            world.agent.acked.contains(&earlier) && waits(search, world, 1)
         })
         .seen("the later one was stored first", |_, world| {
             world.pushes[0].is_waiting() && !world.pushes[1].is_waiting()
         })
 }
 
-#[test]
-fn two_pushes_of_one_topic_keep_every_promise() {
-    holds(&topic());
+/// The first push waits in November, by the clock that is ahead. The agent moves it to December, where the other one
+/// waits or is about to be stored.
+fn topic_in_a_move() -> Scenario {
+    topic("topic_in_a_move", NOVEMBER)
+        .waiting([1])
+        .free(Freedom { acks_tarry: true, ..Freedom::default() })
+        .seen(
+            "the lesser id waits in the new month, and the greater one in the old",
+            |search, world| {
+                let [lesser, greater] = [0, 1].map(|which| search.scenario.messages[which].id);
+                let rows: Vec<_> = world.store.rows(world.agent.uaid).collect();
+                let [old, new] = [NOVEMBER, DECEMBER].map(Month::of);
+                rows.contains(&(new, lesser)) && rows.contains(&(old, greater))
+            },
+        )
+}
+
+/// An endpoint whose record is that of the old month stores there while the agent moves.
+fn topic_beside_a_move() -> Scenario {
+    topic("topic_beside_a_move", NOVEMBER)
+        .bound(Bounds { connects: 1 + u8::from(is_large()), ..Bounds::default() })
+        .seen("both months have a message", |search, world| {
+            waits(search, world, 0) && waits(search, world, 1)
+        })
 }
 
 #[test]
-fn a_topic_row_replaced_by_a_lesser_id_is_noticed() {
+fn two_pushes_of_one_topic_keep_every_promise() {
+    holds(&topic_in_december());
+}
+
+#[test]
+fn a_topic_message_that_is_moved_keeps_every_promise() {
+    holds(&topic_in_a_move());
+}
+
+#[test]
+fn two_pushes_of_one_topic_beside_a_move_keep_every_promise() {
+    holds(&topic_beside_a_move());
+}
+
+#[test]
+fn a_later_push_with_a_lesser_id_that_is_dropped_is_noticed() {
     let quarry = Quarry::Promise(Promise::AcceptedNeverLost);
-    is_caught(&topic().with(Mutation::LesserTopicReplaces), quarry);
+    is_caught(&topic_in_december().with(Mutation::LesserTopicDropped), quarry);
+}
+
+#[test]
+fn a_move_that_keeps_the_greater_id_of_a_topic_is_noticed() {
+    let quarry = Quarry::Promise(Promise::AcceptedNeverLost);
+    is_caught(&topic_in_a_move().with(Mutation::MoveKeepsGreaterTopic), quarry);
 }
