@@ -39,11 +39,11 @@ pub(super) fn start(
         let SharedState { store, clock, log, .. } = &**node.common;
         let mut disk_watch = DiskWatch::default();
         loop {
-            if let (Some(endpoints), Some(id_floor)) = (&node.endpoints, &id_floor) {
-                id_floor.reserve(endpoints.ids.time(clock.now()), log);
-            }
             sleep(EVERY).await;
             follow(clock, system_clock.now(), log);
+            if let Some(id_floor) = &id_floor {
+                id_floor.raise(clock.now(), log).await;
+            }
             if let Some(SlowWrites { count, longest_ms }) = store.take_slow_writes() {
                 warn!(log, "the disk is slow, writes waited for it"; "commits" => count, "longest_ms" => longest_ms);
             }

@@ -1,92 +1,92 @@
 //! A lower bound for message ids that survives restarts.
 //!
-//! An id begins with a time, and of two messages with one topic the store keeps the one with the
-//! greater id. If the system clock is behind after a restart, the ids of new messages would be
-//! lower than those of stored ones. So a file in the data directory has the floor at which the
-//! next server begins.
+//! An id begins with a time, and messages without a topic are delivered in the order of their ids. If the clock is behind
+//! after a restart, ids continue at the floor that the servers before have left in the store. Of two messages with one
+//! topic the later one wins without it (docs/decisions/0006-message-ids.md).
 //!
-//! A cluster has no floor. After a kill the floor is ahead of the clock, and ids ahead of those of
-//! other nodes do the same harm.
+//! A single server reserves the time until it writes again, so that a killed one leaves a floor above all its ids. The
+//! nodes of a cluster do not: ids ahead of those of the other nodes would be out of their order.
 
 use std::fs;
-use std::io::{self, Write};
-use std::path::PathBuf;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::sync::Arc;
 
 use slog::{Logger, warn};
 use state_machine::{Span, Time};
-use tempfile::NamedTempFile;
+use storage::StoreAdmin;
+use storage::maintenance::ID_FLOOR_AHEAD_MAX;
 
 use super::maintenance::EVERY;
-use crate::settings::{Role, Settings};
+use crate::settings::Role;
 
-/// File in the data directory: milliseconds since the Unix epoch, as text.
+/// File in which versions up to 0.1 kept the floor: milliseconds since the Unix epoch, as text.
 const FILE: &str = "clock";
 
-#[derive(Debug, Clone)]
+/// The floor of a server that gives ids.
+#[derive(Clone)]
 pub(super) struct IdFloor {
-    dir: PathBuf,
+    store: Arc<dyn StoreAdmin>,
+    /// The floor at the start.
+    begin: Time,
+    ahead: Span,
 }
 
 impl IdFloor {
-    /// The floor of a single node; nodes of a cluster have none.
-    pub(super) fn of(role: Role, settings: &Settings) -> Option<Self> {
-        (role == Role::All).then(|| Self { dir: settings.data_dir.clone() })
+    /// Reads the floor of the servers before, in the store or in the file of an earlier version, and raises it for this
+    /// one. A floor that is further ahead than a clock may be is not used.
+    pub(super) async fn reserve(
+        role: Role,
+        dir: &Path,
+        store: Arc<dyn StoreAdmin>,
+        now: Time,
+        log: &Logger,
+    ) -> Self {
+        if let Err(error) = adopt_file(dir, &*store).await {
+            warn!(log, "cannot take over the floor of message ids from the file clock"; "error" => %error);
+        }
+        let begin = store.id_floor().await.unwrap_or_else(|error| {
+            warn!(log, "cannot read the floor of message ids, ids begin with the clock"; "error" => %error);
+            Time(0)
+        });
+        let is_usable = begin <= now + ID_FLOOR_AHEAD_MAX;
+        if !is_usable {
+            warn!(log, "the floor of message ids is more than a day ahead, ids begin with the clock: check the clock";
+                "ahead_s" => begin.since(now).0 / 1000);
+        }
+        let ahead = match role {
+            Role::All => Span::from_secs(2 * EVERY.as_secs()),
+            Role::Connection | Role::Endpoint => Span::ZERO,
+        };
+        let this = Self { store, begin: if is_usable { begin } else { Time(0) }, ahead };
+        this.raise(now, log).await;
+        this
     }
 
     /// The time at which new ids begin.
-    pub(super) fn floor(&self, log: &Logger) -> Time {
-        match fs::read_to_string(self.dir.join(FILE)) {
-            Ok(text) => text.trim().parse().map(Time).unwrap_or_else(|_| {
-                warn!(log, "the floor of message ids is damaged, ids begin with the clock");
-                Time(0)
-            }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Time(0),
-            Err(error) => {
-                warn!(log, "cannot read the floor of message ids, ids begin with the clock"; "error" => %error);
-                Time(0)
-            }
-        }
+    pub(super) fn begin(&self) -> Time {
+        self.begin
     }
 
-    /// Saves a floor above all ids until the next call: the server may be killed before it, and it
-    /// may be late.
-    pub(super) fn reserve(&self, now: Time, log: &Logger) {
-        let period = u64::try_from(EVERY.as_millis()).unwrap_or(u64::MAX);
-        self.save(now + Span(period.saturating_mul(2)), log);
-    }
-
-    /// Saves the floor of a server that stops.
-    pub(super) fn save(&self, floor: Time, log: &Logger) {
-        if let Err(error) = self.write(floor) {
+    /// Writes a floor above all ids of this server, and, of a single one, above those until the next call.
+    pub(super) async fn raise(&self, now: Time, log: &Logger) {
+        let floor = self.begin.max(now + self.ahead) + Span(1);
+        if let Err(error) = self.store.raise_id_floor(floor).await {
             warn!(log, "cannot save the floor of message ids"; "error" => %error);
         }
     }
-
-    fn write(&self, floor: Time) -> io::Result<()> {
-        let mut file = NamedTempFile::new_in(&self.dir)?;
-        writeln!(file, "{}", floor.0)?;
-        file.persist(self.dir.join(FILE))?;
-        Ok(())
-    }
 }
 
-#[cfg(test)]
-mod tests {
-    use slog::{Discard, o};
-
-    use super::*;
-
-    #[test]
-    fn ids_continue_after_those_of_the_previous_server() {
-        let dir = tempfile::tempdir().unwrap();
-        let log = Logger::root(Discard, o!());
-        let id_floor = IdFloor { dir: dir.path().to_owned() };
-        assert_eq!(id_floor.floor(&log), Time(0));
-        id_floor.save(Time(5_000_000), &log);
-        assert_eq!(id_floor.floor(&log), Time(5_000_000));
-        id_floor.reserve(Time(5_000_000), &log);
-        assert_eq!(id_floor.floor(&log), Time(5_120_000));
-        fs::write(dir.path().join(FILE), "yesterday").unwrap();
-        assert_eq!(id_floor.floor(&log), Time(0));
+/// Takes over the floor of an earlier version, and removes its file.
+async fn adopt_file(dir: &Path, store: &dyn StoreAdmin) -> io::Result<()> {
+    let path = dir.join(FILE);
+    let text = match fs::read_to_string(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        text => text?,
+    };
+    // A damaged file has no floor to take over.
+    if let Ok(floor) = text.trim().parse() {
+        store.raise_id_floor(Time(floor)).await.map_err(io::Error::other)?;
     }
+    fs::remove_file(path)
 }

@@ -39,7 +39,6 @@ use actix::System;
 use actix_web::web::Data;
 use actors::{Clock, Directory};
 use slog::{Logger, info, warn};
-use state_machine::Span;
 use storage::StoreAdmin;
 
 pub use error::ServeError;
@@ -59,7 +58,6 @@ use crate::tls::certificates::Certificates;
 use crate::tls::{Tls, reload};
 use crate::{acme, admin, monitoring, telemetry};
 use listen::{BoundSockets, Port, PublicApis, RunningServers};
-use message_id_floor::IdFloor;
 use node::Node;
 use shutdown::{Shutdown, Signals};
 
@@ -105,6 +103,7 @@ async fn serve(
         router,
         router_url_check,
         store,
+        id_floor,
         tables,
         origin,
         peers,
@@ -125,7 +124,6 @@ async fn serve(
     }
     let jobs = job_context(settings, &store, &node, &origin, (peers, nodes));
     let admin = admin::socket::start(&settings.data_dir, jobs.clone(), &node.common.log);
-    let id_floor = IdFloor::of(role, settings);
     maintenance::start(node.clone(), machine, id_floor.clone(), tables);
     watch_messages(settings, &store, &node);
     monitoring::start(metrics_port, settings, &node, jobs)?;
@@ -134,8 +132,8 @@ async fn serve(
     systemd::started(&node);
     let shutdown = Shutdown { role, settings, node: &node, log: &log };
     let (served, until) = shutdown.serve_until_stopped(ports, signals).await;
-    if let Some((endpoints, id_floor)) = node.endpoints.as_ref().zip(id_floor) {
-        id_floor.save(endpoints.ids.time(clock.now()) + Span(1), &log);
+    if let Some(id_floor) = id_floor {
+        id_floor.raise(clock.now(), &log).await;
     }
     if let Some(admin) = admin {
         admin.stop().await;

@@ -62,6 +62,8 @@ pub(super) struct Node {
     /// A request of a connection node to its own `router_url`.
     pub(super) router_url_check: Option<RouterUrlCheck>,
     pub(super) store: Arc<dyn StoreAdmin>,
+    /// None of a node that gives no message ids.
+    pub(super) id_floor: Option<IdFloor>,
     pub(super) tables: MonthTables,
     /// The origin of endpoint URLs.
     pub(super) origin: String,
@@ -87,6 +89,13 @@ pub(super) async fn assemble(
     let opened = open_store::open(role, settings, clock.now(), log).await?;
     other_servers::compare(role, settings, origin.as_str(), &*opened.store, log).await?;
     let OpenedStore { lock, keys, store, tables, frozen_month } = opened;
+    let id_floor = match role.has_endpoints() {
+        true => {
+            let dir = &settings.data_dir;
+            Some(IdFloor::reserve(role, dir, Arc::clone(&store), clock.now(), log).await)
+        }
+        false => None,
+    };
     let feed_store = Arc::clone(&store) as Arc<dyn FeedTables>;
     let feeds = Feeds::start(feed_store, clock.clone(), feeds::limits(settings), log.clone());
     let access = actors::access::load(&feeds, clock.clone()).await;
@@ -122,7 +131,9 @@ pub(super) async fn assemble(
         Some(bridges) => {
             let agents = Arc::new(parts.bridged_agents(frozen_month));
             let apis = parts.apis(&bridges, &agents);
-            (apis, Some(parts.endpoints(role, directory.clone(), (bridges, agents))))
+            let begin = id_floor.as_ref().map_or(Time(0), IdFloor::begin);
+            let ids = MessageIds::after(begin);
+            (apis, Some(parts.endpoints(role, directory.clone(), (bridges, agents), ids)))
         }
         None => (PublicApis::default(), None),
     };
@@ -130,7 +141,19 @@ pub(super) async fn assemble(
     let peers = (role != Role::All).then(|| NodeAccess::of(&keys, settings)).flatten();
     let app = AppState { common, connections, endpoints };
     let nodes = directory;
-    Ok(Node { app, apis, router, router_url_check, store, tables, origin, peers, nodes, lock })
+    Ok(Node {
+        app,
+        apis,
+        router,
+        router_url_check,
+        store,
+        id_floor,
+        tables,
+        origin,
+        peers,
+        nodes,
+        lock,
+    })
 }
 
 /// What the parts of a node are built from.
@@ -265,6 +288,7 @@ impl NodeParts<'_> {
         role: Role,
         directory: Directory,
         (bridges, agents): (Arc<Bridges>, Arc<BridgedAgents>),
+        ids: MessageIds,
     ) -> Data<EndpointRole> {
         let Self { settings, common, keys, origin } = self;
         let SharedState { store, clock, log, .. } = &****common;
@@ -272,7 +296,6 @@ impl NodeParts<'_> {
             Role::Endpoint => Duration::from_millis(settings.node_answer_grace_ms) + REMOTE_GRACE,
             Role::All | Role::Connection => Duration::ZERO,
         };
-        let floor = IdFloor::of(role, settings).map_or(Time(0), |kept| kept.floor(log));
         let limits = limits::of_pushes(settings, grace);
         let shared = EndpointShared::new(
             Arc::clone(store),
@@ -296,7 +319,7 @@ impl NodeParts<'_> {
             simplepush: settings.simplepush,
             shared: Arc::new(shared),
             bridges,
-            ids: MessageIds::after(floor),
+            ids,
             counters: PushCounters::default(),
             history: Arc::new(PushHistory::new(settings.push_history_max)),
         })

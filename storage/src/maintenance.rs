@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use state_machine::store::Cursor;
 use state_machine::{
-    BridgeName, LastConnect, Month, NodeBinding, NodeId, RouterRecord, Time, Uaid,
+    BridgeName, LastConnect, Month, NodeBinding, NodeId, RouterRecord, Span, Time, Uaid,
 };
 
 use crate::feeds::FeedTables;
@@ -25,6 +25,9 @@ pub const USERS_IN_A_BATCH: usize = 25;
 
 /// The most messages of one user that one step deletes in a month.
 pub const ROWS_IN_A_STEP: usize = 100;
+
+/// How far a floor of message ids may be ahead. One that is further ahead is of a clock that was wrong, and gives way.
+pub const ID_FLOOR_AHEAD_MAX: Span = Span::from_secs(24 * 60 * 60);
 
 /// The router type of a record that [`StoreAdmin::mark_dropped`] has marked. No agent has this type.
 pub(crate) const DROPPED: &str = "dropped";
@@ -136,6 +139,13 @@ pub trait StoreAdmin: Store + NotificationTable + FeedTables {
         before: BTreeSet<String>,
         after: BTreeSet<String>,
     ) -> StoreFuture<bool>;
+
+    /// The floor of message ids: no server on this store has given an id with a later time, but by a clock that was
+    /// wrong. 0 if no server has started.
+    fn id_floor(&self) -> StoreFuture<Time>;
+
+    /// Raises the floor of message ids. A floor that is more than [`ID_FLOOR_AHEAD_MAX`] ahead of this one is replaced.
+    fn raise_id_floor(&self, floor: Time) -> StoreFuture<()>;
 }
 
 /// One operation that [`StoreAdmin::preflight`] tried.

@@ -6,8 +6,8 @@ use std::fs;
 use futures_util::future::join_all;
 
 use crate::harness::{
-    AT_ONCE, Agent, Channel, Disconnected, KillCountdown, Notification, Program, Sender, Server,
-    kalends, until,
+    AT_ONCE, Agent, Channel, Disconnected, KillCountdown, Launch, Notification, Program, Sender,
+    Server, kalends, unix_now_s, until,
 };
 
 /// Shortens the wait for an ack, so that tests of agents that do not ack are short.
@@ -73,6 +73,47 @@ async fn stored_messages_survive_kill_9_in_order_and_keep_their_versions() {
     }
     assert_eq!(lives[0], lives[1]);
     assert_eq!(lives[0].iter().map(Notification::body).collect::<Vec<_>>(), bodies);
+}
+
+/// A machine without a battery clock is an hour behind after it lost its power.
+#[actix_web::test]
+async fn messages_of_a_server_whose_clock_came_back_behind_follow_those_before() {
+    let mut server = Server::start();
+    let (uaid, channel) = Agent::offline(&server).await;
+    for body in ["first", "second"] {
+        let sender = Sender::new();
+        sender.push(&channel.endpoint, body).await;
+        sender.push_topic(&channel.endpoint, "topic", &format!("{body} of the topic")).await;
+        server.kill();
+        server.restart_as(Launch::default().with(&["--dev", "--clock-offset-s=-3600"]));
+    }
+    let mut agent = Agent::reconnect(&server, &uaid).await;
+    let got = agent.take(3).await;
+    let bodies: Vec<_> = got.iter().map(Notification::body).collect();
+    assert_eq!(bodies, ["first", "second", "second of the topic"]);
+    assert!(got.is_sorted_by_key(|notification| &notification.version));
+}
+
+#[actix_web::test]
+async fn the_floor_of_ids_of_an_earlier_version_is_taken_over() {
+    const HOUR_MS: u64 = 3_600_000;
+    let mut server = Server::start();
+    let (uaid, channel) = Agent::offline(&server).await;
+    server.kill();
+    let file = server.data_dir().join("clock");
+    let floor = unix_now_s() * 1000 + HOUR_MS;
+    fs::write(&file, format!("{floor}\n")).unwrap();
+    server.restart();
+    assert!(!file.exists());
+    for _again in 0..2 {
+        Sender::new().push(&channel.endpoint, "later").await;
+        let mut agent = Agent::reconnect(&server, &uaid).await;
+        let got = agent.take(1).await;
+        assert!(got[0].version >= format!("{floor:012x}"), "{}", got[0].version);
+        agent.ack_all(&got).await;
+        server.kill();
+        server.restart();
+    }
 }
 
 #[actix_web::test]

@@ -4,10 +4,6 @@
 //! and writes the same rows again.
 
 use std::collections::BTreeSet;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use state_machine::{Message, Span, Time};
@@ -29,9 +25,6 @@ const EXPIRES_SOON: Span = Span::from_secs(60 * 60);
 
 /// How far the time in a message id of this program may be from the time of its push.
 const CLOCK_SKEW: Span = Span::from_secs(60 * 60);
-
-/// The floor of message ids in the data directory.
-const CLOCK_FILE: &str = "clock";
 
 pub(super) async fn run(copy: &StoreCopy, report: &Report) -> Result<(), JobError> {
     let source = report.context.copy_source.as_deref().expect("it was opened with the target");
@@ -188,23 +181,10 @@ impl CopyJob<'_> {
             .await
     }
 
-    /// A server with SQLite makes no message id below the copied ones.
+    /// A server on the target makes no message id below the copied ones.
     async fn keep_ids_above(&self, newest: Time) -> Result<(), JobError> {
-        let path = self.copy.places.data_dir.join(CLOCK_FILE);
-        if self.copy.to == StoreKind::Embedded {
-            let raised = raise_floor(&path, newest);
-            return raised.map_err(|error| {
-                JobError::Refused(format!("cannot write {}: {error}", path.display()))
-            });
-        }
-        let ahead_s = newest.since(self.report.context.now()).0.div_ceil(1000);
-        if ahead_s > 0 && !self.copy.json {
-            let note = format!(
-                "the newest message is {ahead_s} s ahead of this clock: start no server before that time"
-            );
-            self.report.note(note).await?;
-        }
-        Ok(())
+        let floor = self.report.step(|| self.source.id_floor()).await?.max(newest + Span(1));
+        self.report.step(|| self.target.raise_id_floor(floor)).await
     }
 
     async fn compare_all(&self) -> Result<Vec<CopiedTable>, JobError> {
@@ -269,20 +249,6 @@ fn lives_at(row: &Row, time: Time) -> bool {
 fn minted_at(row: &Row) -> Option<Time> {
     let Row::Message(_, Message { id, accepted_at, .. }) = row else { return None };
     id.minted_at().filter(|minted_at| *minted_at <= *accepted_at + CLOCK_SKEW)
-}
-
-/// Writes a floor of message ids, unless there is a higher one.
-fn raise_floor(path: &Path, newest: Time) -> io::Result<()> {
-    let floor = fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
-    match floor.is_some_and(|floor: u64| floor > newest.0) {
-        true => Ok(()),
-        false => {
-            let mut options = OpenOptions::new();
-            let mut file =
-                options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
-            writeln!(file, "{}", newest.0 + 1)
-        }
-    }
 }
 
 fn table_name(table: Table) -> String {

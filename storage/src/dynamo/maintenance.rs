@@ -10,8 +10,8 @@ use state_machine::{LastConnect, Month, RouterRecord, Time, Uaid};
 use super::client::DynamoClient;
 use super::error::CallError;
 use super::{
-    Dynamo, copy_table, dropped_users, inactive_users, key_fingerprints, month_counts, preflight,
-    registration, table_rows, tables,
+    Dynamo, copy_table, dropped_users, id_floor, inactive_users, key_fingerprints, month_counts,
+    preflight, registration, table_rows, tables,
 };
 use crate::maintenance::{
     CopyProgress, InactiveUsers, MarkedUser, MonthRange, PreflightCheck, RecordsByMonth,
@@ -67,6 +67,10 @@ impl StoreAdmin for Dynamo {
 
         put_key_fingerprints(before: BTreeSet<String>, after: BTreeSet<String>) -> bool =
             |client| key_fingerprints::swap(client, before, after);
+
+        id_floor() -> Time = |client| id_floor::read(client);
+
+        raise_id_floor(floor: Time) -> () = |client| id_floor::raise(client, floor);
     }
 
     /// The TTL of the tables deletes them.

@@ -37,6 +37,7 @@ mod copy_table;
 mod dropped_users;
 mod error;
 mod feeds;
+mod id_floor;
 mod inactive_users;
 mod key_fingerprints;
 mod last_connect_index;

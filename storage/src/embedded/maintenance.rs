@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::{io, iter};
 
+use futures_util::TryFutureExt;
 use state_machine::{LastConnect, Month, RouterRecord, Time, Uaid};
 
 use super::files::{DataDir, FileKey};
@@ -11,8 +12,8 @@ use super::record_cache::Changed;
 use super::tables::now;
 use super::writer::{Progress, Target};
 use super::{
-    Embedded, copy_table, inactive_users, messages, month_counts, preflight, router, row_estimate,
-    rows, waiting,
+    Embedded, copy_table, id_floor, inactive_users, messages, month_counts, preflight, router,
+    row_estimate, rows, waiting,
 };
 use crate::maintenance::{
     Capacity, CopyProgress, InactiveUsers, MarkedUser, MonthRange, PreflightCheck, RecordsByMonth,
@@ -192,6 +193,15 @@ impl StoreAdmin for Embedded {
         _after: BTreeSet<String>,
     ) -> StoreFuture<bool> {
         now(Err(StoreError::Unsupported(NO_OTHER_NODES)))
+    }
+
+    fn id_floor(&self) -> StoreFuture<Time> {
+        let floor = self.read(FileKey::Router, id_floor::read);
+        Box::pin(floor.map_ok(|floor| floor.unwrap_or(Time(0))))
+    }
+
+    fn raise_id_floor(&self, floor: Time) -> StoreFuture<()> {
+        self.write(None, FileKey::Router, move |conn| id_floor::raise(conn, floor))
     }
 }
 

@@ -21,6 +21,7 @@ mod copy_table;
 mod error;
 mod feeds;
 mod files;
+mod id_floor;
 mod inactive_users;
 mod maintenance;
 mod messages;

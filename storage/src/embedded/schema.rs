@@ -87,6 +87,12 @@ pub(super) const ROUTER: Schema = Schema {
         ALTER TABLE sequences ADD COLUMN mark INTEGER;
         ALTER TABLE sequences ADD COLUMN marked_at INTEGER;
     ",
+        "
+        CREATE TABLE id_floor (
+            id INTEGER PRIMARY KEY CHECK (id = 1),
+            floor INTEGER NOT NULL
+        ) STRICT;
+    ",
     ],
 };
 

@@ -12,6 +12,7 @@ mod dynamo_replies;
 mod dynamo_tables;
 mod embedded_files;
 mod engines;
+mod id_floor;
 mod inactive_users;
 mod key_fingerprints;
 mod month_counts;
@@ -58,6 +59,10 @@ macro_rules! engine {
                 many_rows_are_copied_in_steps
                 there_is_no_copying_without_both_tables
                 copying_a_month_to_itself_does_nothing
+            );
+            engine!(@case $new, id_floor:
+                the_floor_of_ids_is_only_raised
+                a_floor_that_a_clock_far_ahead_has_left_is_replaced
             );
             engine!(@case $new, month_counts:
                 records_are_counted_by_both_months
