@@ -152,8 +152,8 @@ pub(super) async fn deliver(
     }
 }
 
-/// Sends the message to the endpoint actor. While one of its topic with a greater id waits, which an endpoint whose clock
-/// was ahead has stored, the message gets an id above that: it was not answered yet, so it is the later one.
+/// Sends the message to the endpoint actor. While one of its topic with a greater id waits, the message gets an id above
+/// that. The clock of the other endpoint was ahead: this push is not answered yet, so it is the later one.
 async fn deliver_as_latest(
     app: &EndpointRole,
     endpoint: &LocalEndpoint,

@@ -20,7 +20,7 @@ use storage::maintenance::ID_FLOOR_AHEAD_MAX;
 use super::maintenance::EVERY;
 use crate::settings::Role;
 
-/// File in which versions up to 0.1 kept the floor: milliseconds since the Unix epoch, as text.
+/// File in which earlier builds kept the floor: milliseconds since the Unix epoch, as text.
 const FILE: &str = "clock";
 
 /// The floor of a server that gives ids.
@@ -33,7 +33,7 @@ pub(super) struct IdFloor {
 }
 
 impl IdFloor {
-    /// Reads the floor of the servers before, in the store or in the file of an earlier version, and raises it for this
+    /// Reads the floor of the servers before, in the store or in the file of an earlier build, and raises it for this
     /// one. A floor that is further ahead than a clock may be is not used.
     pub(super) async fn reserve(
         role: Role,
@@ -77,7 +77,7 @@ impl IdFloor {
     }
 }
 
-/// Takes over the floor of an earlier version, and removes its file.
+/// Takes over the floor of an earlier build, and removes its file.
 async fn adopt_file(dir: &Path, store: &dyn StoreAdmin) -> io::Result<()> {
     let path = dir.join(FILE);
     let text = match fs::read_to_string(&path) {

@@ -176,9 +176,9 @@ pub trait MessageTables: Send + Sync {
     fn record_offers(&self, uaid: Uaid, month: Month, messages: Vec<MessageKey>)
     -> StoreFuture<()>;
 
-    /// Copies the messages that wait in `from` to `to`, and then deletes them in `from`. The record already names `to`: a
-    /// message of a topic that waits in `to` was pushed after that, or its push is not answered yet, so it stays whatever
-    /// its id is, and that of `from` is only deleted. So are messages of
+    /// Copies the messages that wait in `from` to `to`, which the record already names, and then deletes them in `from`.
+    /// A message of a topic that waits in `to` stays, whatever its id is: it was pushed after the record had moved, or its
+    /// push is not answered yet. That of `from` is only deleted. So are messages of
     /// channels that are not registered in `to`. Repeatable after a crash at any
     /// point. Many messages are moved in pages, and other writes of the agent may be executed between two pages.
     fn move_messages(&self, uaid: Uaid, from: Month, to: Month) -> StoreFuture<()>;

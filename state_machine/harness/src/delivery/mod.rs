@@ -60,8 +60,8 @@
 //! | `bridge< send fcm app=shop token=t1 M1 C1` | send the message to the bridge |
 //! | `store< drop U1 fcm app=shop token=t1` | drop the record, if it has this recipient |
 //! | `push< stored` | the answer to the sender, and the end: also `delivered`, `dropped` (its TTL is 0), |
-//! | | `no_such_user`, `outranked M2t`, `user_went_away`, `other_protocol`, `no_such_channel`, `full user`, `full channel`, |
-//! | | `unavailable`, and what a bridge answered, such as `bridge recipient_gone` |
+//! | | `outranked M2t` (it is repeated), `no_such_user`, `user_went_away`, `other_protocol`, `no_such_channel`, |
+//! | | `full user`, `full channel`, `unavailable`, and what a bridge answered, such as `bridge recipient_gone` |
 
 mod parse;
 mod world;
