@@ -69,7 +69,7 @@ pub(super) async fn repair_receipts(
 ) -> Result<Repaired, JobError> {
     let mut damaged = HashMap::<FeedName, Subscription>::new();
     let feeds = (store, Table::Feeds);
-    each_row(report, "searching", feeds, |row| add(&mut damaged, row)).await?;
+    each_row(report, "searching", feeds, |row| add(&mut damaged, &row)).await?;
     let mut behind = HashMap::<FeedName, Sequence>::new();
     let compare = |row| {
         let Row::Sequence(FeedState { name, sequence }) = row else { return };
@@ -95,9 +95,8 @@ pub(super) async fn repair_receipts(
     Ok(Repaired { subscriptions, lost: count })
 }
 
-fn add(found: &mut HashMap<FeedName, Subscription>, row: Row) {
-    let (Row::Key { feed, .. } | Row::Value { feed, .. } | Row::ExpectedReceipt { feed, .. }) =
-        &row
+fn add(found: &mut HashMap<FeedName, Subscription>, row: &Row) {
+    let (Row::Key { feed, .. } | Row::Value { feed, .. } | Row::ExpectedReceipt { feed, .. }) = row
     else {
         return;
     };
@@ -176,4 +175,67 @@ async fn write(
         report.step(|| store.write_rows(table, rows.clone())).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use state_machine::Time;
+    use storage::feeds::FeedValue;
+
+    use super::*;
+    use crate::admin::commands::Request;
+    use crate::admin::fixture::{Fixture, NOW};
+
+    fn subscription(number: u128) -> FeedName {
+        FeedName::receipts(NOW, number)
+    }
+
+    fn receipt(feed: &FeedName, text: &str, number: Option<u64>) -> [Row; 2] {
+        let (feed, key) = (feed.clone(), FeedKey::parse(text).unwrap());
+        let (version, number) = (Version(2), number.map(FeedSyncId));
+        let value = FeedValue::parse("expired").ok();
+        let of_key = Row::Key { feed: feed.clone(), key: key.clone(), version, number };
+        [of_key, Row::Value { feed, key, version, number, value }]
+    }
+
+    fn state(name: &FeedName, value: u64, keys: u64) -> FeedState {
+        let sequence = Sequence { value: FeedSyncId(value), keys, ..Sequence::default() };
+        FeedState { name: name.clone(), sequence }
+    }
+
+    /// Rows of subscriptions, and of a feed that is none: it has no sequence, which nothing can restore.
+    fn rows(lost: &FeedName, whole: &FeedName, behind: &FeedName) -> Vec<Row> {
+        let (key, deadline) = (FeedKey::parse("expected").unwrap(), Time(1));
+        let expected = Row::ExpectedReceipt { feed: lost.clone(), key, deadline };
+        let receipts = [
+            receipt(lost, "a", Some(1)),
+            receipt(lost, "b", Some(7)),
+            receipt(lost, "c", None),
+            receipt(whole, "a", Some(3)),
+            receipt(behind, "a", Some(3)),
+            receipt(behind, "b", None),
+            receipt(&FeedName::access(), "a", Some(3)),
+        ];
+        receipts.into_iter().flatten().chain([expected]).collect()
+    }
+
+    #[tokio::test]
+    async fn sequences_are_restored_above_each_number_that_was_given() {
+        let fixture = Fixture::with(&[]).await;
+        let store = &fixture.context.store;
+        let [lost, whole, behind] = [1, 2, 3].map(subscription);
+        store.write_rows(Table::Feeds, Arc::new(rows(&lost, &whole, &behind))).await.unwrap();
+        let sequences = vec![state(&whole, 9, 2), state(&behind, 3, 1)];
+        let sequences = sequences.into_iter().map(Row::Sequence).collect();
+        store.write_rows(Table::Sequences, Arc::new(sequences)).await.unwrap();
+        let repair = || Request::StoreRepair(StoreRepair { server_stopped: false });
+        let notes = fixture.notes(repair()).await;
+        assert_eq!(notes, ["restored receipt subscriptions that had lost their sequence: 2"]);
+        let there = store.read_rows(Table::Sequences, None).await.unwrap().rows;
+        // A receipt that waits may have had the next number.
+        let expected = [state(&lost, 8, 4), state(&whole, 9, 2), state(&behind, 4, 2)];
+        assert!(there == expected.map(Row::Sequence));
+        let notes = fixture.notes(repair()).await;
+        assert_eq!(notes, ["no receipt subscription lacks its sequence"]);
+    }
 }

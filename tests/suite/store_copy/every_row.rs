@@ -98,7 +98,7 @@ fn channel_rows(row: &Row) -> usize {
     }
 }
 
-/// As [`assert_files`].
+/// Compares counts as [`assert_files`] does.
 fn assert_tables(tables: &Dump, rows: &[(Table, Row)]) {
     let count = |is_it: fn(Table) -> bool| rows.iter().filter(|(table, _)| is_it(*table)).count();
     for (table, found) in tables {

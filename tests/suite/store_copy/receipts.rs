@@ -2,12 +2,16 @@
 
 use std::path::Path;
 
+use rusqlite::Connection;
+
 use super::{copied, remove_store, run};
 use crate::harness::{
     Agent, Channel, ExitOutput, Launch, Program, Sender, Server, WireServer, dynamo, kalends,
     shared_keys,
 };
 use crate::receipts::{Receipts, send};
+
+const RESTORED: &str = "restored receipt subscriptions that had lost their sequence: 1\n";
 
 /// A stopped server on SQLite, with the receipt of one message, and another message that waits for its ack.
 struct Source {
@@ -84,6 +88,33 @@ async fn repair(data_dir: &Path, url: &str, more: &[&str]) -> ExitOutput {
 }
 
 #[actix_web::test]
+async fn the_store_of_a_stopped_server_is_repaired_in_place() {
+    let mut source = Source::new(&shared_keys()).await;
+    let dir = source.server.data_dir();
+    let router = Connection::open(dir.join("router.db")).expect("the server has closed it");
+    let lose = "DELETE FROM sequences WHERE name LIKE '.receipts.%'";
+    assert_eq!(router.execute(lose, []), Ok(1));
+    drop(router);
+    let command = || {
+        let mut command = kalends(&["store", "repair", "--data-dir"]);
+        command.arg(&dir);
+        command
+    };
+    let repaired = Program::run(command()).await;
+    assert_eq!((repaired.code, &*repaired.stdout), (Some(0), RESTORED), "{repaired:?}");
+    source.server.restart();
+    let mut receipts = Receipts::at(&source.receipts);
+    assert_eq!(ids(&mut receipts, 1).await, [1]);
+    ack_all(&source.server, &source.uaid, 1).await;
+    assert_eq!(ids(&mut receipts, 1).await, [2]);
+    let refused = Program::run(command()).await;
+    assert!(
+        refused.code == Some(1) && refused.stderr.contains("a server is running"),
+        "{refused:?}"
+    );
+}
+
+#[actix_web::test]
 async fn receipts_are_read_and_numbered_on_after_a_copy_both_ways() {
     let (wire, keys) = (WireServer::start(), shared_keys());
     let mut source = Source::new(&keys).await;
@@ -128,9 +159,9 @@ async fn a_store_without_sequences_of_receipts_is_repaired_but_for_those_that_we
         "{refused:?}"
     );
     let repaired = repair(&dir, &wire.url, &["--server-stopped"]).await;
-    let notes = "restored receipt subscriptions that had lost their sequence: 1\n\
-                 not restored, because later receipts have overwritten them: 1 receipts\n";
-    assert_eq!((repaired.code, &*repaired.stdout), (Some(0), notes), "{repaired:?}");
+    let lost = "not restored, because later receipts have overwritten them: 1 receipts\n";
+    let notes = format!("{RESTORED}{lost}");
+    assert_eq!((repaired.code, repaired.stdout.as_str()), (Some(0), &*notes), "{repaired:?}");
     let repaired = repair(&dir, &wire.url, &["--server-stopped"]).await;
     assert_eq!(repaired.stdout, "no receipt subscription lacks its sequence\n");
 
@@ -157,8 +188,7 @@ async fn a_copy_restores_the_receipt_subscriptions_that_its_source_has_lost() {
     assert!(compared.stderr.contains("sequences (1 rows and 0)"), "{compared:?}");
     remove_store(&dir);
     let printed = copied("embedded", &dir, &wire.url).await;
-    let note = "in the source: restored receipt subscriptions that had lost their sequence: 1\n";
-    assert!(printed.contains(note), "{printed}");
+    assert!(printed.contains(&format!("in the source: {RESTORED}")), "{printed}");
     source.server.restart();
     let mut receipts = Receipts::at(&source.receipts);
     assert_eq!(ids(&mut receipts, 1).await, [1]);

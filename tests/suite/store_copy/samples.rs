@@ -131,8 +131,8 @@ fn subscription(ends_at: u64, number: u16) -> FeedName {
 /// It ends in a year that no test sees.
 const LATE: u64 = 9_000_000_000;
 
-fn key(text: impl ToString) -> FeedKey {
-    FeedKey::parse(&text.to_string()).expect("it is one")
+fn key(text: &str) -> FeedKey {
+    FeedKey::parse(text).expect("it is one")
 }
 
 struct Entry {
@@ -143,13 +143,16 @@ struct Entry {
     value: Option<FeedValue>,
 }
 
+/// The subscription, the key and the deadline.
+type Expected = (FeedName, FeedKey, Time);
+
 /// Keys with their values, and expected receipts.
 fn feeds() -> Vec<Row> {
     let text = |text: &str| Some(FeedValue::parse(text).expect("it is one"));
     let many = FeedName::parse("many").expect("it is a name");
     let plain = |number: u16| Entry {
         feed: many.clone(),
-        key: key(number),
+        key: key(&number.to_string()),
         version: 2,
         number: Some(u64::from(number) + 1),
         value: text("a value"),
@@ -162,7 +165,7 @@ fn feeds() -> Vec<Row> {
         &|it| it.version = large,
         &|it| it.value = None,
         &|it| it.value = text(""),
-        &|it| it.key = key("x".repeat(FeedKey::BYTES_MAX)),
+        &|it| it.key = key(&"x".repeat(FeedKey::BYTES_MAX)),
         &|it| it.key = key(": a b"),
         &|it| (it.value, it.number) = (None, None),
         &|it| it.feed = FeedName::access(),
@@ -178,8 +181,9 @@ fn feeds() -> Vec<Row> {
             let of_key = Row::Key { feed: feed.clone(), key: key.clone(), version, number };
             [of_key, Row::Value { feed, key, version, number, value }]
         });
-    let expected = |number| (subscription(LATE, 1), key(format!("/m/{number}")), Time(LATE * 1000));
-    let odd: &[&dyn Fn(&mut (FeedName, FeedKey, Time))] = &[
+    let expected =
+        |number| (subscription(LATE, 1), key(&format!("/m/{number}")), Time(LATE * 1000));
+    let odd: &[&dyn Fn(&mut Expected)] = &[
         &|it| it.0 = subscription(LATE, 2),
         &|it| it.0 = subscription(1, 1),
         &|it| it.2 = Time(0),
