@@ -16,7 +16,7 @@ use super::access_command::{self, AccessAdd, AccessRevoke, AccessRotate};
 use super::help;
 use super::import_command::ImportRedis;
 use super::inspect::target::{Subject, Target};
-use super::store_command::StoreCopy;
+use super::store_command::{StoreCopy, StoreRepair};
 use crate::settings::Flags;
 
 /// Months before the present one that `tables drop-old` can keep.
@@ -69,6 +69,7 @@ pub enum Request {
     /// Never sent to a server: it needs both stores for itself.
     #[serde(skip)]
     StoreCopy(StoreCopy),
+    StoreRepair(StoreRepair),
 }
 
 /// A command's own arguments, and the settings that name the store.
@@ -312,6 +313,7 @@ impl Request {
             Self::Snapshot => "backup",
             Self::ImportRedis(_) => "import autopush-redis",
             Self::StoreCopy(_) => "store copy",
+            Self::StoreRepair(_) => "store repair",
         }
     }
 

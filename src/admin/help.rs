@@ -146,12 +146,23 @@ tables. The target must be empty, or a copy from the same source that was interr
 again, and it writes all rows again. No server starts on an unfinished copy.
 
 In the end all rows are read from both stores and compared, except messages that expire within an hour.
-The source is not changed. The exit code is 1 if a table differs, and standard error names it.
+The source is not changed, unless it has lost receipt subscriptions: these are restored first, as by
+`kalends store repair`. The exit code is 1 if a table differs, and standard error names it.
 
 Examples:
   kalends store copy --to dynamodb --server-stopped --dynamodb-region eu-central-1 --data-dir /var/lib/kalends
   kalends store copy --to embedded --server-stopped --config /etc/kalends/kalends.toml
   kalends store copy --to dynamodb --server-stopped --verify-only --json --config /etc/kalends/kalends.toml";
+
+pub const STORE_REPAIR: &str = "\
+For a store that an earlier build has copied from SQLite, where URLs of receipts are answered 404. Each
+sequence is made anew from the rows of its receipts, and its numbers continue above them. Receipts that later
+ones have overwritten cannot be restored; the command prints their number. Stop all servers first. The exit
+code is 1 if a server is running.
+
+Examples:
+  kalends store repair --data-dir /var/lib/kalends
+  kalends store repair --server-stopped --config /etc/kalends/kalends.toml";
 
 pub const ACCESS: &str = "\
 With access = \"token\" a user agent connects at wss://HOST/u/TOKEN. The commands run beside a live

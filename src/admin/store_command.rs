@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use serde::{Deserialize, Serialize};
 
 use super::commands::{OnStore, Request};
 use super::help;
@@ -14,6 +15,9 @@ pub enum StoreAction {
     /// Copy everything from SQLite to DynamoDB or back, and compare both, while no server is running
     #[command(after_help = help::STORE_COPY)]
     Copy(OnStore<StoreCopy>),
+    /// Restore receipt subscriptions that a copy by an earlier build has lost, while no server is running
+    #[command(after_help = help::STORE_REPAIR)]
+    Repair(OnStore<StoreRepair>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
@@ -34,6 +38,14 @@ pub struct StoreCopy {
     pub places: Places,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoreRepair {
+    /// Confirm that no server uses the tables, which DynamoDB does not show
+    #[arg(long)]
+    pub server_stopped: bool,
+}
+
 /// Where both stores are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Places {
@@ -44,10 +56,12 @@ pub struct Places {
 }
 
 impl StoreAction {
-    /// The request, and the settings that name both stores.
+    /// The request, and the settings that name the stores.
     pub fn into_request(self) -> (Request, Flags) {
-        let Self::Copy(OnStore { args, flags }) = self;
-        (Request::StoreCopy(args), flags)
+        match self {
+            Self::Copy(OnStore { args, flags }) => (Request::StoreCopy(args), flags),
+            Self::Repair(OnStore { args, flags }) => (Request::StoreRepair(args), flags),
+        }
     }
 }
 

@@ -116,6 +116,10 @@ pub trait StoreAdmin: Store + NotificationTable + FeedTables {
     /// A page of a table's rows; the last one has no `next`. Empty without a table.
     fn read_rows(&self, table: Table, after: Option<Cursor>) -> StoreFuture<RowPage>;
 
+    /// Counts the rows of a table as [`StoreAdmin::read_rows`] does, with those that it leaves out, by another way: the
+    /// store counts what its tables hold. So a row that a reading passes over is noticed. 0 without a table.
+    fn count_rows(&self, table: Table) -> StoreFuture<u64>;
+
     /// Writes whole rows that [`StoreAdmin::read_rows`] of another store returned, in any order, into a table that exists.
     /// A row that is there already stays or is replaced. Neither bounds nor channels are checked.
     fn write_rows(&self, table: Table, rows: Arc<Vec<Row>>) -> StoreFuture<()>;
@@ -188,6 +192,12 @@ pub enum Table {
     Feeds,
     /// Channels and messages of a month.
     Messages(Month),
+}
+
+impl Table {
+    /// All but those of months.
+    pub const OF_NO_MONTH: [Self; 4] =
+        [Self::Router, Self::Notifications, Self::Sequences, Self::Feeds];
 }
 
 /// A table's entry in the list of tables.

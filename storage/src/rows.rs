@@ -67,7 +67,16 @@ pub struct RowPage {
     pub rows: Vec<Row>,
     /// Rows that no server can read, and that are left out.
     pub unreadable: u64,
+    /// Rows that an agent has acked to autopush, and that are left out.
+    pub acked: u64,
     pub next: Option<Cursor>,
+}
+
+impl RowPage {
+    /// All rows that the page stands for.
+    pub fn seen(&self) -> u64 {
+        self.rows.len() as u64 + self.unreadable + self.acked
+    }
 }
 
 impl From<RouterRecord> for RecordRow {

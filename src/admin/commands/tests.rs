@@ -118,6 +118,7 @@ fn every_request_is_read_from_the_json_it_was_written_as() {
         Request::DropInactive(DropInactive { months: 2, rate: 100, dry_run: false, since }),
         Request::DropUser(DropUser { uaid: UAID }),
         Request::RepairUsers(RepairUsers { server_stopped: true, last_connect_shards: 0 }),
+        Request::StoreRepair(StoreRepair { server_stopped: true }),
         Request::FeedPut(put("a\nb")),
         Request::FeedDelete(key()),
         Request::FeedRepublish(key()),

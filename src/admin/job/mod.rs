@@ -8,6 +8,7 @@ mod create;
 mod drop_inactive;
 mod drop_old;
 mod drop_user;
+mod each_row;
 mod feed;
 #[cfg(test)]
 mod feed_tests;
@@ -20,6 +21,7 @@ mod report;
 mod row_digest;
 mod snapshot;
 mod store_copy;
+mod store_repair;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -99,6 +101,7 @@ async fn run(request: Request, report: &Report) -> Result<Completion, JobError> 
         Request::AccessRevoke(revoke) => access::revoke(revoke, report).await?,
         Request::Snapshot => snapshot::run(report).await?,
         Request::StoreCopy(copy) => store_copy::run(&copy, report).await?,
+        Request::StoreRepair(repair) => store_repair::run(&repair, report).await?,
         Request::ImportRedis(redis) => return import::run(&redis, report).await,
     }
     Ok(Completion::Done)

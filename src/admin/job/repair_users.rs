@@ -13,13 +13,7 @@ use crate::admin::job_context::Servers;
 pub(super) const CLOCK_SKEW: Span = Span::from_secs(60);
 
 pub(super) async fn run(repair: &RepairUsers, report: &Report) -> Result<(), JobError> {
-    match report.context.servers {
-        Servers::ThisOne => return Err(JobError::Refused(SERVER_RUNS.to_owned())),
-        Servers::Unknown if !repair.server_stopped => {
-            return Err(JobError::Refused(SERVERS_UNKNOWN.to_owned()));
-        }
-        Servers::Unknown | Servers::Stopped => {}
-    }
+    refuse_servers(report, repair.server_stopped)?;
     let tables = report.step(|| report.context.store.tables()).await?;
     let of = tables.iter().find(|known| known.table == Table::Router).map(|router| router.items);
     let now = report.context.now();
@@ -30,10 +24,19 @@ pub(super) async fn run(repair: &RepairUsers, report: &Report) -> Result<(), Job
     report.note(format!("{written} of {seen} records were in the future and are set to now")).await
 }
 
+/// Refuses a repair beside a server.
+pub(super) fn refuse_servers(report: &Report, server_stopped: bool) -> Result<(), JobError> {
+    match report.context.servers {
+        Servers::ThisOne => Err(JobError::Refused(SERVER_RUNS.to_owned())),
+        Servers::Unknown if !server_stopped => Err(JobError::Refused(SERVERS_UNKNOWN.to_owned())),
+        Servers::Unknown | Servers::Stopped => Ok(()),
+    }
+}
+
 /// The latest `connected_at` that is not in the future.
 pub(super) fn latest(now: Time) -> Time {
     now + CLOCK_SKEW
 }
 
-const SERVER_RUNS: &str = "a server is running on this store: stop it first, because its connections rely on their \
-                           records";
+const SERVER_RUNS: &str = "a server is running on this store: stop it first, because its connections rely on its \
+                           rows";

@@ -11,8 +11,9 @@ use storage::StoreAdmin;
 use storage::maintenance::Table;
 use storage::rows::Row;
 
+use super::each_row::{each_row, items};
 use super::row_digest::RowDigest;
-use super::{JobError, Report};
+use super::{JobError, Report, store_repair};
 use crate::admin::output::{CopiedTable, Output};
 use crate::admin::store_command::StoreCopy;
 use crate::keys::Keys;
@@ -37,6 +38,7 @@ pub(super) async fn run(copy: &StoreCopy, report: &Report) -> Result<(), JobErro
         if copy.to == StoreKind::DynamoDb {
             key_fingerprints::add_or_refuse(job.target, &keys).await?;
         }
+        job.repair_source().await?;
         let newest = job.copy_all().await?;
         job.keep_ids_above(newest).await?;
     }
@@ -122,8 +124,16 @@ impl CopyJob<'_> {
         for store in stores {
             months.extend(self.report.step(|| store.months()).await?);
         }
-        let first = [Table::Router, Table::Notifications, Table::Sequences, Table::Feeds];
-        Ok(first.into_iter().chain(months.into_iter().map(Table::Messages)).collect())
+        Ok(Table::OF_NO_MONTH.into_iter().chain(months.into_iter().map(Table::Messages)).collect())
+    }
+
+    /// Restores what an earlier copy has lost: rows of receipts without a sequence are of no use.
+    async fn repair_source(&self) -> Result<(), JobError> {
+        let repaired = store_repair::repair_receipts(self.report, self.source).await?;
+        for note in repaired.notes().into_iter().filter(|_| !self.copy.json) {
+            self.report.note(format!("in the source: {note}")).await?;
+        }
+        Ok(())
     }
 
     /// Returns the time of the newest message id.
@@ -191,8 +201,8 @@ impl CopyJob<'_> {
         let (mut same, mut different) = (Vec::new(), Vec::new());
         for table in self.tables(&[self.source, self.target]).await? {
             let lives_at = self.report.context.now() + EXPIRES_SOON;
-            let there = self.digest("reading", self.source, table, lives_at).await?;
-            let copied = self.digest("verifying", self.target, table, lives_at).await?;
+            let there = self.digest("reading", (self.source, table), lives_at).await?;
+            let copied = self.digest("verifying", (self.target, table), lives_at).await?;
             if there == copied {
                 same.push(CopiedTable { table, rows: there.rows, sha256: there.to_hex() });
             } else {
@@ -213,32 +223,18 @@ impl CopyJob<'_> {
     async fn digest(
         &self,
         doing: &str,
-        store: &dyn StoreAdmin,
-        table: Table,
+        of: (&dyn StoreAdmin, Table),
         time: Time,
     ) -> Result<RowDigest, JobError> {
-        let what = format!("{doing} {}", table_name(table));
-        let of = items(self.report, store, table).await?;
-        let (mut digest, mut after) = (RowDigest::default(), None);
-        loop {
-            self.report.progress(&what, digest.rows, of);
-            let page = self.report.step(|| store.read_rows(table, after.clone())).await?;
-            page.rows.iter().filter(|row| lives_at(row, time)).for_each(|row| digest.add(row));
-            after = page.next;
-            if after.is_none() {
-                return Ok(digest);
+        let mut digest = RowDigest::default();
+        let add = |row| {
+            if lives_at(&row, time) {
+                digest.add(&row);
             }
-        }
+        };
+        each_row(self.report, doing, of, add).await?;
+        Ok(digest)
     }
-}
-
-async fn items(
-    report: &Report,
-    store: &dyn StoreAdmin,
-    table: Table,
-) -> Result<Option<u64>, JobError> {
-    let tables = report.step(|| store.tables()).await?;
-    Ok(tables.iter().find(|status| status.table == table).map(|status| status.items))
 }
 
 fn lives_at(row: &Row, time: Time) -> bool {

@@ -57,6 +57,8 @@ impl StoreAdmin for Dynamo {
         read_rows(table: Table, after: Option<Cursor>) -> RowPage =
             |client| table_rows::read(client, table, after);
 
+        count_rows(table: Table) -> u64 = |client| table_rows::count(client, table);
+
         write_rows(table: Table, rows: Arc<Vec<Row>>) -> () =
             |client| table_rows::write(client, table, &rows);
 
@@ -94,8 +96,7 @@ impl StoreAdmin for Dynamo {
 async fn statuses(client: &DynamoClient) -> Result<Vec<TableStatus>, CallError> {
     let months = tables::months(client).await?.into_iter().map(Table::Messages);
     let mut statuses = Vec::new();
-    let others = [Table::Router, Table::Notifications, Table::Sequences, Table::Feeds];
-    for table in others.into_iter().chain(months) {
+    for table in Table::OF_NO_MONTH.into_iter().chain(months) {
         let name = match table {
             Table::Router => client.names.router.clone(),
             Table::Notifications => client.names.legacy.clone(),

@@ -2,7 +2,7 @@
 //!
 //! What other software wrote is read as a server reads it: rows that an agent has acked to autopush are left out.
 
-use aws_sdk_dynamodb::types::{PutRequest, WriteRequest};
+use aws_sdk_dynamodb::types::{PutRequest, Select, WriteRequest};
 use state_machine::{Month, ReceiptRequest, Uaid};
 
 use super::acked_rows::LastAcked;
@@ -11,12 +11,13 @@ use super::batch;
 use super::channels::{self, CHANNELS_KEY};
 use super::client::DynamoClient;
 use super::error::{CallError, Item, if_table};
+use super::feeds::preflight::PREFLIGHT_FEED;
 use super::feeds::{receipts, rows as feeds};
 use super::messages::write_rows;
 use super::month_table::{required, with_table};
 use super::rows::{self, SORT_KEY, sort_key_of};
 use super::waiting::WAITING_KEY;
-use super::{notifications, registration, router};
+use super::{key_fingerprints, notifications, registration, router};
 use crate::feeds::FeedState;
 use crate::maintenance::{PREFLIGHT_UAID, Table, USERS_IN_A_BATCH};
 use crate::receipts::ExpectedReceipt;
@@ -51,6 +52,47 @@ pub(super) async fn read(
         }
     }
     Ok(page)
+}
+
+/// The items of a table, but those that belong to a server.
+pub(super) async fn count(client: &DynamoClient, table: Table) -> Result<u64, CallError> {
+    let (name, keys) = name_and_keys(client, table);
+    let counted = match table {
+        Table::Messages(month) => {
+            with_table(client, month, async |name| count_items(client, &name, keys).await).await?
+        }
+        _ => if_table(count_items(client, &name, keys).await)?,
+    };
+    Ok(counted.unwrap_or(0))
+}
+
+async fn count_items(client: &DynamoClient, table: &str, keys: &[&str]) -> Result<u64, CallError> {
+    let is_data = "NOT #partition IN (:health, :keys, :preflight, :feed)";
+    let scan = client.sdk.scan().table_name(table).consistent_read(true).select(Select::Count);
+    let scan = scan
+        .filter_expression(is_data)
+        .expression_attribute_names("#partition", keys[0])
+        .expression_attribute_values(":health", text(router::HEALTH))
+        .expression_attribute_values(":keys", text(key_fingerprints::KEYS))
+        .expression_attribute_values(":preflight", text(PREFLIGHT_UAID.to_string()))
+        .expression_attribute_values(":feed", text(PREFLIGHT_FEED));
+    let scan = match keys {
+        [_, SORT_KEY] => scan
+            .filter_expression(format!("{is_data} AND #sort <> :waiting"))
+            .expression_attribute_names("#sort", SORT_KEY)
+            .expression_attribute_values(":waiting", text(WAITING_KEY)),
+        _ => scan,
+    };
+    let (mut counted, mut start) = (0, None);
+    loop {
+        let request = scan.clone().set_exclusive_start_key(start);
+        let page = client.call("Scan", table, request.send()).await?;
+        counted += u64::from(page.count.unsigned_abs());
+        start = page.last_evaluated_key;
+        if start.is_none() {
+            return Ok(counted);
+        }
+    }
 }
 
 /// Writes the items of the rows in batches.
@@ -123,7 +165,7 @@ pub(super) fn start(keys: &[&str], cursor: &Cursor) -> Item {
 fn is_data(item: &Item) -> bool {
     let preflight = PREFLIGHT_UAID.to_string();
     match text_of(item, UAID) {
-        Some(router::HEALTH | super::key_fingerprints::KEYS) => false,
+        Some(router::HEALTH | key_fingerprints::KEYS) => false,
         Some(uaid) => uaid != preflight,
         None => !feeds::is_preflight(item),
     }
@@ -164,9 +206,10 @@ async fn read_month(
             continue;
         };
         let last_acked = LastAcked::of(client, uaid, name, of_agent).await?;
-        for item in of_agent.iter().filter(|item| !last_acked.includes(item)) {
+        for item in of_agent {
             match sort_key_of(item) {
                 WAITING_KEY => {}
+                _ if last_acked.includes(item) => page.acked += 1,
                 CHANNELS_KEY => page.rows.push(Row::Channels(uaid, channels::decode(item))),
                 _ => match rows::decode(item) {
                     Some(message) => page.rows.push(Row::Message(uaid, message)),

@@ -212,12 +212,14 @@ pub(super) fn list(
     let after = after.map_or("", FeedName::as_str);
     let [first, last] = [Time(0), Time(u64::MAX)].map(FeedName::receipts_ended);
     let bounds = params![after, to_i64(limit as u64), first, last];
-    let rows = statement.query_map(bounds, |row| {
-        let name = FeedName::from_store(row.get_ref(NAME_COLUMN)?.as_str()?);
-        let name = name.map_err(|error| corrupt(NAME_COLUMN, Type::Text, error))?;
-        Ok(FeedState { name, sequence: decode_sequence(row)? })
-    })?;
-    rows.collect()
+    statement.query_map(bounds, decode_state)?.collect()
+}
+
+/// Reads the columns of [`LIST`].
+pub(super) fn decode_state(row: &Row<'_>) -> rusqlite::Result<FeedState> {
+    let name = FeedName::from_store(row.get_ref(NAME_COLUMN)?.as_str()?);
+    let name = name.map_err(|error| corrupt(NAME_COLUMN, Type::Text, error))?;
+    Ok(FeedState { name, sequence: decode_sequence(row)? })
 }
 
 /// Raises the horizon and removes the first entries up to it, in one transaction.
@@ -257,7 +259,7 @@ pub(super) fn remove(conn: &Connection, feed: &str) -> rusqlite::Result<()> {
     Ok(())
 }
 
-pub(super) fn decode_sequence(row: &Row<'_>) -> rusqlite::Result<Sequence> {
+fn decode_sequence(row: &Row<'_>) -> rusqlite::Result<Sequence> {
     let value = FeedSyncId(number(0, row)?);
     let mark = match row.get_ref(5)?.as_i64_or_null()? {
         None => None,

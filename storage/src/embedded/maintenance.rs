@@ -155,6 +155,10 @@ impl StoreAdmin for Embedded {
         self.read(file_of(table), |conn| rows::read(conn, table, after.as_ref()))
     }
 
+    fn count_rows(&self, table: Table) -> StoreFuture<u64> {
+        self.read(file_of(table), |conn| rows::count(conn, table))
+    }
+
     fn write_rows(&self, table: Table, rows: Arc<Vec<Row>>) -> StoreFuture<()> {
         let key = file_of(table);
         self.writer.submit(None, Target::File(key), move |files| {

@@ -41,6 +41,26 @@ pub(super) fn read(
     }
 }
 
+/// Keys of feeds are read as two rows, and the channels of an agent as one.
+pub(super) fn count(conn: &Connection, table: Table) -> rusqlite::Result<u64> {
+    let count = |statement: &str| -> rusqlite::Result<u64> {
+        conn.query_row(statement, [], |row| row.get::<_, i64>(0)).map(i64::unsigned_abs)
+    };
+    Ok(match table {
+        Table::Router => count("SELECT count(*) FROM router")?,
+        Table::Notifications => count("SELECT count(*) FROM notifications")?,
+        Table::Sequences => count("SELECT count(*) FROM sequences")?,
+        Table::Feeds => {
+            2 * count("SELECT count(*) FROM feed_keys")?
+                + count("SELECT count(*) FROM receipts_expected")?
+        }
+        Table::Messages(_) => {
+            count("SELECT count(DISTINCT uaid) FROM channels")?
+                + count("SELECT count(*) FROM messages")?
+        }
+    })
+}
+
 pub(super) fn write(conn: &Connection, row: &Row) -> rusqlite::Result<()> {
     match row {
         Row::Record(record) => write_record(conn, record),
@@ -135,15 +155,17 @@ fn read_versions(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<
         Some(Row::Version(uaid, last)) => Some(Cursor::new(format!("{uaid} {}", last.chid))),
         _ => None,
     };
-    Ok(RowPage { rows, unreadable: 0, next })
+    Ok(RowPage { rows, next, ..RowPage::default() })
 }
 
 fn read_sequences(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<RowPage> {
-    let after = after.map(|cursor| FeedName::from_store(cursor.as_str())).transpose();
-    let after = after.map_err(|_| no_position())?;
-    let feeds = feeds::list(conn, after.as_ref(), PAGE_ROWS_MAX)?;
+    let after = after.map_or("", Cursor::as_str);
+    let mut statement = conn.prepare_cached(SEQUENCES)?;
+    let feeds = statement.query_map(params![after, PAGE_ROWS_MAX as i64], feeds::decode_state)?;
+    let feeds = feeds.collect::<rusqlite::Result<Vec<_>>>()?;
     let next = feeds.get(PAGE_ROWS_MAX - 1).map(|last| Cursor::new(last.name.as_str()));
-    Ok(RowPage { rows: feeds.into_iter().map(Row::Sequence).collect(), unreadable: 0, next })
+    let rows = feeds.into_iter().map(Row::Sequence).collect();
+    Ok(RowPage { rows, next, ..RowPage::default() })
 }
 
 fn read_keys(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<RowPage> {
@@ -250,6 +272,11 @@ pub(super) const RECORDS: &str = "
 pub(super) const VERSIONS: &str = "
     SELECT uaid, chid, version, data FROM notifications
     WHERE (uaid, chid) > (?1, ?2) ORDER BY uaid, chid LIMIT ?3";
+
+/// Also those of receipt subscriptions, which [`feeds::LIST`] leaves out.
+pub(super) const SEQUENCES: &str = "
+    SELECT value, version, keys, horizon, forgotten, mark, marked_at, name
+    FROM sequences WHERE name > ?1 ORDER BY name LIMIT ?2";
 
 pub(super) const KEYS: &str = "
     SELECT rowid, feed, key, version, feed_sync_id, value

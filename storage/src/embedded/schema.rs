@@ -354,6 +354,7 @@ mod tests {
         receipts::ALL,
         rows::RECORDS,
         rows::VERSIONS,
+        rows::SEQUENCES,
         rows::KEYS,
         rows::PUT_SEQUENCE,
         rows::PUT_KEY,

@@ -10,7 +10,7 @@ use super::rows::{FEED, ITEM, NAME};
 use super::transact::{COMPLETE, TRANSACT};
 
 /// Not a valid name, so that no feed has it.
-pub(super) const PREFLIGHT_FEED: &str = "(preflight)";
+pub(in super::super) const PREFLIGHT_FEED: &str = "(preflight)";
 
 /// Each transaction is on one table, so that its error names that table.
 pub(in super::super) fn steps_of_sequences(client: &DynamoClient) -> Vec<PreflightStep<'_>> {

@@ -1,5 +1,7 @@
 //! Rows that autopush keeps after their agent has acked them.
 
+use storage::maintenance::Table;
+
 use super::*;
 
 /// Four rows of which the agent has acked two, as autopush leaves them. Returns the sort keys of the others.
@@ -52,4 +54,24 @@ async fn the_copy_of_a_table_still_knows_what_was_acked_to_autopush() {
     partly_acked_rows(&world).await;
     world.store.copy_rows(november(), december(), None).await.unwrap();
     assert_eq!(world.waiting(december()).await.len(), 2);
+}
+
+#[tokio::test]
+async fn rows_that_a_copy_leaves_out_are_counted_and_those_of_a_server_are_not() {
+    let world = World::open().await;
+    partly_acked_rows(&world).await;
+    world.put_row("no sort key of a message", []).await;
+    world.store.store_message(AGENT, november(), message(1)).await.unwrap();
+    world.store.check().await.unwrap();
+    let marks = BTreeSet::from(["mark".to_owned()]);
+    assert_eq!(world.store.put_key_fingerprints(BTreeSet::new(), marks).await, Ok(true));
+    world.put("router", Item::from([("uaid".to_owned(), s("of no agent"))])).await;
+    // The channels, three messages, two that were acked, and one row that is none.
+    for (table, rows, counted) in
+        [(Table::Messages(november()), 4, 7), (Table::Router, 0, 1), (Table::Feeds, 0, 0)]
+    {
+        let page = world.store.read_rows(table, None).await.unwrap();
+        assert_eq!((page.rows.len(), page.seen()), (rows, counted), "{table:?}");
+        assert_eq!(world.store.count_rows(table).await, Ok(counted), "{table:?}");
+    }
 }

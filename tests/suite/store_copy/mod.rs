@@ -1,5 +1,9 @@
 //! `kalends store copy`: from SQLite to DynamoDB and back, with agents and senders.
 
+mod every_row;
+mod receipts;
+mod samples;
+
 use std::fs;
 use std::path::Path;
 
