@@ -7,6 +7,8 @@
 //! An error names the path and what failed. After a failed sync of a directory, the change may or may not be on disk.
 //! A file or directory that is new is removed again then, so that a repeated call makes it anew.
 
+#![expect(clippy::disallowed_methods, reason = "this module is what the lint leads to")]
+
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -160,6 +162,11 @@ pub fn lock_file(path: &Path) -> io::Result<File> {
     // Some file systems lock only files that are open for writing.
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(PRIVATE).open(path)
+}
+
+/// Opens a file that is there to lock it.
+pub fn lock_existing_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(path)
 }
 
 /// Syncs the contents of a file.

@@ -7,6 +7,11 @@
 //! Architecture Invariant: no other crate knows a table or SQL. This crate knows no sockets, actors
 //! or HTTP.
 
+#![cfg_attr(
+    test,
+    expect(clippy::disallowed_methods, reason = "tests write files that no power loss meets")
+)]
+
 #[cfg(test)]
 extern crate self as storage;
 
