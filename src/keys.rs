@@ -92,7 +92,7 @@ impl Keys {
         let path = dir.join(KEYS_FILE);
         match file::load(&path) {
             Err(KeysError::Missing { .. }) => {
-                file::create(dir, &path, &generate())?;
+                file::create(&path, &generate())?;
                 file::load(&path)
             }
             loaded => loaded,

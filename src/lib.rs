@@ -1,5 +1,10 @@
 //! Kalends, a Web Push server: HTTP, settings and the command line around the actors.
 
+#![cfg_attr(
+    test,
+    expect(clippy::disallowed_methods, reason = "tests write files that no power loss meets")
+)]
+
 pub mod acme;
 pub mod admin;
 pub mod backup;

@@ -1,15 +1,13 @@
 //! The account and the certificates, in `acme/HOST` of the data directory. HOST is that of the authority, so that a change of
 //! it is an account and a certificate of another.
 
-use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use instant_acme::AccountCredentials;
 use serde::{Deserialize, Serialize};
 use state_machine::Time;
-use tempfile::NamedTempFile;
+use storage::durable::{self, NewFile};
 use url::Url;
 
 use super::AcmeError;
@@ -60,9 +58,11 @@ impl AcmeFiles {
         chain: &str,
         now: Time,
     ) -> Result<Certificate, AcmeError> {
-        let file = self.written(format!("{key}\n{chain}").as_bytes())?;
-        let certificate = pair(file.path()).read(now)?;
-        persist(file, &self.certificate)?;
+        self.make_dir()?;
+        let mut file = NewFile::new(&self.certificate)?;
+        write!(file, "{key}\n{chain}")?;
+        let certificate = pair(file.temporary()).read(now)?;
+        file.replace()?;
         Ok(certificate)
     }
 
@@ -76,12 +76,13 @@ impl AcmeFiles {
     }
 
     pub(super) fn save_account(&self, account: &AccountCredentials) -> io::Result<()> {
-        persist(self.written(&serde_json::to_vec(account)?)?, &self.account_file())
+        self.make_dir()?;
+        durable::replace(&self.account_file(), serde_json::to_vec(account)?)
     }
 
     /// Deletes the account, which the authority does not have any more.
     pub(super) fn forget_account(&self) -> io::Result<()> {
-        fs::remove_file(self.account_file())
+        durable::remove(&self.account_file())
     }
 
     /// The failures that were stored, or `none`. A file that cannot be read is replaced by the next order.
@@ -98,24 +99,20 @@ impl AcmeFiles {
     pub(super) fn save_failures(&self, failures: Failures) -> io::Result<()> {
         let Failures { number, last, place: _ } = failures;
         let stored = StoredFailures { number, last_ms: last.0 };
-        persist(self.written(&serde_json::to_vec(&stored)?)?, &self.failures)
+        self.make_dir()?;
+        durable::replace(&self.failures, serde_json::to_vec(&stored)?)
     }
 
     pub(super) fn forget_failures(&self) -> io::Result<()> {
-        fs::remove_file(&self.failures)
+        durable::remove(&self.failures)
     }
 
     fn account_file(&self) -> PathBuf {
         self.dir.join("account.json")
     }
 
-    /// A temporary file with these bytes, which its owner alone can read.
-    fn written(&self, bytes: &[u8]) -> io::Result<NamedTempFile> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
-        let mut file = NamedTempFile::new_in(&self.dir)?;
-        file.write_all(bytes)?;
-        file.as_file().sync_all()?;
-        Ok(file)
+    fn make_dir(&self) -> io::Result<()> {
+        durable::create_dir_all(&self.dir, 0o700)
     }
 }
 
@@ -123,13 +120,9 @@ fn pair(path: &Path) -> CertificateFiles {
     CertificateFiles { certificate: path.to_owned(), key: path.to_owned() }
 }
 
-fn persist(file: NamedTempFile, path: &Path) -> io::Result<()> {
-    file.persist(path)?;
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use rcgen::{CertificateParams, KeyPair, date_time_ymd};

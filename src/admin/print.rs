@@ -240,8 +240,8 @@ fn feeds_text(feeds: &[FeedState], is_first: bool) -> String {
     columns(is_first.then_some(["FEED", "HEAD", "KEYS"]), rows)
 }
 
-/// Escapes control characters: the writer of a feed must not control the terminal.
-fn on_one_line(text: &str) -> String {
+/// Escapes control characters: the writer of a feed or of an archive must not control the terminal.
+pub(crate) fn on_one_line(text: &str) -> String {
     let escape = |character: char| match character.is_control() {
         true => character.escape_default().to_string(),
         false => character.to_string(),

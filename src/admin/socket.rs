@@ -23,6 +23,7 @@ use actix_web::{App, HttpRequest, HttpResponse, HttpServer, Result};
 use futures_util::{StreamExt, stream};
 use slog::{Logger, info, warn};
 use state_machine::feed::FeedValue;
+use storage::durable;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::timeout;
 
@@ -131,7 +132,7 @@ fn bind(data_dir: &Path) -> io::Result<UnixListener> {
     }
     let listener = UnixListener::bind(&unfinished)?;
     fs::set_permissions(&unfinished, Permissions::from_mode(0o600))?;
-    fs::rename(&unfinished, unfinished.with_file_name(FILE))?;
+    durable::rename(&unfinished, &unfinished.with_file_name(FILE))?;
     Ok(listener)
 }
 

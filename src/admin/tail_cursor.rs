@@ -3,14 +3,14 @@
 //! The file is replaced by a rename, so that it is whole at any time. A lock on `FILE.lock` keeps a second tail away;
 //! it ends with the process, also by kill -9.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Read, Write};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind, Read};
 use std::mem;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use state_machine::feed::{FeedName, FeedSyncId};
+use storage::durable;
 
 use super::output::Progress;
 
@@ -123,7 +123,7 @@ impl CursorFile {
         if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
             return Err(CursorError::NotAFile { path });
         }
-        let lock = match private_file().truncate(false).open(beside(&path, ".lock")) {
+        let lock = match durable::lock_file(&beside(&path, ".lock")) {
             Ok(lock) => lock,
             Err(error) => return Err(CursorError::Unwritable { path, error }),
         };
@@ -155,38 +155,17 @@ impl CursorFile {
         }
     }
 
-    /// Replaces the file. The lock makes this the only writer of `FILE.next`; a killed tail may have left one.
     fn save(&self, contents: &Contents) -> Result<(), CursorError> {
         let text = serde_json::to_string(contents).expect("all keys are text") + "\n";
-        let next = beside(&self.path, ".next");
-        let replace = || {
-            let mut file = private_file().truncate(true).open(&next)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&next, &self.path)?;
-            File::open(dir_of(&self.path))?.sync_all()
-        };
-        replace().map_err(|error| CursorError::Unwritable { path: self.path.clone(), error })
+        durable::replace(&self.path, text)
+            .map_err(|error| CursorError::Unwritable { path: self.path.clone(), error })
     }
-}
-
-fn private_file() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).mode(0o600);
-    options
 }
 
 fn beside(path: &Path, extension: &str) -> PathBuf {
     let mut beside = path.as_os_str().to_owned();
     beside.push(extension);
     beside.into()
-}
-
-fn dir_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(dir) if !dir.as_os_str().is_empty() => dir,
-        _ => Path::new("."),
-    }
 }
 
 #[cfg(test)]
@@ -273,17 +252,6 @@ mod tests {
                 Err(why) if why.starts_with("another tail") => thread::yield_now(),
                 Err(why) => panic!("{why}"),
             }
-        }
-    }
-
-    #[test]
-    fn files_that_a_killed_tail_left_are_replaced() {
-        let (home, path) = home();
-        for number in [7, 8] {
-            fs::write(beside(&path, ".next"), "more than will be written there".repeat(9)).unwrap();
-            save(&mut begin(&path, "a").unwrap(), number);
-            assert_eq!(cursor(&path, "a"), Ok(number));
-            assert_eq!(fs::read_dir(home.path()).unwrap().count(), 2);
         }
     }
 

@@ -1,13 +1,15 @@
 //! `kalends backup`: a snapshot of the store, then an archive of it.
 
-use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use clap::Args;
+use storage::durable::{self, NewFile};
 use storage::embedded::{Embedded, SNAPSHOT_DIR};
+
+use zeroize::Zeroizing;
 
 use super::age::Age;
 use super::archive::{self, Manifest};
@@ -124,25 +126,13 @@ fn write_file(
     args: &BackupArgs,
     write: impl FnOnce(Stdio, &mut dyn Write) -> Result<(), WriteError>,
 ) -> Result<(), WriteError> {
-    let dir = match args.file.parent() {
-        Some(dir) if !dir.as_os_str().is_empty() => dir,
-        _ => Path::new("."),
-    };
-    let owner_only = Permissions::from_mode(0o600);
-    let mut file =
-        tempfile::Builder::new().prefix(".backup-").permissions(owner_only).tempfile_in(dir)?;
+    let mut file = NewFile::new(&args.file)?;
     let output = file.as_file().try_clone()?.into();
-    let mut plain = io::BufWriter::new(file.as_file_mut());
+    let mut plain = io::BufWriter::new(&mut file);
     write(output, &mut plain)?;
     plain.flush()?;
     drop(plain);
-    file.as_file().sync_all()?;
-    let persisted = match args.force {
-        true => file.persist(&args.file),
-        false => file.persist_noclobber(&args.file),
-    };
-    persisted.map_err(|error| error.error)?;
-    Ok(File::open(dir)?.sync_all()?)
+    Ok(if args.force { file.replace() } else { file.create() }?)
 }
 
 impl SnapshotDir {
@@ -150,8 +140,7 @@ impl SnapshotDir {
     fn make(data_dir: &Path) -> Result<Self, BackupError> {
         let path = data_dir.join(SNAPSHOT_DIR);
         let unwritable = |error| BackupError::Unwritable { path: path.clone(), error };
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
-        made.map_err(unwritable)?;
+        durable::create_dir_all(&path, 0o700).map_err(unwritable)?;
         let lock = File::open(&path).map_err(unwritable)?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -171,11 +160,13 @@ impl SnapshotDir {
     fn add_other_files(&self, data_dir: &Path) -> Result<Vec<PathBuf>, BackupError> {
         for name in [KEYS_FILE, CLOCK_FILE] {
             let from = data_dir.join(name);
-            match fs::copy(&from, self.path.join(name)) {
-                Err(error) if error.kind() == ErrorKind::NotFound && name == CLOCK_FILE => {}
-                Err(error) => return Err(BackupError::Unreadable { path: from, error }),
-                Ok(_bytes) => {}
-            }
+            let contents = match fs::read(&from) {
+                Err(error) if error.kind() == ErrorKind::NotFound && name == CLOCK_FILE => continue,
+                read => read.map_err(|error| BackupError::Unreadable { path: from, error })?,
+            };
+            let path = self.path.join(name);
+            let written = durable::create(&path, Zeroizing::new(contents));
+            written.map_err(|error| BackupError::Unwritable { path, error })?;
         }
         let unreadable = |error| BackupError::Unreadable { path: self.path.clone(), error };
         let entries = fs::read_dir(&self.path).map_err(unreadable)?;

@@ -4,12 +4,13 @@
 //! ([`admin`](crate::admin)). The command then archives it with the files that belong to it.
 //!
 //! - [`age`]: encryption of an archive.
-//! - [`archive`]: the format, a tar file that begins with `manifest.json`.
+//! - [`archive`]: the format, a tar file that begins with `manifest.json`; [`archive_text`]: what it quotes.
 //! - [`meter`] shows progress.
 //! - [`create`]: `kalends backup`; [`restore`]: `kalends restore`.
 
 mod age;
 mod archive;
+mod archive_text;
 pub mod create;
 pub mod help;
 mod meter;
@@ -20,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 use storage::embedded::OpenError;
 
+use self::archive_text::ArchiveText;
 use crate::admin::command::AdminError;
 use crate::keys::KeysError;
 use crate::regular_file;
@@ -49,17 +51,17 @@ pub enum BackupError {
     Unreadable { path: PathBuf, error: io::Error },
     #[error("this is no archive of `kalends backup`")]
     NoArchive,
-    #[error("the archive is truncated: {0}")]
+    #[error("the archive is truncated: {}", ArchiveText::of(.0))]
     Truncated(io::Error),
     #[error("the archive has format {found} and this program knows {known}: use the newer kalends")]
     Newer { found: u32, known: u32 },
     #[error("the archive is damaged: {0}")]
-    Damaged(String),
+    Damaged(ArchiveText),
     #[error("the keys in the archive are not those that its manifest names")]
     ForeignKeys,
-    #[error("the keys in the archive cannot be used: {0}")]
+    #[error("the keys in the archive cannot be used: {}", ArchiveText::of(.0))]
     Keys(KeysError),
-    #[error("a database in the archive cannot be used: {0}")]
+    #[error("a database in the archive cannot be used: {}", ArchiveText::of(.0))]
     Database(OpenError),
     #[error(
         "the program age is not installed: install it (the package age), or pipe the archive to another program"

@@ -1,11 +1,12 @@
 //! `kalends restore`: an archive is extracted beside the data directory, verified, and renamed.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind, Read, Write, stderr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use storage::durable;
 use storage::embedded::check_restored;
 use tempfile::TempDir;
 
@@ -42,7 +43,7 @@ pub fn run(args: &RestoreArgs, settings: &Settings) -> Result<(), BackupError> {
     };
     let unwritable = |error| BackupError::Unwritable { path: beside.clone(), error };
     if !args.check {
-        fs::create_dir_all(&beside).map_err(unwritable)?;
+        durable::create_dir_all(&beside, 0o777).map_err(unwritable)?;
     }
     let owner_only = Permissions::from_mode(0o700);
     let mut builder = tempfile::Builder::new();
@@ -92,9 +93,8 @@ fn check_empty(dir: &Path) -> Result<(), BackupError> {
 /// A rename replaces an empty directory and no other.
 fn give_name(extracted: TempDir, target: &Path) -> Result<(), BackupError> {
     let rename = || -> io::Result<()> {
-        File::open(extracted.path())?.sync_all()?;
-        fs::rename(extracted.path(), target)?;
-        File::open(parent(target))?.sync_all()
+        durable::sync_dir(extracted.path())?;
+        durable::rename(extracted.path(), target)
     };
     match rename() {
         Ok(()) => {

@@ -27,9 +27,7 @@ pub mod vapid_key;
 pub mod vapid_sign;
 pub mod view;
 
-use std::fs::Permissions;
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
@@ -37,6 +35,7 @@ use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serializer};
+use storage::durable;
 
 use crate::https_client::ClientError;
 use agent::AgentError;
@@ -114,18 +113,8 @@ fn read(path: &Path) -> Result<String, ToolError> {
 
 /// Writes a file that only its owner may read. It appears whole or not at all.
 fn write_private(path: &Path, text: &str) -> Result<(), ToolError> {
-    let unwritable = |error| ToolError::Unwritable { path: path.to_owned(), error };
-    let dir = match path.parent() {
-        Some(dir) if !dir.as_os_str().is_empty() => dir,
-        _ => Path::new("."),
-    };
-    let mut file = tempfile::Builder::new()
-        .permissions(Permissions::from_mode(0o600))
-        .tempfile_in(dir)
-        .map_err(unwritable)?;
-    file.write_all(text.as_bytes()).map_err(unwritable)?;
-    file.persist(path).map_err(|error| unwritable(error.error))?;
-    Ok(())
+    durable::replace(path, text)
+        .map_err(|error| ToolError::Unwritable { path: path.to_owned(), error })
 }
 
 /// Prints lines until the reader of the output, such as `head`, is gone.
@@ -142,6 +131,8 @@ fn print_to(out: &mut impl Write, lines: &[String]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]

@@ -3,11 +3,13 @@
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use harness::script::{Language, MachineState, Mismatch, Script, TraceStep};
 use serde::Serialize;
 use serde_json::json;
+use storage::durable;
 
 use super::{ToolError, print};
 
@@ -71,7 +73,8 @@ pub fn write(files: &[PathBuf]) -> Result<(), ToolError> {
         let is_changed = filled != before;
         if is_changed {
             let failed = |error| ToolError::Unwritable { path: file.clone(), error };
-            fs::write(file, filled).map_err(failed)?;
+            let mode = fs::metadata(file).map_err(failed)?.permissions().mode();
+            durable::replace_with_mode(file, mode, filled).map_err(failed)?;
         }
         let done = if is_changed { "written" } else { "unchanged" };
         print(&[format!("# {}: {done}", file.display())])?;

@@ -6,12 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::DirBuilder;
 use std::io::{self, Write, stdout};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use storage::Embedded;
+use storage::{Embedded, durable};
 use toml::Spanned;
 use zeroize::Zeroizing;
 
@@ -104,12 +102,12 @@ impl fmt::Display for Added {
 /// Adds a new key in front of the list in the data directory `dir`, which is not that of the crypto keys. Creates the directory and the
 /// keys where they are missing, but no keys beside a database, which needs its own.
 pub fn add(dir: &Path, list: KeyList) -> Result<Added, AddError> {
-    let created = DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    created.map_err(|error| AddError::DataDir { dir: dir.to_owned(), error })?;
+    durable::create_dir_all(dir, 0o700)
+        .map_err(|error| AddError::DataDir { dir: dir.to_owned(), error })?;
     let path = dir.join(KEYS_FILE);
     let is_new = match file::read(&path) {
         Err(KeysError::Missing { .. }) if !Embedded::exists(dir) => {
-            file::create(dir, &path, &generate())?;
+            file::create(&path, &generate())?;
             true
         }
         read => read.map(|_text| false)?,
@@ -118,7 +116,7 @@ pub fn add(dir: &Path, list: KeyList) -> Result<Added, AddError> {
     let lock = file::lock(&path).map_err(unwritable)?;
     let lock = lock.ok_or_else(|| AddError::InUse { path: path.clone() })?;
     let (text, count) = with_key(&path, &file::read(&path)?, list, &generate())?;
-    file::replace(&path, &text).map_err(unwritable)?;
+    durable::replace(&path, &**text).map_err(unwritable)?;
     // Explicit, because a child process that was just forked has the file open too.
     lock.unlock().map_err(unwritable)?;
     Ok(Added { path, list, is_new, count })

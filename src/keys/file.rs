@@ -1,13 +1,13 @@
 //! Reading and writing `keys.toml`.
 
-use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use storage::durable;
 use storage::owner::OtherOwner;
-use tempfile::NamedTempFile;
 use zeroize::Zeroizing;
 
 use super::{AUTH_KEYS, CLUSTER_KEYS, CRYPTO_KEYS, KeyListError, Keys};
@@ -16,8 +16,6 @@ use crate::regular_file;
 const KEYS_FILE_MAX_BYTES: u64 = 65_536;
 
 const LISTS: [&str; 3] = [CRYPTO_KEYS, CLUSTER_KEYS, AUTH_KEYS];
-
-const OWNER_ONLY: u32 = 0o600;
 
 const HEAD: &str = "\
 # The keys of this Kalends installation, made at its first start.
@@ -138,41 +136,20 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, KeysError> {
     Ok(text)
 }
 
-/// Creates the file `path` in `dir` with one crypto key, unless it exists; never in part.
-pub(super) fn create(dir: &Path, path: &Path, key: &str) -> Result<(), KeysError> {
+/// Creates the file `path` with one crypto key, unless it exists; never in part.
+pub(super) fn create(path: &Path, key: &str) -> Result<(), KeysError> {
     let text = Zeroizing::new(format!("{HEAD}crypto_keys = [\n    \"{key}\",\n]\n"));
-    let write = || match temporary(dir, &text)?.persist_noclobber(path) {
-        Ok(_) => File::open(dir)?.sync_all(),
+    match durable::create(path, &**text) {
         // Another process created it first: its keys are used.
-        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error.error),
-    };
-    write().map_err(|error| KeysError::Unwritable { path: path.into(), error })
-}
-
-/// Replaces the file `path` as a whole. Of a symbolic link, the target is replaced.
-pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let path = fs::canonicalize(path)?;
-    let dir = path.parent().expect("a file is in a directory");
-    temporary(dir, text)?.persist(&path).map_err(|error| error.error)?;
-    File::open(dir)?.sync_all()
-}
-
-fn temporary(dir: &Path, text: &str) -> io::Result<NamedTempFile> {
-    let owner_only = Permissions::from_mode(OWNER_ONLY);
-    let mut builder = tempfile::Builder::new();
-    let mut file =
-        builder.prefix(".keys-").suffix(".tmp").permissions(owner_only).tempfile_in(dir)?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    Ok(file)
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        created => created.map_err(|error| KeysError::Unwritable { path: path.into(), error }),
+    }
 }
 
 /// Locks the file `path` against other processes that change it. None if another process holds the
 /// lock, or has just replaced the file.
 pub(super) fn lock(path: &Path) -> io::Result<Option<File>> {
-    // Some file systems lock only files that are open for writing.
-    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    let file = durable::lock_existing_file(path)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Ok(None),

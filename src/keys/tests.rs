@@ -151,7 +151,7 @@ fn a_directory_in_place_of_the_file_is_an_error() {
     let dir = dir();
     fs::create_dir(dir.path().join(KEYS_FILE)).unwrap();
     let error = Keys::load_or_generate(dir.path()).unwrap_err();
-    assert!(error.to_string().ends_with("keys.toml: it is not a file"), "{error}");
+    assert!(error.to_string().ends_with("keys.toml: it is not a regular file"), "{error}");
 }
 
 #[test]

@@ -1,8 +1,6 @@
 //! Opens the keys and the store of a node, and checks them before it listens.
 
 use std::collections::BTreeSet;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -11,7 +9,7 @@ use slog::{Logger, info};
 use state_machine::{Month, Time};
 use storage::embedded::{DirLock, check_dir};
 use storage::maintenance::PreflightCheck;
-use storage::{Embedded, StoreAdmin};
+use storage::{Embedded, StoreAdmin, durable};
 use tokio::sync::oneshot;
 
 use super::ServeError;
@@ -84,7 +82,8 @@ async fn opened(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, ServeError> 
 }
 
 fn make_data_dir(dir: &Path) -> Result<(), ServeError> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    // The directory is synced for names that a former process gave before it was killed.
+    let made = durable::create_dir_all(dir, 0o700).and_then(|()| durable::sync_dir(dir));
     made.map_err(|source| ServeError::DataDir { dir: dir.to_owned(), source })?;
     // Before keys are generated in it, and together, so that an operator corrects all modes at once.
     match (check_dir(dir), Keys::check_access(dir)) {

@@ -1,12 +1,11 @@
 //! Compares this server with the one that started before on the same tables.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use slog::{Logger, warn};
-use storage::StoreAdmin;
-use tempfile::NamedTempFile;
+use storage::{StoreAdmin, durable};
 use uuid::Uuid;
 
 use super::ServeError;
@@ -54,16 +53,35 @@ pub(super) async fn compare(
     Ok(())
 }
 
+/// The id in the file. A missing, empty or damaged file gets a new one: an id is never what another server may have too.
 fn own_id(dir: &Path) -> io::Result<String> {
     let path = dir.join(ID_FILE);
-    match fs::read_to_string(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let id = Uuid::new_v4().simple().to_string();
-            let mut file = NamedTempFile::new_in(dir)?;
-            writeln!(file, "{id}")?;
-            file.persist(path)?;
-            Ok(id)
+    let kept = match fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        read => Uuid::try_parse_ascii(read?.trim_ascii()).ok().filter(|id| !id.is_nil()),
+    };
+    if let Some(id) = kept {
+        return Ok(id.simple().to_string());
+    }
+    let id = Uuid::new_v4().simple().to_string();
+    durable::replace(&path, format!("{id}\n"))?;
+    Ok(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_keeps_its_id_and_an_empty_or_damaged_file_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = own_id(dir.path()).unwrap();
+        assert_eq!(own_id(dir.path()).unwrap(), made);
+        for damaged in ["", "\n", "0", "00000000000000000000000000000000", &made[1..]] {
+            fs::write(dir.path().join(ID_FILE), damaged).unwrap();
+            let anew = own_id(dir.path()).unwrap();
+            assert!(anew != made && anew.len() == 32, "{damaged:?}: {anew}");
+            assert_eq!(own_id(dir.path()).unwrap(), anew, "{damaged:?}");
         }
-        read => Ok(read?.trim().to_owned()),
     }
 }

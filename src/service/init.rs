@@ -1,11 +1,10 @@
 //! `kalends init`: asks four questions and writes a file of settings.
 
-use std::fs::Permissions;
 use std::io::{self, BufRead, Write, stderr, stdin};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
+use storage::durable::NewFile;
 
 use crate::settings::reference::chosen;
 use crate::settings::{Flags, PublicUrl, Settings, SettingsError};
@@ -78,18 +77,10 @@ pub fn run(args: &InitArgs) -> Result<(), InitError> {
 }
 
 fn write(args: &InitArgs, text: &str) -> Result<(), InitError> {
-    let dir = args.file.parent().filter(|dir| !dir.as_os_str().is_empty());
     let write = || -> io::Result<()> {
-        let readable = Permissions::from_mode(0o644);
-        let mut file = tempfile::Builder::new()
-            .permissions(readable)
-            .tempfile_in(dir.unwrap_or(Path::new(".")))?;
+        let mut file = NewFile::with_mode(&args.file, 0o644)?;
         file.write_all(text.as_bytes())?;
-        let persisted = match args.force {
-            true => file.persist(&args.file),
-            false => file.persist_noclobber(&args.file),
-        };
-        persisted.map(drop).map_err(|error| error.error)
+        if args.force { file.replace() } else { file.create() }
     };
     write().map_err(|error| InitError::Unwritable { file: args.file.clone(), error })
 }

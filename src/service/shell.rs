@@ -1,12 +1,12 @@
 //! What a package installs beside the program: completions of shells, and manual pages, from the grammar of the command
 //! line.
 
-use std::fs;
 use std::io::{self, ErrorKind, Write, stdout};
 use std::path::Path;
 
 use clap::{Command, ValueEnum};
 use clap_complete::{Shell, generate};
+use storage::durable;
 
 /// The shells whose completions are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -34,6 +34,6 @@ pub fn print_completions(shell: CompletedShell, mut command: Command) -> io::Res
 
 /// Writes a page for each command into `dir`, which is made if it is missing.
 pub fn write_pages(dir: &Path, command: Command) -> io::Result<()> {
-    fs::create_dir_all(dir)?;
+    durable::create_dir_all(dir, 0o777)?;
     clap_mangen::generate_to(command, dir)
 }

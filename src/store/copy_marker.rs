@@ -4,12 +4,11 @@
 //! In DynamoDB it is an entry beside the fingerprints of keys, whose code keeps entries of other kinds. With SQLite it is
 //! a file in the data directory.
 
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use storage::{StoreAdmin, StoreError};
-use tempfile::NamedTempFile;
+use storage::{StoreAdmin, StoreError, durable};
 
 use super::key_fingerprints::KeyFingerprintsError;
 use crate::settings::value::Value;
@@ -94,15 +93,9 @@ pub(crate) async fn set(
 
 fn set_file(dir: &Path, source: Option<&str>) -> io::Result<()> {
     match source {
-        Some(source) => {
-            let mut file = NamedTempFile::new_in(dir)?;
-            writeln!(file, "{source}")?;
-            file.as_file().sync_all()?;
-            file.persist(dir.join(FILE))?;
-        }
-        None => fs::remove_file(dir.join(FILE))?,
+        Some(source) => durable::replace(&dir.join(FILE), format!("{source}\n")),
+        None => durable::remove(&dir.join(FILE)),
     }
-    File::open(dir)?.sync_all()
 }
 
 fn entry_error(error: StoreError) -> CopyMarkerError {

@@ -2,14 +2,20 @@
 //!
 //! [`store`] is the contract for nodes, [`feeds`] for feeds, [`maintenance`] for operators. Two
 //! engines implement all of it: [`embedded`] in a directory of this machine, [`dynamo`] in tables
-//! that many nodes share.
+//! that many nodes share. [`durable`] writes files, also those of other crates.
 //!
 //! Architecture Invariant: no other crate knows a table or SQL. This crate knows no sockets, actors
 //! or HTTP.
 
+#![cfg_attr(
+    test,
+    expect(clippy::disallowed_methods, reason = "tests write files that no power loss meets")
+)]
+
 #[cfg(test)]
 extern crate self as storage;
 
+pub mod durable;
 pub mod dynamo;
 pub mod embedded;
 pub mod feeds;

@@ -1,6 +1,8 @@
 //! End-to-end tests: the real binary in its own processes, real sockets, a real browser and
 //! widely used sender libraries.
 
+#![expect(clippy::disallowed_methods, reason = "tests write files that no power loss meets")]
+
 mod acme;
 mod admin;
 mod backup;

@@ -226,14 +226,14 @@ async fn a_fifo_as_a_file_of_secrets_is_rejected_at_once() {
         Command::new("mkfifo").args(["-m", "600"]).arg(&fifo).status().await.unwrap().success()
     );
     let ended = Program::run(serve(home.path())).await;
-    refused_with(2, &ended, &format!("cannot read {}: it is not a file", path_text(&fifo)));
+    refused_with(2, &ended, &format!("cannot read {}: it is not a regular file", path_text(&fifo)));
     let import = [
         "--listen=127.0.0.1:0",
         "--broadcast-source-url=http://127.0.0.1:1",
         &format!("--broadcast-source-token-file={}", path_text(&fifo)),
     ];
     let ended = Program::run(kalends(&args(&home.path().join("data"), &import))).await;
-    refused(&ended, "it is not a file");
+    refused(&ended, "it is not a regular file");
 }
 
 /// `kalends serve` in this directory, on any free port.

@@ -4,12 +4,14 @@
 
 mod diagram;
 
-use std::io::Write;
+use std::env;
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use storage::durable;
+use uuid::Uuid;
 
 use super::replay::{self, Recording};
 use super::{ToolError, print};
@@ -27,14 +29,17 @@ pub fn run(files: &[PathBuf], output: Option<&Path>) -> Result<(), ToolError> {
 }
 
 fn write(page: &str, output: Option<&Path>) -> Result<PathBuf, ToolError> {
-    if let Some(path) = output {
-        let failed = |error| ToolError::Unwritable { path: path.to_owned(), error };
-        return std::fs::write(path, page).map(|()| path.to_owned()).map_err(failed);
-    }
-    let mut file = tempfile::Builder::new().prefix("kalends-").suffix(".html").tempfile()?;
-    file.write_all(page.as_bytes())?;
-    let (_, path) = file.keep().map_err(|kept| kept.error)?;
-    Ok(path)
+    let written = match output {
+        Some(path) => durable::replace_with_mode(path, 0o666, page).map(|()| path.to_owned()),
+        None => {
+            let path = env::temp_dir().join(format!("kalends-{}.html", Uuid::new_v4().simple()));
+            durable::create(&path, page).map(|()| path)
+        }
+    };
+    written.map_err(|error| ToolError::Unwritable {
+        path: output.map_or_else(env::temp_dir, Path::to_owned),
+        error,
+    })
 }
 
 fn page(recordings: &[Recording]) -> String {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::iter;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use super::error::{Exposed, OpenError};
 use super::month_list;
 use super::schema::{MESSAGES, ROUTER, Schema};
 use super::space::free_bytes;
+use crate::durable;
 use crate::owner::OtherOwner;
 
 /// A database file: `router.db` or `messages_2026_11.db`.
@@ -53,8 +54,10 @@ pub(super) struct MonthFiles(RwLock<BTreeSet<Month>>);
 impl DataDir {
     /// Opens or creates a data directory, and verifies each file in it.
     pub(super) fn open(path: &Path) -> Result<(Self, DirLock, MonthFiles), OpenError> {
-        make_dir(path).map_err(|error| OpenError::io(path, error))?;
+        durable::create_dir_all(path, 0o700).map_err(|error| OpenError::io(path, error))?;
         let lock = DirLock::take(path)?;
+        // Names that a process gave before it was killed.
+        durable::sync_dir(path).map_err(|error| OpenError::io(path, error))?;
         let dir = Self { path: path.to_owned() };
         let months = dir.list_months().map_err(|error| OpenError::io(path, error))?;
         dir.ensure_router(&months)?;
@@ -73,12 +76,11 @@ impl DataDir {
         let failed = |error| OpenError::io(&unfinished, error);
         let unreadable = |error| OpenError::unreadable(&unfinished, &error);
         remove_with_log(&unfinished).map_err(failed)?;
-        let create = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished);
-        create.map_err(failed)?;
+        durable::empty_file(&unfinished).map_err(failed)?;
         let mut conn = connect(&unfinished, ConnectionRole::Writer).map_err(unreadable)?;
         key.schema().create(&mut conn, &unfinished)?;
         conn.close().map_err(|(_, error)| unreadable(error))?;
-        sync(&unfinished).map_err(failed)?;
+        durable::sync_file(&unfinished).map_err(failed)?;
         self.give_name(&unfinished, &path).map_err(|error| OpenError::io(&path, error))
     }
 
@@ -89,14 +91,15 @@ impl DataDir {
         // A process that died while it removed the former file of this name may have left its log:
         // SQLite would apply it to the new database.
         remove_log(path)?;
-        fs::rename(unfinished, path)?;
-        sync(&self.path)
+        durable::rename(unfinished, path).inspect_err(|_| {
+            // A file whose name may not be on disk is made anew.
+            let _ = fs::remove_file(path);
+        })
     }
 
     /// Removes a file on which no connection is open.
     pub(super) fn remove(&self, key: FileKey) -> io::Result<()> {
-        remove_with_log(&self.path_of(key))?;
-        sync(&self.path)
+        remove_with_log(&self.path_of(key))
     }
 
     pub(super) fn connect(
@@ -191,9 +194,7 @@ impl DirLock {
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
         let path = dir.join("lock");
-        let mut options = OpenOptions::new();
-        let options = options.write(true).create(true).truncate(false).mode(0o600);
-        let file = options.open(&path).map_err(|error| OpenError::io(&path, error))?;
+        let file = durable::lock_file(&path).map_err(|error| OpenError::io(&path, error))?;
         match file.try_lock() {
             Ok(()) => Ok(Self { dir: itself, file }),
             Err(TryLockError::WouldBlock) => Err(OpenError::InUse { dir: dir.to_owned() }),
@@ -316,37 +317,14 @@ pub(super) fn is_database(name: &str) -> bool {
     name == FileKey::Router.to_string() || month_of_name(name).is_some()
 }
 
-fn make_dir(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => sync(parent),
-        _ => sync(Path::new(".")),
-    }
-}
-
 /// Removes a database before its log: a database without its log would be an older one.
 fn remove_with_log(path: &Path) -> io::Result<()> {
-    remove_if_there(path)?;
+    durable::remove(path)?;
     remove_log(path)
 }
 
 fn remove_log(path: &Path) -> io::Result<()> {
-    BESIDE.into_iter().try_for_each(|end| remove_if_there(&sibling(path, end)))
-}
-
-fn remove_if_there(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Syncs the contents of a file, or the names in a directory, to disk.
-pub(super) fn sync(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
+    durable::remove_all(&BESIDE.map(|end| sibling(path, end)))
 }
 
 fn sibling(path: &Path, suffix: &str) -> PathBuf {

@@ -4,16 +4,16 @@
 //! and what is written later in none. The pages are copied on another thread; meanwhile the write-ahead logs cannot be
 //! reset, and grow with what is written.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 
 use super::error::{OpenError, WriterError};
-use super::files::{ConnectionRole, DataDir, FileKey, connect, is_database, sync};
+use super::files::{ConnectionRole, DataDir, FileKey, connect, is_database};
+use crate::durable;
 use crate::store::StoreError;
 
 /// The directory in the data directory that [`StoreAdmin::snapshot`](crate::StoreAdmin::snapshot) fills.
@@ -64,7 +64,7 @@ impl Snapshot {
                 }
             })?;
         }
-        sync(&dir).map_err(|error| unwritable(&error))
+        durable::sync_dir(&dir).map_err(|error| unwritable(&error))
     }
 }
 
@@ -86,8 +86,7 @@ fn copy_file(
     mut on_step: impl FnMut(u64) -> Result<(), StoreError>,
 ) -> Result<u64, StoreError> {
     let name = key.to_string();
-    let create = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to);
-    create.map_err(|error| unwritable(&error))?;
+    durable::empty_file(to).map_err(|error| unwritable(&error))?;
     let mut copy = Connection::open(to).map_err(|error| failed(&name, &error))?;
     let backup = Backup::new(from, &mut copy).map_err(|error| failed(&name, &error))?;
     let copied = loop {
@@ -101,7 +100,7 @@ fn copy_file(
     };
     drop(backup);
     copy.close().map_err(|(_, error)| failed(&name, &error))?;
-    sync(to).map_err(|error| unwritable(&error))?;
+    durable::sync_file(to).map_err(|error| unwritable(&error))?;
     Ok(copied)
 }
 

@@ -2,6 +2,7 @@
 //! binary links the AWS SDK.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue panics")]
+#![expect(clippy::disallowed_methods, reason = "tests write files that no power loss meets")]
 
 mod conformance;
 mod dynamo;

@@ -70,7 +70,7 @@ async fn every_error_of_the_file_of_bridges_names_file_and_field() {
             text.replace("service-account.json", "none.json"),
             "bridges.toml: fcm.example.service_account: cannot read none.json: ",
         ),
-        (text.replace("service-account.json", "."), "cannot read .: it is not a file"),
+        (text.replace("service-account.json", "."), "cannot read .: it is not a regular file"),
         (String::new(), "bridges.toml has no [fcm.APP] and no [apns.APP]"),
         (
             text.replace("[fcm.example]", "[fcm.org.example.app]"),
