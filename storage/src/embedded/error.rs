@@ -73,6 +73,16 @@ pub enum OpenError {
     /// The file is damaged, not a database, or cannot be migrated.
     #[error("cannot open {}: {reason}; if it is damaged, restore it from a backup", file.display())]
     Unreadable { file: PathBuf, reason: String },
+    /// Another program or the mode of the file keeps SQLite's rollback journal, with which an answered write can be lost.
+    #[error(
+        "{} has a rollback journal, with which a power loss can lose answered writes, and cannot be given a write-ahead \
+         log: {reason}; close other programs that use the file, and look at its owner and mode",
+        file.display()
+    )]
+    JournalMode { file: PathBuf, reason: String },
+    /// Another program reads what a killed process left in the log, so that it cannot be emptied.
+    #[error("another program reads {} or its log: close that program, then start again", file.display())]
+    LogInUse { file: PathBuf },
     /// The operating system refused the writer thread.
     #[error("cannot start the store's writer thread: {0}")]
     Thread(io::Error),
@@ -111,6 +121,14 @@ impl OpenError {
         }
     }
 
+    /// The write-ahead log could not be chosen.
+    pub(super) fn journal_mode(file: &Path, error: &rusqlite::Error) -> Self {
+        match is_of_full_disk(error) {
+            true => Self::no_space(file),
+            false => Self::JournalMode { file: file.to_owned(), reason: error.to_string() },
+        }
+    }
+
     fn no_space(file: &Path) -> Self {
         let free_bytes = file.parent().and_then(|dir| free_bytes(dir).ok()).unwrap_or(0);
         Self::NoSpace { file: file.to_owned(), free_bytes }
@@ -126,7 +144,7 @@ pub(super) fn write_error(file: FileKey, error: &rusqlite::Error) -> StoreError 
 }
 
 /// Whether the file, or the memory that SQLite shares beside it, could not grow.
-fn is_of_full_disk(error: &rusqlite::Error) -> bool {
+pub(super) fn is_of_full_disk(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error().map(|error| (error.code, error.extended_code));
     matches!(code, Some((ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE)))
 }

@@ -8,12 +8,12 @@ use std::iter;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
-use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::Connection;
 use state_machine::Month;
 
-use super::error::{Exposed, OpenError};
+use super::connection::{ConnectionRole, connect, connect_in_any_mode, empty_log, set_wal};
+use super::error::{Exposed, OpenError, is_of_full_disk};
 use super::month_list;
 use super::schema::{MESSAGES, ROUTER, Schema};
 use super::space::free_bytes;
@@ -24,12 +24,6 @@ use crate::owner::OtherOwner;
 pub(super) enum FileKey {
     Router,
     Month(Month),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ConnectionRole {
-    Writer,
-    Reader,
 }
 
 /// Excludes every other store and every other server from a directory while it lives.
@@ -61,6 +55,8 @@ impl DataDir {
         for key in [FileKey::Router].into_iter().chain(months.iter().copied().map(FileKey::Month)) {
             dir.verify(key)?;
         }
+        // A journal or a log that was removed must not be there again after a power loss.
+        dir.sync().map_err(|error| OpenError::io(path, error))?;
         dir.compare_with_list(&months)?;
         Ok((dir, lock, MonthFiles(RwLock::new(months))))
     }
@@ -71,13 +67,11 @@ impl DataDir {
         let path = self.path_of(key);
         let unfinished = sibling(&path, ".new");
         let failed = |error| OpenError::io(&unfinished, error);
-        let unreadable = |error| OpenError::unreadable(&unfinished, &error);
         remove_with_log(&unfinished).map_err(failed)?;
         let create = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished);
         create.map_err(failed)?;
-        let mut conn = connect(&unfinished, ConnectionRole::Writer).map_err(unreadable)?;
-        key.schema().create(&mut conn, &unfinished)?;
-        conn.close().map_err(|(_, error)| unreadable(error))?;
+        make_database(key, &unfinished)?;
+        check_made(key, &unfinished)?;
         sync(&unfinished).map_err(failed)?;
         self.give_name(&unfinished, &path).map_err(|error| OpenError::io(&path, error))
     }
@@ -90,13 +84,13 @@ impl DataDir {
         // SQLite would apply it to the new database.
         remove_log(path)?;
         fs::rename(unfinished, path)?;
-        sync(&self.path)
+        self.sync()
     }
 
     /// Removes a file on which no connection is open.
     pub(super) fn remove(&self, key: FileKey) -> io::Result<()> {
         remove_with_log(&self.path_of(key))?;
-        sync(&self.path)
+        self.sync()
     }
 
     pub(super) fn connect(
@@ -105,6 +99,11 @@ impl DataDir {
         role: ConnectionRole,
     ) -> rusqlite::Result<Connection> {
         connect(&self.path_of(key), role)
+    }
+
+    /// Syncs the names in the directory.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        sync(&self.path)
     }
 
     fn ensure_router(&self, months: &BTreeSet<Month>) -> Result<(), OpenError> {
@@ -157,11 +156,27 @@ impl DataDir {
         self.path_of(key).exists()
     }
 
+    /// Checks and migrates a file, gives it a write-ahead log if it has none, and empties the log that a killed process
+    /// left.
+    ///
+    /// The log is empty before the first write, because its last commit may not be on disk: after a failed fsync the
+    /// kernel has the pages in memory only, though they look written. SQLite would append the next commit behind them,
+    /// and a power loss would end the log before it. The checkpoint writes what it found into the database and syncs that,
+    /// and the next log starts empty. Only a full disk keeps the log: the store must open, so that space can be freed.
     fn verify(&self, key: FileKey) -> Result<(), OpenError> {
         let path = self.path_of(key);
-        let mut conn = connect(&path, ConnectionRole::Writer)
-            .map_err(|error| OpenError::unreadable(&path, &error))?;
-        key.schema().verify(&mut conn, &path)
+        let failed = |error| OpenError::unreadable(&path, &error);
+        let mut conn = connect_in_any_mode(&path, ConnectionRole::Writer).map_err(failed)?;
+        key.schema().check(&conn, &path)?;
+        set_wal(&conn).map_err(|error| OpenError::journal_mode(&path, &error))?;
+        key.schema().migrate(&mut conn, &path)?;
+        match empty_log(&conn) {
+            Ok(false) => return Err(OpenError::LogInUse { file: path }),
+            Err(error) if !is_of_full_disk(&error) => return Err(failed(error)),
+            Ok(true) | Err(_) => {}
+        }
+        conn.close().map_err(|(_, error)| failed(error))?;
+        connect(&path, ConnectionRole::Writer).map_err(failed).map(drop)
     }
 
     fn list_months(&self) -> io::Result<BTreeSet<Month>> {
@@ -254,29 +269,6 @@ fn month_of_name(name: &str) -> Option<Month> {
     name.strip_prefix("messages_")?.strip_suffix(".db")?.parse().ok()
 }
 
-/// Never creates a file: a missing file is an error and not an empty table.
-pub(super) fn connect(path: &Path, role: ConnectionRole) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_with_flags(path, flags)?;
-    conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    conn.busy_timeout(match role {
-        ConnectionRole::Writer => WRITER_BUSY_MAX,
-        ConnectionRole::Reader => READER_BUSY_MAX,
-    })?;
-    conn.pragma_update(None, "synchronous", "FULL")?;
-    match role {
-        ConnectionRole::Writer => {
-            conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
-            conn.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
-        }
-        ConnectionRole::Reader => {
-            conn.pragma_update(None, "query_only", true)?;
-            conn.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
-        }
-    }
-    Ok(conn)
-}
-
 /// Refuses a directory that other users may change, and databases in it, with SQLite's files beside them, that they may
 /// read or change. They may list it. Of a symbolic link, the target is checked.
 pub fn check_dir(dir: &Path) -> Result<(), OpenError> {
@@ -300,6 +292,29 @@ pub fn check_dir(dir: &Path) -> Result<(), OpenError> {
         }
     }
     if exposed.is_empty() { Ok(()) } else { Err(OpenError::Exposed(exposed)) }
+}
+
+/// Gives an empty file its tables and a write-ahead log.
+fn make_database(key: FileKey, path: &Path) -> Result<(), OpenError> {
+    let failed = |error| OpenError::unreadable(path, &error);
+    let mut conn = connect_in_any_mode(path, ConnectionRole::Writer).map_err(failed)?;
+    key.schema().create(&mut conn, path)?;
+    set_wal(&conn).map_err(failed)?;
+    conn.close().map_err(|(_, error)| failed(error))
+}
+
+/// Checks rights, journal mode and schema of a file that was just made, on a new connection.
+fn check_made(key: FileKey, path: &Path) -> Result<(), OpenError> {
+    if let Some(exposed) = check_access(path, OTHERS_RIGHTS, 0o600)? {
+        return Err(OpenError::Exposed(vec![exposed]));
+    }
+    let failed = |error| OpenError::unreadable(path, &error);
+    let conn = connect(path, ConnectionRole::Writer).map_err(failed)?;
+    if !key.schema().is_complete(&conn, path)? {
+        let (file, reason) = (path.to_owned(), "its tables are not on disk".to_owned());
+        return Err(OpenError::Unreadable { file, reason });
+    }
+    conn.close().map_err(|(_, error)| failed(error))
 }
 
 /// Refuses a directory or a file of another user. Returns it if its mode has a right of `denied`.
@@ -362,27 +377,9 @@ const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
 const OTHERS_RIGHTS: u32 = 0o077;
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Prepared statements cached per connection; more than there are different ones.
-const STATEMENTS_MAX: usize = 32;
-
-/// How long the writer waits for a file that another program, such as an operator's shell, locked.
-const WRITER_BUSY_MAX: Duration = Duration::from_secs(5);
-
-/// How long a reader waits for the recovery of a file's log, the only thing that it waits for.
-const READER_BUSY_MAX: Duration = Duration::from_secs(1);
-
-/// Pages of 4 KiB in the write-ahead log that start a checkpoint. A longer log makes each stored
-/// message cheaper, because a page that changed many times is written once.
-const CHECKPOINT_PAGES: i64 = 4000;
-
-/// The writer's page cache per file.
-const WRITER_CACHE_KIB: i64 = 8 * 1024;
-
-/// A reader's page cache per file; each commit invalidates it, so that more is of no use.
-const READER_CACHE_KIB: i64 = 512;
-
 #[cfg(test)]
 mod tests {
+    use super::super::statements::pragma;
     use super::*;
 
     #[test]
@@ -390,10 +387,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let (dir, _lock, _months) = DataDir::open(home.path()).unwrap();
         let conn = dir.connect(FileKey::Router, ConnectionRole::Writer).unwrap();
-        let pragma = |name| conn.pragma_query_value(None, name, |row| row.get::<_, String>(0));
-        assert_eq!(pragma("journal_mode").unwrap(), "wal");
-        let full = conn.pragma_query_value(None, "synchronous", |row| row.get::<_, i64>(0));
-        assert_eq!(full.unwrap(), 2);
+        assert_eq!(pragma::<String>(&conn, "journal_mode").unwrap(), "wal");
+        assert_eq!(pragma::<i64>(&conn, "synchronous").unwrap(), 2, "FULL");
     }
 
     #[test]

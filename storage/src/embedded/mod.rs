@@ -17,6 +17,7 @@
 
 mod channels;
 mod columns;
+mod connection;
 mod copy_table;
 mod error;
 mod feeds;
@@ -37,6 +38,7 @@ mod rows;
 mod schema;
 mod snapshot;
 mod space;
+mod statements;
 mod tables;
 mod unwritten;
 mod waiting;

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rusqlite::Connection;
 use state_machine::{RouterRecord, Uaid};
 
-use super::files::{ConnectionRole, DataDir, FileKey, MonthFiles};
+use super::connection::ConnectionRole;
+use super::files::{DataDir, FileKey, MonthFiles};
 use super::record_cache::RecordCache;
 use super::router;
 use crate::store::StoreError;

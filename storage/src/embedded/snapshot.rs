@@ -12,8 +12,10 @@ use std::path::Path;
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 
+use super::connection::{ConnectionRole, connect};
 use super::error::{OpenError, WriterError};
-use super::files::{ConnectionRole, DataDir, FileKey, connect, is_database, sync};
+use super::files::{DataDir, FileKey, is_database, sync};
+use super::statements::{pragma, run};
 use crate::store::StoreError;
 
 /// The directory in the data directory that [`StoreAdmin::snapshot`](crate::StoreAdmin::snapshot) fills.
@@ -34,7 +36,7 @@ impl Snapshot {
         let begin = |key: FileKey| {
             let conn = dir.connect(key, ConnectionRole::Reader)?;
             // A transaction begins with its first read.
-            conn.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema")?;
+            run(&conn, "BEGIN; SELECT count(*) FROM sqlite_schema")?;
             Ok((key, conn))
         };
         let begun: rusqlite::Result<_> = keys.map(begin).collect();
@@ -101,13 +103,17 @@ fn copy_file(
     };
     drop(backup);
     copy.close().map_err(|(_, error)| failed(&name, &error))?;
+    let checked = connect(to, ConnectionRole::Writer);
+    checked
+        .and_then(|conn| conn.close().map_err(|(_, error)| error))
+        .map_err(|e| failed(&name, &e))?;
     sync(to).map_err(|error| unwritable(&error))?;
     Ok(copied)
 }
 
 fn pages(key: FileKey, conn: &Connection) -> Result<u64, StoreError> {
-    let count = conn.pragma_query_value(None, "page_count", |row| row.get::<_, i64>(0));
-    count.map(i64::unsigned_abs).map_err(|error| failed(&key.to_string(), &error))
+    let count = pragma(conn, "page_count").map(i64::unsigned_abs);
+    count.map_err(|error| failed(&key.to_string(), &error))
 }
 
 fn failed(name: &str, error: &rusqlite::Error) -> StoreError {
@@ -132,9 +138,8 @@ pub fn check_restored(dir: &Path) -> Result<(), OpenError> {
 }
 
 fn quick_check(path: &Path) -> Result<(), OpenError> {
-    let checked = connect(path, ConnectionRole::Writer).and_then(|conn| {
-        conn.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))
-    });
+    let checked = connect(path, ConnectionRole::Writer)
+        .and_then(|conn| pragma::<String>(&conn, "quick_check(1)"));
     match checked {
         Ok(found) if found == "ok" => Ok(()),
         Ok(reason) => Err(OpenError::Unreadable { file: path.to_owned(), reason }),
@@ -143,6 +148,7 @@ fn quick_check(path: &Path) -> Result<(), OpenError> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test looks at the first row")]
 mod tests {
     use super::*;
 
@@ -151,11 +157,11 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let (dir, _lock, _months) = DataDir::open(home.path()).unwrap();
         let writer = dir.connect(FileKey::Router, ConnectionRole::Writer).unwrap();
-        writer.execute_batch("CREATE TABLE written (x); INSERT INTO written VALUES (1)").unwrap();
+        run(&writer, "CREATE TABLE written (x); INSERT INTO written VALUES (1)").unwrap();
         let snapshot = Snapshot::begin(&dir, [FileKey::Router].into_iter()).unwrap_or_else(|_| {
             panic!("a file that is there can be read");
         });
-        writer.execute_batch("INSERT INTO written VALUES (2)").unwrap();
+        run(&writer, "INSERT INTO written VALUES (2)").unwrap();
         fs::create_dir(home.path().join(SNAPSHOT_DIR)).unwrap();
         snapshot.copy(&dir, 0, |_, _| true).unwrap();
         let copy = home.path().join(SNAPSHOT_DIR).join(FileKey::Router.to_string());

@@ -2,6 +2,10 @@
 //! binary links the AWS SDK.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue panics")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "statements of a test may drop the error of their end"
+)]
 
 mod conformance;
 mod dynamo;
