@@ -149,6 +149,18 @@ pub(super) fn is_of_full_disk(error: &rusqlite::Error) -> bool {
     matches!(code, Some((ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE)))
 }
 
+/// Whether pages could not be read, or have other contents than were written.
+pub(super) fn is_of_read(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error().map(|error| (error.code, error.extended_code));
+    matches!(
+        code,
+        Some(
+            (ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase, _)
+                | (_, ffi::SQLITE_IOERR_READ | ffi::SQLITE_IOERR_SHORT_READ)
+        )
+    )
+}
+
 /// Why a job of the writer failed.
 #[derive(Debug)]
 pub(super) enum WriterError {

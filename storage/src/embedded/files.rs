@@ -237,6 +237,12 @@ impl MonthFiles {
         self.0.read().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 
+    /// The files that a health check looks at: records, and the months in which messages are stored now.
+    pub(super) fn checked(&self) -> Vec<FileKey> {
+        let months = self.list().into_iter().rev().take(MONTHS_CHECKED).map(FileKey::Month);
+        iter::once(FileKey::Router).chain(months).collect()
+    }
+
     pub(super) fn insert(&self, month: Month) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(month);
     }
@@ -369,6 +375,9 @@ fn sibling(path: &Path, suffix: &str) -> PathBuf {
     name.push(suffix);
     name.into()
 }
+
+/// The newest months, which a health check looks at.
+const MONTHS_CHECKED: usize = 2;
 
 /// What SQLite may keep beside a database.
 const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];

@@ -29,6 +29,7 @@ mod month_counts;
 mod month_list;
 mod notifications;
 mod preflight;
+mod read_check;
 mod readers;
 mod receipts;
 mod record_cache;

@@ -247,7 +247,7 @@ fn apply(conn: &mut Connection, migrations: &[&str], version: usize) -> rusqlite
 mod tests {
     use super::super::{
         channels, copy_table, feeds, inactive_users, messages, month_counts, notifications,
-        receipts, router, row_estimate, rows, waiting,
+        read_check, receipts, router, row_estimate, rows, waiting,
     };
     use super::*;
 
@@ -356,6 +356,7 @@ mod tests {
         rows::KEYS,
         rows::PUT_SEQUENCE,
         rows::PUT_KEY,
+        read_check::RANDOM_RECORD,
     ];
 
     const MESSAGE_STATEMENTS: &[&str] = &[
@@ -388,6 +389,8 @@ mod tests {
         copy_table::ALL_MESSAGES,
         row_estimate::CHANNELS,
         row_estimate::MESSAGES,
+        read_check::RANDOM_CHANNELS,
+        read_check::RANDOM_MESSAGE,
     ];
 
     /// The plan names the used index, or has a SCAN.

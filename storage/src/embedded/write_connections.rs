@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use state_machine::{Month, Uaid};
 
 use super::connection::{ConnectionRole, empty_log};
-use super::error::{WriterError, write_error};
+use super::error::{WriterError, is_of_read, write_error};
 use super::files::{DataDir, FileKey, MonthFiles};
 use super::readers::Readers;
 use super::receipts::cancel;
@@ -56,9 +56,6 @@ impl OpenFile {
         self.conn.is_autocommit() || run(&self.conn, "ROLLBACK").is_ok()
     }
 }
-
-/// The newest months, which a health check looks at: messages are stored in one of them.
-const MONTHS_CHECKED: usize = 2;
 
 impl WriteConnections {
     pub(super) fn new(
@@ -185,8 +182,7 @@ impl WriteConnections {
     /// Writes a row, which fails on a disk that is full or read-only. Takes the lock of each file that messages are
     /// stored in, which fails if another program holds it or the file was removed.
     pub(super) fn check(&mut self) -> Result<(), WriterError> {
-        let months = self.months.list().into_iter().rev().take(MONTHS_CHECKED).map(FileKey::Month);
-        for key in iter::once(FileKey::Router).chain(months) {
+        for key in self.months.checked() {
             if !self.dir.is_there(key) {
                 let gone = format!("{key} was removed while the store was open");
                 return Err(WriterError::Refused(StoreError::Failed(gone)));
@@ -338,7 +334,7 @@ impl WriteConnections {
     /// fails, all connections to the file are closed, so that the next one makes another log.
     fn open_file(&mut self, key: FileKey) -> Result<usize, StoreError> {
         let conn = self.dir.connect(key, ConnectionRole::Writer);
-        let conn = conn.map_err(|error| write_error(key, &error))?;
+        let conn = conn.map_err(|error| self.write_error(key, &error))?;
         if let Err(error) = self.dir.sync() {
             drop(conn);
             self.readers.forget(key);
@@ -368,7 +364,7 @@ impl WriteConnections {
 
     /// Rolls the file back after an error whose transaction is over.
     fn note_failure(&mut self, key: FileKey, error: &rusqlite::Error) -> StoreError {
-        let error = write_error(key, error);
+        let error = self.write_error(key, error);
         let is_full = error == StoreError::NoSpace;
         self.open.retain_mut(|file| file.key != key || (is_full && file.roll_back()));
         self.note(key, error)
@@ -379,8 +375,18 @@ impl WriteConnections {
         error
     }
 
-    fn broken(&mut self, key: FileKey, error: &rusqlite::Error) -> WriterError {
+    /// A statement that writes reads pages too.
+    fn write_error(&self, key: FileKey, error: &rusqlite::Error) -> StoreError {
+        let is_of_read = is_of_read(error);
         let error = write_error(key, error);
+        if is_of_read {
+            self.readers.failed.note(Instant::now(), error.to_string());
+        }
+        error
+    }
+
+    fn broken(&mut self, key: FileKey, error: &rusqlite::Error) -> WriterError {
+        let error = self.write_error(key, error);
         self.is_disk_full |= error == StoreError::NoSpace;
         WriterError::Broken(error)
     }
