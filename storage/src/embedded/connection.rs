@@ -10,6 +10,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, ffi};
 
 use super::statements::{pragma, run};
+use crate::sync_support::SyncSupport;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionRole {
@@ -20,8 +21,12 @@ pub(super) enum ConnectionRole {
 /// Opens a file that has a write-ahead log.
 ///
 /// Never creates a file: a missing file is an error and not an empty table.
-pub(super) fn connect(path: &Path, role: ConnectionRole) -> rusqlite::Result<Connection> {
-    let conn = connect_in_any_mode(path, role)?;
+pub(super) fn connect(
+    path: &Path,
+    role: ConnectionRole,
+    support: SyncSupport,
+) -> rusqlite::Result<Connection> {
+    let conn = connect_in_any_mode(path, role, support)?;
     match pragma::<String>(&conn, "journal_mode")?.as_str() {
         WAL => Ok(conn),
         other => Err(wrong_mode(&format!("has the journal mode {other} and not {WAL}"))),
@@ -32,6 +37,7 @@ pub(super) fn connect(path: &Path, role: ConnectionRole) -> rusqlite::Result<Con
 pub(super) fn connect_in_any_mode(
     path: &Path,
     role: ConnectionRole,
+    support: SyncSupport,
 ) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags)?;
@@ -40,12 +46,20 @@ pub(super) fn connect_in_any_mode(
         ConnectionRole::Writer => WRITER_BUSY_MAX,
         ConnectionRole::Reader => READER_BUSY_MAX,
     })?;
-    run(&conn, "PRAGMA synchronous = FULL")?;
+    run(&conn, synchronous(support))?;
     match role {
         ConnectionRole::Writer => run(&conn, WRITER_PRAGMAS)?,
         ConnectionRole::Reader => run(&conn, READER_PRAGMAS)?,
     }
     Ok(conn)
+}
+
+/// SQLite fails without a sync of files, and ignores that directories cannot be synced.
+pub(super) fn synchronous(support: SyncSupport) -> &'static str {
+    match support {
+        SyncSupport::Everything | SyncSupport::Files => "PRAGMA synchronous = FULL",
+        SyncSupport::Nothing => "PRAGMA synchronous = OFF",
+    }
 }
 
 /// Gives a file a write-ahead log. The caller reads the mode back on a new connection, and syncs the directory.
@@ -96,16 +110,33 @@ mod tests {
         path
     }
 
+    fn in_any_mode(path: &Path) -> Connection {
+        connect_in_any_mode(path, ConnectionRole::Writer, SyncSupport::Everything).unwrap()
+    }
+
+    #[test]
+    fn nothing_is_synced_only_where_no_file_can_be() {
+        let home = tempfile::tempdir().unwrap();
+        let path = file(&home);
+        set_wal(&in_any_mode(&path)).unwrap();
+        let supports = [SyncSupport::Everything, SyncSupport::Files, SyncSupport::Nothing];
+        let synchronous = supports.map(|support| {
+            let conn = connect(&path, ConnectionRole::Writer, support).unwrap();
+            pragma::<i64>(&conn, "synchronous").unwrap()
+        });
+        assert_eq!(synchronous, [2, 2, 0], "FULL and OFF");
+    }
+
     #[test]
     fn no_connection_is_given_to_a_file_without_a_log() {
         let home = tempfile::tempdir().unwrap();
         let path = file(&home);
         for role in [ConnectionRole::Writer, ConnectionRole::Reader] {
-            let refused = connect(&path, role).unwrap_err().to_string();
+            let refused = connect(&path, role, SyncSupport::Everything).unwrap_err().to_string();
             assert!(refused.contains("the journal mode delete and not wal"), "{refused}");
         }
-        set_wal(&connect_in_any_mode(&path, ConnectionRole::Writer).unwrap()).unwrap();
-        connect(&path, ConnectionRole::Reader).unwrap();
+        set_wal(&in_any_mode(&path)).unwrap();
+        connect(&path, ConnectionRole::Reader, SyncSupport::Everything).unwrap();
     }
 
     #[test]
@@ -114,7 +145,7 @@ mod tests {
         let path = file(&home);
         let conn = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
         set_wal(&conn).unwrap_err();
-        assert!(connect(&path, ConnectionRole::Writer).is_err());
+        assert!(connect(&path, ConnectionRole::Writer, SyncSupport::Everything).is_err());
     }
 
     #[test]
@@ -123,7 +154,7 @@ mod tests {
         let path = file(&home);
         let other = Connection::open(&path).unwrap();
         run(&other, "BEGIN; SELECT count(*) FROM a").unwrap();
-        let conn = connect_in_any_mode(&path, ConnectionRole::Writer).unwrap();
+        let conn = in_any_mode(&path);
         conn.busy_timeout(Duration::ZERO).unwrap();
         set_wal(&conn).unwrap_err();
         drop(other);

@@ -26,6 +26,13 @@ pub enum OpenError {
     /// The modes of the directory or of files in it give other users rights.
     #[error("{}", .0.iter().map(Exposed::to_string).collect::<Vec<_>>().join("\n"))]
     Exposed(Vec<Exposed>),
+    /// A power loss would lose what was answered.
+    #[error(
+        "the file system of the data directory {} cannot sync {lost}, so a power loss can lose subscriptions and messages: \
+         use a directory on another disk, or accept that with allow_unsynced_data_dir = true",
+        dir.display()
+    )]
+    Unsynced { dir: PathBuf, lost: &'static str },
     /// Another process, or another store of this one, holds the lock.
     #[error(
         "the data directory {} is in use by another process, a server or a kalends command: wait \
@@ -101,7 +108,7 @@ pub struct Exposed {
 }
 
 impl OpenError {
-    pub(super) fn io(path: &Path, source: io::Error) -> Self {
+    pub(crate) fn io(path: &Path, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::StorageFull => Self::no_space(path),
             _ => Self::Directory { path: path.to_owned(), source },

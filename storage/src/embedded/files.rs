@@ -18,6 +18,7 @@ use super::month_list;
 use super::schema::{MESSAGES, ROUTER, Schema};
 use super::space::free_bytes;
 use crate::owner::OtherOwner;
+use crate::sync_support::{self, SyncSupport};
 
 /// A database file: `router.db` or `messages_2026_11.db`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +40,7 @@ pub struct DirLock {
 
 pub(super) struct DataDir {
     path: PathBuf,
+    support: SyncSupport,
 }
 
 /// The months that have a file; only the writer changes them.
@@ -49,7 +51,7 @@ impl DataDir {
     pub(super) fn open(path: &Path) -> Result<(Self, DirLock, MonthFiles), OpenError> {
         make_dir(path).map_err(|error| OpenError::io(path, error))?;
         let lock = DirLock::take(path)?;
-        let dir = Self { path: path.to_owned() };
+        let dir = Self { path: path.to_owned(), support: SyncSupport::of(path)? };
         let months = dir.list_months().map_err(|error| OpenError::io(path, error))?;
         dir.ensure_router(&months)?;
         for key in [FileKey::Router].into_iter().chain(months.iter().copied().map(FileKey::Month)) {
@@ -70,8 +72,8 @@ impl DataDir {
         remove_with_log(&unfinished).map_err(failed)?;
         let create = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished);
         create.map_err(failed)?;
-        make_database(key, &unfinished)?;
-        check_made(key, &unfinished)?;
+        make_database(key, &unfinished, self.support)?;
+        check_made(key, &unfinished, self.support)?;
         sync(&unfinished).map_err(failed)?;
         self.give_name(&unfinished, &path).map_err(|error| OpenError::io(&path, error))
     }
@@ -98,7 +100,7 @@ impl DataDir {
         key: FileKey,
         role: ConnectionRole,
     ) -> rusqlite::Result<Connection> {
-        connect(&self.path_of(key), role)
+        connect(&self.path_of(key), role, self.support)
     }
 
     /// Syncs the names in the directory.
@@ -122,7 +124,7 @@ impl DataDir {
     fn compare_with_list(&self, months: &BTreeSet<Month>) -> Result<(), OpenError> {
         let router = self.path_of(FileKey::Router);
         let failed = |error| OpenError::unreadable(&router, &error);
-        let conn = connect(&router, ConnectionRole::Writer).map_err(failed)?;
+        let conn = self.connect(FileKey::Router, ConnectionRole::Writer).map_err(failed)?;
         let listed = month_list::read(&conn).map_err(failed)?;
         if let Some(missing) = listed.difference(months).next() {
             return Err(OpenError::MonthMissing { file: self.path_of(FileKey::Month(*missing)) });
@@ -147,6 +149,10 @@ impl DataDir {
         &self.path
     }
 
+    pub(super) fn support(&self) -> SyncSupport {
+        self.support
+    }
+
     /// Free bytes on the disk for this user.
     pub(super) fn free_bytes(&self) -> io::Result<u64> {
         free_bytes(&self.path)
@@ -166,7 +172,8 @@ impl DataDir {
     fn verify(&self, key: FileKey) -> Result<(), OpenError> {
         let path = self.path_of(key);
         let failed = |error| OpenError::unreadable(&path, &error);
-        let mut conn = connect_in_any_mode(&path, ConnectionRole::Writer).map_err(failed)?;
+        let mut conn =
+            connect_in_any_mode(&path, ConnectionRole::Writer, self.support).map_err(failed)?;
         key.schema().check(&conn, &path)?;
         set_wal(&conn).map_err(|error| OpenError::journal_mode(&path, &error))?;
         key.schema().migrate(&mut conn, &path)?;
@@ -176,7 +183,7 @@ impl DataDir {
             Ok(true) | Err(_) => {}
         }
         conn.close().map_err(|(_, error)| failed(error))?;
-        connect(&path, ConnectionRole::Writer).map_err(failed).map(drop)
+        self.connect(key, ConnectionRole::Writer).map_err(failed).map(drop)
     }
 
     fn list_months(&self) -> io::Result<BTreeSet<Month>> {
@@ -301,21 +308,21 @@ pub fn check_dir(dir: &Path) -> Result<(), OpenError> {
 }
 
 /// Gives an empty file its tables and a write-ahead log.
-fn make_database(key: FileKey, path: &Path) -> Result<(), OpenError> {
+fn make_database(key: FileKey, path: &Path, support: SyncSupport) -> Result<(), OpenError> {
     let failed = |error| OpenError::unreadable(path, &error);
-    let mut conn = connect_in_any_mode(path, ConnectionRole::Writer).map_err(failed)?;
+    let mut conn = connect_in_any_mode(path, ConnectionRole::Writer, support).map_err(failed)?;
     key.schema().create(&mut conn, path)?;
     set_wal(&conn).map_err(failed)?;
     conn.close().map_err(|(_, error)| failed(error))
 }
 
 /// Checks rights, journal mode and schema of a file that was just made, on a new connection.
-fn check_made(key: FileKey, path: &Path) -> Result<(), OpenError> {
+fn check_made(key: FileKey, path: &Path, support: SyncSupport) -> Result<(), OpenError> {
     if let Some(exposed) = check_access(path, OTHERS_RIGHTS, 0o600)? {
         return Err(OpenError::Exposed(vec![exposed]));
     }
     let failed = |error| OpenError::unreadable(path, &error);
-    let conn = connect(path, ConnectionRole::Writer).map_err(failed)?;
+    let conn = connect(path, ConnectionRole::Writer, support).map_err(failed)?;
     if !key.schema().is_complete(&conn, path)? {
         let (file, reason) = (path.to_owned(), "its tables are not on disk".to_owned());
         return Err(OpenError::Unreadable { file, reason });
@@ -367,7 +374,7 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
 
 /// Syncs the contents of a file, or the names in a directory, to disk.
 pub(super) fn sync(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
+    sync_support::sync(&File::open(path)?)
 }
 
 fn sibling(path: &Path, suffix: &str) -> PathBuf {

@@ -12,11 +12,12 @@ use std::path::Path;
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 
-use super::connection::{ConnectionRole, connect};
+use super::connection::{ConnectionRole, connect, synchronous};
 use super::error::{OpenError, WriterError};
 use super::files::{DataDir, FileKey, is_database, sync};
 use super::statements::{pragma, run};
 use crate::store::StoreError;
+use crate::sync_support::SyncSupport;
 
 /// The directory in the data directory that [`StoreAdmin::snapshot`](crate::StoreAdmin::snapshot) fills.
 pub const SNAPSHOT_DIR: &str = "backup.partial";
@@ -57,7 +58,7 @@ impl Snapshot {
         let (dir, mut done) = (data_dir.path().join(SNAPSHOT_DIR), 0);
         for (key, conn) in self.0 {
             let path = dir.join(key.to_string());
-            done += copy_file(key, &conn, &path, |copied| {
+            done += copy_file(key, &conn, &path, data_dir.support(), |copied| {
                 // Meanwhile the write-ahead logs grow, with no other bound.
                 check_space(data_dir, 0, free_bytes_min)?;
                 match on_step(done + copied, total) {
@@ -85,12 +86,14 @@ fn copy_file(
     key: FileKey,
     from: &Connection,
     to: &Path,
+    support: SyncSupport,
     mut on_step: impl FnMut(u64) -> Result<(), StoreError>,
 ) -> Result<u64, StoreError> {
     let name = key.to_string();
     let create = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to);
     create.map_err(|error| unwritable(&error))?;
     let mut copy = Connection::open(to).map_err(|error| failed(&name, &error))?;
+    run(&copy, synchronous(support)).map_err(|error| failed(&name, &error))?;
     let backup = Backup::new(from, &mut copy).map_err(|error| failed(&name, &error))?;
     let copied = loop {
         let step = backup.step(STEP_PAGES).map_err(|error| failed(&name, &error))?;
@@ -103,7 +106,7 @@ fn copy_file(
     };
     drop(backup);
     copy.close().map_err(|(_, error)| failed(&name, &error))?;
-    let checked = connect(to, ConnectionRole::Writer);
+    let checked = connect(to, ConnectionRole::Writer, support);
     checked
         .and_then(|conn| conn.close().map_err(|(_, error)| error))
         .map_err(|e| failed(&name, &e))?;
@@ -127,18 +130,18 @@ fn unwritable(error: &io::Error) -> StoreError {
 /// Checks every database of a restored directory: its schema, its listed months, and its pages. Migrates files of an
 /// older version.
 pub fn check_restored(dir: &Path) -> Result<(), OpenError> {
-    let (_dir, _lock, _months) = DataDir::open(dir)?;
+    let (opened, _lock, _months) = DataDir::open(dir)?;
     for entry in fs::read_dir(dir).map_err(|error| OpenError::io(dir, error))? {
         let path = entry.map_err(|error| OpenError::io(dir, error))?.path();
         if path.file_name().and_then(|name| name.to_str()).is_some_and(is_database) {
-            quick_check(&path)?;
+            quick_check(&path, opened.support())?;
         }
     }
     Ok(())
 }
 
-fn quick_check(path: &Path) -> Result<(), OpenError> {
-    let checked = connect(path, ConnectionRole::Writer)
+fn quick_check(path: &Path, support: SyncSupport) -> Result<(), OpenError> {
+    let checked = connect(path, ConnectionRole::Writer, support)
         .and_then(|conn| pragma::<String>(&conn, "quick_check(1)"));
     match checked {
         Ok(found) if found == "ok" => Ok(()),

@@ -1,8 +1,8 @@
 //! Statements that are run to their ends.
 //!
-//! Outside of a transaction, SQLite commits a statement when it ends. One that returns rows, as `PRAGMA journal_mode`
-//! does, ends behind its last row. `execute_batch`, `pragma_update` and `query_row` of rusqlite stop at the first row and
-//! drop the error of the end, so that a failed commit looks like success. `clippy.toml` refuses them.
+//! Outside of a transaction, SQLite commits a statement when it ends, and one that returns rows ends behind its last row.
+//! `PRAGMA journal_mode` is such a statement. `execute_batch`, `pragma_update` and `query_row` of rusqlite stop at the
+//! first row. They drop the error of the end, so that a failed commit looks like success. `clippy.toml` refuses them.
 
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::types::FromSql;
