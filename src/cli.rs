@@ -14,6 +14,7 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use storage::durable::tolerate_unsynced;
 
 use crate::admin::commands::{
     Inspect, InspectArgs, OnStore, ReadOnlyArgs, Request, with_short_help,
@@ -403,7 +404,12 @@ fn with_settings(flags: &Flags, run: impl FnOnce(&Settings) -> ExitCode) -> Exit
     // The token of `kalends feed --url` is no setting, and may be set in any environment.
     let variables = std::env::vars_os().filter(|(name, _)| name != TOKEN_VARIABLE);
     match Settings::load(flags, variables) {
-        Ok(settings) => run(&settings),
+        Ok(settings) => {
+            if settings.allow_unsynced_data_dir {
+                tolerate_unsynced();
+            }
+            run(&settings)
+        }
         Err(error) => wrong(&error),
     }
 }

@@ -21,7 +21,7 @@ use crate::limits::PortName;
 /// Maximum time for the store or the registry to answer a check.
 const CHECK_WAIT: Duration = Duration::from_secs(2);
 
-/// 200 if the store accepts writes and has space for messages, feeds are published, the ports accept connections and the
+/// 200 if the store can be read and accepts writes and has space for messages, feeds are published, the ports accept connections and the
 /// log is written, otherwise 503. On a connection node the registry must answer and broadcasts be published too. The body
 /// has the counts of either. The line of a 503 shows whether a log that failed works again.
 pub(super) async fn heartbeat(request: HttpRequest, node: Data<AppState>) -> HttpResponse {
@@ -36,9 +36,11 @@ pub(super) async fn heartbeat(request: HttpRequest, node: Data<AppState>) -> Htt
         body["status"] = json!("OK");
         return HttpResponse::Ok().json(body);
     }
-    let Checks { store, space, log, feeds, accepts, registry, broadcasts, .. } = checks;
-    warn!(common.log, "the server is unhealthy"; "request" => request_id(request.headers()), "store" => store, "space" => space, "log" => log,
-        "feeds" => feeds, "accepts" => accepts, "registry" => registry, "broadcasts" => broadcasts);
+    let Checks { store, store_error, space, log, feeds, accepts, registry, broadcasts, .. } =
+        checks;
+    warn!(common.log, "the server is unhealthy"; "request" => request_id(request.headers()), "store" => store,
+        "store_error" => store_error, "space" => space, "log" => log, "feeds" => feeds, "accepts" => accepts,
+        "registry" => registry, "broadcasts" => broadcasts);
     body["status"] = json!("unhealthy");
     body["checks"] = json!({"store": store, "space": space, "log": log, "feeds": feeds,
         "accepts": accepts, "registry": registry, "broadcasts": broadcasts});
@@ -48,6 +50,8 @@ pub(super) async fn heartbeat(request: HttpRequest, node: Data<AppState>) -> Htt
 /// The parts of a node, and whether each of them works.
 pub(super) struct Checks {
     pub(super) store: bool,
+    /// Why the store failed, for the log.
+    store_error: Option<String>,
     pub(super) space: bool,
     pub(super) log: bool,
     feeds: bool,
@@ -61,8 +65,13 @@ pub(super) struct Checks {
 impl Checks {
     /// Takes at most twice [`CHECK_WAIT`].
     pub(super) async fn of(common: &SharedState, connections: Option<&WebSocketRole>) -> Self {
+        let store_error = match timeout(CHECK_WAIT, common.store.check()).await {
+            Ok(checked) => checked.err().map(|error| error.to_string()),
+            Err(late) => Some(late.to_string()),
+        };
         let mut checks = Self {
-            store: matches!(timeout(CHECK_WAIT, common.store.check()).await, Ok(Ok(()))),
+            store: store_error.is_none(),
+            store_error,
             space: common.store.disk_space().is_none_or(|disk| !disk.is_low()),
             log: common.log_state.works(Instant::now()),
             feeds: common.feeds.is_running(),

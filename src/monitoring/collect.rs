@@ -187,6 +187,9 @@ fn of_store(samples: &mut Samples, common: &SharedState) {
         samples.labelled(&table::RECORD_READS, ["memory".into()], reads.from_memory);
         samples.labelled(&table::RECORD_READS, ["file".into()], reads.from_file);
     }
+    if let Some(failed) = store.failed_reads() {
+        samples.add(&table::FAILED_READS, failed);
+    }
     if let Some(disk) = store.disk_space() {
         samples.add(&table::DISK_FREE, disk.free_bytes);
         samples.add(&table::DISK_FREE_MIN, disk.free_bytes_min);

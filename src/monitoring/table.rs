@@ -210,6 +210,8 @@ metrics! {
     STORE_QUEUE_MAX: Gauge, "kalends_store_queue_max";
     /// Reads of router records of the embedded store.
     RECORD_READS: Counter, "kalends_record_reads_total", source in These(&["memory", "file"]);
+    /// Reads of the embedded store that SQLite could not do. `/health` is 503 for a minute after one.
+    FAILED_READS: Counter, "kalends_failed_reads_total";
     /// Free space on the disk of the embedded store.
     DISK_FREE: Gauge, "kalends_disk_free_bytes";
     /// The free space below which messages are refused.

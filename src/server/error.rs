@@ -126,7 +126,9 @@ impl ServeError {
                 | Self::Access { .. }
                 | Self::OpenFiles { .. }
                 | Self::Open(OpenStoreError::Embedded(
-                    OpenError::OtherOwner { .. } | OpenError::Exposed(_)
+                    OpenError::OtherOwner { .. }
+                        | OpenError::Exposed(_)
+                        | OpenError::Unsynced { .. }
                 ))
                 | Self::NoSharedKeys { .. }
                 | Self::NoClusterKeys { .. }

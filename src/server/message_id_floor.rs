@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use slog::{Logger, warn};
 use state_machine::{Span, Time};
-use storage::StoreAdmin;
+use storage::{StoreAdmin, durable};
 use storage::maintenance::ID_FLOOR_AHEAD_MAX;
 
 use super::maintenance::EVERY;
@@ -88,5 +88,5 @@ async fn adopt_file(dir: &Path, store: &dyn StoreAdmin) -> io::Result<()> {
     if let Ok(floor) = text.trim().parse() {
         store.raise_id_floor(Time(floor)).await.map_err(io::Error::other)?;
     }
-    fs::remove_file(path)
+    durable::remove(&path)
 }

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
-use slog::{Logger, info};
+use slog::{Logger, info, warn};
 use state_machine::{Month, Time};
 use storage::embedded::{DirLock, check_dir};
 use storage::maintenance::PreflightCheck;
-use storage::{Embedded, StoreAdmin, durable};
+use storage::{Embedded, StoreAdmin, SyncSupport, durable};
 use tokio::sync::oneshot;
 
 use super::ServeError;
@@ -40,8 +40,9 @@ pub(super) async fn open(
     now: Time,
     log: &Logger,
 ) -> Result<OpenedStore, ServeError> {
-    make_data_dir(&settings.data_dir)?;
     let dir = &settings.data_dir;
+    make_data_dir(dir)?;
+    warn_of_unsynced(SyncSupport::of(dir).map_err(OpenStoreError::from)?, dir, log);
     let (lock, keys, store) = match settings.store {
         StoreKind::Embedded => {
             let keys = keys_beside_files(dir)?;
@@ -92,6 +93,13 @@ fn make_data_dir(dir: &Path) -> Result<(), ServeError> {
             files.map_err(OpenStoreError::from)?;
             Ok(keys?)
         }
+    }
+}
+
+fn warn_of_unsynced(support: SyncSupport, dir: &Path, log: &Logger) {
+    if support != SyncSupport::Everything {
+        warn!(log, "the file system of data_dir cannot sync, a power loss can lose subscriptions and messages";
+            "data_dir" => %dir.display(), "cannot_sync" => support.lost());
     }
 }
 

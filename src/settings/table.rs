@@ -113,6 +113,11 @@ with_feeds! {
         /// agents and channels are refused too. 0 keeps none. Embedded store only.
         disk_free_min: u64 = 67_108_864, in 0..=1_000_000_000_000, "bytes";
 
+        /// Serves from a `data_dir` whose file system cannot sync files or directories, such as some network and FUSE file
+        /// systems. A power loss can then lose subscriptions and messages that were answered. With `false`, the server
+        /// does not start on it.
+        allow_unsynced_data_dir: bool = false;
+
         /// Index keys that the records of one hour are spread over, so that none is hot in the first hour of a month.
         /// Do not lower it while records written with more remain: `kalends users drop-inactive` would miss them.
         last_connect_shards: usize = LastConnect::SHARDS, in 1..=9999, "keys";

@@ -187,6 +187,10 @@ pub fn tolerate_unsynced() {
     UNSYNCED_TOLERATED.store(true, Ordering::Relaxed);
 }
 
+pub(crate) fn is_unsynced_tolerated() -> bool {
+    UNSYNCED_TOLERATED.load(Ordering::Relaxed)
+}
+
 static UNSYNCED_TOLERATED: AtomicBool = AtomicBool::new(false);
 
 #[derive(Debug, Clone, Copy)]
@@ -196,7 +200,7 @@ enum SyncedKind {
 }
 
 fn sync(file: &File, kind: SyncedKind) -> io::Result<()> {
-    judge(file.sync_all(), kind, UNSYNCED_TOLERATED.load(Ordering::Relaxed))
+    judge(file.sync_all(), kind, is_unsynced_tolerated())
 }
 
 fn judge(synced: io::Result<()>, kind: SyncedKind, is_tolerated: bool) -> io::Result<()> {
@@ -211,7 +215,8 @@ fn judge(synced: io::Result<()>, kind: SyncedKind, is_tolerated: bool) -> io::Re
     }
 }
 
-fn is_unsupported(error: &io::Error) -> bool {
+/// Whether the file system does not know the sync, which is no error of the disk.
+pub(crate) fn is_unsupported(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     errno.is_some_and(|errno| [Errno::INVAL, Errno::OPNOTSUPP, Errno::NOTSUP].contains(&errno))
 }

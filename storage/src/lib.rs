@@ -27,6 +27,7 @@ pub mod receipts;
 mod registration;
 pub mod rows;
 pub mod store;
+mod sync_support;
 pub mod waiting;
 
 pub use dynamo::{Billing, Dynamo, DynamoOpenError, DynamoOptions, TestOverrides};
@@ -42,4 +43,5 @@ pub use store::{
     MessageTables, MonthStep, Page, PageLimit, QueueState, RecordReads, RegisterResult,
     Registration, RouterTable, SlowWrites, Store, StoreError, StoreFuture, Stored,
 };
+pub use sync_support::SyncSupport;
 pub use waiting::{WaitingBound, WaitingLimits, WhenFull};

@@ -282,7 +282,12 @@ pub trait Store: RouterTable + MessageTables + ReceiptTables {
         None
     }
 
-    /// Makes one write durable, for health checks.
+    /// The reads that failed since the store was opened. None if the engine does not count them.
+    fn failed_reads(&self) -> Option<u64> {
+        None
+    }
+
+    /// Makes one write durable and reads random rows, for health checks. Fails too if a read of the last minute failed.
     fn check(&self) -> StoreFuture<()>;
 
     /// Accepts no further calls, finishes the queued ones and closes the files.

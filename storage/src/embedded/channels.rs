@@ -6,6 +6,8 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params};
 use state_machine::{Chid, Uaid};
 
+use super::statements::has_row;
+
 pub(super) fn read(conn: &Connection, uaid: Uaid) -> rusqlite::Result<Option<BTreeSet<Chid>>> {
     let mut statement = conn.prepare_cached(READ)?;
     let mut rows = statement.query(params![uaid.0])?;
@@ -49,7 +51,7 @@ pub(super) fn remove(conn: &Connection, uaid: Uaid, chid: Chid) -> rusqlite::Res
 }
 
 pub(super) fn is_registered(conn: &Connection, uaid: Uaid, chid: Chid) -> rusqlite::Result<bool> {
-    conn.prepare_cached(FIND)?.exists(params![uaid.0, chid.0])
+    has_row(conn, FIND, params![uaid.0, chid.0])
 }
 
 /// The `chid` of the row that marks the user agent as known, with channels or without.

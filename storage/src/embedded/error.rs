@@ -26,6 +26,13 @@ pub enum OpenError {
     /// The modes of the directory or of files in it give other users rights.
     #[error("{}", .0.iter().map(Exposed::to_string).collect::<Vec<_>>().join("\n"))]
     Exposed(Vec<Exposed>),
+    /// A power loss would lose what was answered.
+    #[error(
+        "the file system of the data directory {} cannot sync {lost}, so a power loss can lose subscriptions and messages: \
+         use a directory on another disk, or accept that with allow_unsynced_data_dir = true",
+        dir.display()
+    )]
+    Unsynced { dir: PathBuf, lost: &'static str },
     /// Another process, or another store of this one, holds the lock.
     #[error(
         "the data directory {} is in use by another process, a server or a kalends command: wait \
@@ -73,6 +80,16 @@ pub enum OpenError {
     /// The file is damaged, not a database, or cannot be migrated.
     #[error("cannot open {}: {reason}; if it is damaged, restore it from a backup", file.display())]
     Unreadable { file: PathBuf, reason: String },
+    /// Another program or the mode of the file keeps SQLite's rollback journal, with which an answered write can be lost.
+    #[error(
+        "{} has a rollback journal, with which a power loss can lose answered writes, and cannot be given a write-ahead \
+         log: {reason}; close other programs that use the file, and look at its owner and mode",
+        file.display()
+    )]
+    JournalMode { file: PathBuf, reason: String },
+    /// Another program reads what a killed process left in the log, so that it cannot be emptied.
+    #[error("another program reads {} or its log: close that program, then start again", file.display())]
+    LogInUse { file: PathBuf },
     /// The operating system refused the writer thread.
     #[error("cannot start the store's writer thread: {0}")]
     Thread(io::Error),
@@ -91,7 +108,7 @@ pub struct Exposed {
 }
 
 impl OpenError {
-    pub(super) fn io(path: &Path, source: io::Error) -> Self {
+    pub(crate) fn io(path: &Path, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::StorageFull => Self::no_space(path),
             _ => Self::Directory { path: path.to_owned(), source },
@@ -111,6 +128,14 @@ impl OpenError {
         }
     }
 
+    /// The write-ahead log could not be chosen.
+    pub(super) fn journal_mode(file: &Path, error: &rusqlite::Error) -> Self {
+        match is_of_full_disk(error) {
+            true => Self::no_space(file),
+            false => Self::JournalMode { file: file.to_owned(), reason: error.to_string() },
+        }
+    }
+
     fn no_space(file: &Path) -> Self {
         let free_bytes = file.parent().and_then(|dir| free_bytes(dir).ok()).unwrap_or(0);
         Self::NoSpace { file: file.to_owned(), free_bytes }
@@ -126,9 +151,21 @@ pub(super) fn write_error(file: FileKey, error: &rusqlite::Error) -> StoreError 
 }
 
 /// Whether the file, or the memory that SQLite shares beside it, could not grow.
-fn is_of_full_disk(error: &rusqlite::Error) -> bool {
+pub(super) fn is_of_full_disk(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error().map(|error| (error.code, error.extended_code));
     matches!(code, Some((ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE)))
+}
+
+/// Whether pages could not be read, or have other contents than were written.
+pub(super) fn is_of_read(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error().map(|error| (error.code, error.extended_code));
+    matches!(
+        code,
+        Some(
+            (ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase, _)
+                | (_, ffi::SQLITE_IOERR_READ | ffi::SQLITE_IOERR_SHORT_READ)
+        )
+    )
 }
 
 /// Why a job of the writer failed.

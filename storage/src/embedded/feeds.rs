@@ -4,13 +4,14 @@
 //! conflicts.
 
 use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension, Params, Row, params};
+use rusqlite::{Connection, Params, Row, params};
 use state_machine::Time;
 use state_machine::feed::{Assignment, Publication, UnpublishedKey};
 
 use super::Embedded;
 use super::columns::{corrupt, from_i64, to_i64};
 use super::files::FileKey;
+use super::statements::first_row;
 use super::tables::now;
 use crate::feeds::{
     FeedKey, FeedMark, FeedName, FeedPage, FeedState, FeedSyncId, FeedTables, FeedValue, Forgotten,
@@ -129,7 +130,7 @@ fn change(
     parameters: impl Params,
 ) -> rusqlite::Result<Option<Version>> {
     let mut statement = conn.prepare_cached(statement)?;
-    statement.query_row(parameters, |row| number(0, row).map(Version)).optional()
+    first_row(&mut statement, parameters, |row| number(0, row).map(Version))
 }
 
 pub(super) fn publish(
@@ -248,7 +249,7 @@ fn forget(
 }
 
 pub(super) fn sequence(conn: &Connection, feed: &str) -> rusqlite::Result<Option<Sequence>> {
-    conn.prepare_cached(SEQUENCE)?.query_row(params![feed], decode_sequence).optional()
+    first_row(&mut *conn.prepare_cached(SEQUENCE)?, params![feed], decode_sequence)
 }
 
 /// Removes a feed with its keys, for the preflight check only.

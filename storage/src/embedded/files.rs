@@ -8,29 +8,24 @@ use std::iter;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
-use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::Connection;
 use state_machine::Month;
 
-use super::error::{Exposed, OpenError};
+use super::connection::{ConnectionRole, connect, connect_in_any_mode, empty_log, set_wal};
+use super::error::{Exposed, OpenError, is_of_full_disk};
 use super::month_list;
 use super::schema::{MESSAGES, ROUTER, Schema};
 use super::space::free_bytes;
 use crate::durable;
 use crate::owner::OtherOwner;
+use crate::sync_support::SyncSupport;
 
 /// A database file: `router.db` or `messages_2026_11.db`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileKey {
     Router,
     Month(Month),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ConnectionRole {
-    Writer,
-    Reader,
 }
 
 /// Excludes every other store and every other server from a directory while it lives.
@@ -46,6 +41,7 @@ pub struct DirLock {
 
 pub(super) struct DataDir {
     path: PathBuf,
+    support: SyncSupport,
 }
 
 /// The months that have a file; only the writer changes them.
@@ -56,14 +52,15 @@ impl DataDir {
     pub(super) fn open(path: &Path) -> Result<(Self, DirLock, MonthFiles), OpenError> {
         durable::create_dir_all(path, 0o700).map_err(|error| OpenError::io(path, error))?;
         let lock = DirLock::take(path)?;
-        // Names that a process gave before it was killed.
-        durable::sync_dir(path).map_err(|error| OpenError::io(path, error))?;
-        let dir = Self { path: path.to_owned() };
+        // A sync of the directory also keeps names that a process gave before it was killed.
+        let dir = Self { path: path.to_owned(), support: SyncSupport::of(path)? };
         let months = dir.list_months().map_err(|error| OpenError::io(path, error))?;
         dir.ensure_router(&months)?;
         for key in [FileKey::Router].into_iter().chain(months.iter().copied().map(FileKey::Month)) {
             dir.verify(key)?;
         }
+        // A journal or a log that was removed must not be there again after a power loss.
+        dir.sync().map_err(|error| OpenError::io(path, error))?;
         dir.compare_with_list(&months)?;
         Ok((dir, lock, MonthFiles(RwLock::new(months))))
     }
@@ -74,12 +71,10 @@ impl DataDir {
         let path = self.path_of(key);
         let unfinished = sibling(&path, ".new");
         let failed = |error| OpenError::io(&unfinished, error);
-        let unreadable = |error| OpenError::unreadable(&unfinished, &error);
         remove_with_log(&unfinished).map_err(failed)?;
         durable::empty_file(&unfinished).map_err(failed)?;
-        let mut conn = connect(&unfinished, ConnectionRole::Writer).map_err(unreadable)?;
-        key.schema().create(&mut conn, &unfinished)?;
-        conn.close().map_err(|(_, error)| unreadable(error))?;
+        make_database(key, &unfinished, self.support)?;
+        check_made(key, &unfinished, self.support)?;
         durable::sync_file(&unfinished).map_err(failed)?;
         self.give_name(&unfinished, &path).map_err(|error| OpenError::io(&path, error))
     }
@@ -107,7 +102,12 @@ impl DataDir {
         key: FileKey,
         role: ConnectionRole,
     ) -> rusqlite::Result<Connection> {
-        connect(&self.path_of(key), role)
+        connect(&self.path_of(key), role, self.support)
+    }
+
+    /// Syncs the names in the directory.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        durable::sync_dir(&self.path)
     }
 
     fn ensure_router(&self, months: &BTreeSet<Month>) -> Result<(), OpenError> {
@@ -126,7 +126,7 @@ impl DataDir {
     fn compare_with_list(&self, months: &BTreeSet<Month>) -> Result<(), OpenError> {
         let router = self.path_of(FileKey::Router);
         let failed = |error| OpenError::unreadable(&router, &error);
-        let conn = connect(&router, ConnectionRole::Writer).map_err(failed)?;
+        let conn = self.connect(FileKey::Router, ConnectionRole::Writer).map_err(failed)?;
         let listed = month_list::read(&conn).map_err(failed)?;
         if let Some(missing) = listed.difference(months).next() {
             return Err(OpenError::MonthMissing { file: self.path_of(FileKey::Month(*missing)) });
@@ -151,6 +151,10 @@ impl DataDir {
         &self.path
     }
 
+    pub(super) fn support(&self) -> SyncSupport {
+        self.support
+    }
+
     /// Free bytes on the disk for this user.
     pub(super) fn free_bytes(&self) -> io::Result<u64> {
         free_bytes(&self.path)
@@ -160,11 +164,28 @@ impl DataDir {
         self.path_of(key).exists()
     }
 
+    /// Checks and migrates a file, gives it a write-ahead log if it has none, and empties the log that a killed process
+    /// left.
+    ///
+    /// The log is empty before the first write, because its last commit may not be on disk: after a failed fsync the
+    /// kernel has the pages in memory only, though they look written. SQLite would append the next commit behind them,
+    /// and a power loss would end the log before it. The checkpoint writes what it found into the database and syncs that,
+    /// and the next log starts empty. Only a full disk keeps the log: the store must open, so that space can be freed.
     fn verify(&self, key: FileKey) -> Result<(), OpenError> {
         let path = self.path_of(key);
-        let mut conn = connect(&path, ConnectionRole::Writer)
-            .map_err(|error| OpenError::unreadable(&path, &error))?;
-        key.schema().verify(&mut conn, &path)
+        let failed = |error| OpenError::unreadable(&path, &error);
+        let mut conn =
+            connect_in_any_mode(&path, ConnectionRole::Writer, self.support).map_err(failed)?;
+        key.schema().check(&conn, &path)?;
+        set_wal(&conn).map_err(|error| OpenError::journal_mode(&path, &error))?;
+        key.schema().migrate(&mut conn, &path)?;
+        match empty_log(&conn) {
+            Ok(false) => return Err(OpenError::LogInUse { file: path }),
+            Err(error) if !is_of_full_disk(&error) => return Err(failed(error)),
+            Ok(true) | Err(_) => {}
+        }
+        conn.close().map_err(|(_, error)| failed(error))?;
+        self.connect(key, ConnectionRole::Writer).map_err(failed).map(drop)
     }
 
     fn list_months(&self) -> io::Result<BTreeSet<Month>> {
@@ -223,6 +244,12 @@ impl MonthFiles {
         self.0.read().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 
+    /// The files that a health check looks at: records, and the months in which messages are stored now.
+    pub(super) fn checked(&self) -> Vec<FileKey> {
+        let months = self.list().into_iter().rev().take(MONTHS_CHECKED).map(FileKey::Month);
+        iter::once(FileKey::Router).chain(months).collect()
+    }
+
     pub(super) fn insert(&self, month: Month) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(month);
     }
@@ -255,29 +282,6 @@ fn month_of_name(name: &str) -> Option<Month> {
     name.strip_prefix("messages_")?.strip_suffix(".db")?.parse().ok()
 }
 
-/// Never creates a file: a missing file is an error and not an empty table.
-pub(super) fn connect(path: &Path, role: ConnectionRole) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_with_flags(path, flags)?;
-    conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    conn.busy_timeout(match role {
-        ConnectionRole::Writer => WRITER_BUSY_MAX,
-        ConnectionRole::Reader => READER_BUSY_MAX,
-    })?;
-    conn.pragma_update(None, "synchronous", "FULL")?;
-    match role {
-        ConnectionRole::Writer => {
-            conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
-            conn.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
-        }
-        ConnectionRole::Reader => {
-            conn.pragma_update(None, "query_only", true)?;
-            conn.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
-        }
-    }
-    Ok(conn)
-}
-
 /// Refuses a directory that other users may change, and databases in it, with SQLite's files beside them, that they may
 /// read or change. They may list it. Of a symbolic link, the target is checked.
 pub fn check_dir(dir: &Path) -> Result<(), OpenError> {
@@ -301,6 +305,29 @@ pub fn check_dir(dir: &Path) -> Result<(), OpenError> {
         }
     }
     if exposed.is_empty() { Ok(()) } else { Err(OpenError::Exposed(exposed)) }
+}
+
+/// Gives an empty file its tables and a write-ahead log.
+fn make_database(key: FileKey, path: &Path, support: SyncSupport) -> Result<(), OpenError> {
+    let failed = |error| OpenError::unreadable(path, &error);
+    let mut conn = connect_in_any_mode(path, ConnectionRole::Writer, support).map_err(failed)?;
+    key.schema().create(&mut conn, path)?;
+    set_wal(&conn).map_err(failed)?;
+    conn.close().map_err(|(_, error)| failed(error))
+}
+
+/// Checks rights, journal mode and schema of a file that was just made, on a new connection.
+fn check_made(key: FileKey, path: &Path, support: SyncSupport) -> Result<(), OpenError> {
+    if let Some(exposed) = check_access(path, OTHERS_RIGHTS, 0o600)? {
+        return Err(OpenError::Exposed(vec![exposed]));
+    }
+    let failed = |error| OpenError::unreadable(path, &error);
+    let conn = connect(path, ConnectionRole::Writer, support).map_err(failed)?;
+    if !key.schema().is_complete(&conn, path)? {
+        let (file, reason) = (path.to_owned(), "its tables are not on disk".to_owned());
+        return Err(OpenError::Unreadable { file, reason });
+    }
+    conn.close().map_err(|(_, error)| failed(error))
 }
 
 /// Refuses a directory or a file of another user. Returns it if its mode has a right of `denied`.
@@ -333,6 +360,9 @@ fn sibling(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
+/// The newest months, which a health check looks at.
+const MONTHS_CHECKED: usize = 2;
+
 /// What SQLite may keep beside a database.
 const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
 
@@ -340,27 +370,9 @@ const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
 const OTHERS_RIGHTS: u32 = 0o077;
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Prepared statements cached per connection; more than there are different ones.
-const STATEMENTS_MAX: usize = 32;
-
-/// How long the writer waits for a file that another program, such as an operator's shell, locked.
-const WRITER_BUSY_MAX: Duration = Duration::from_secs(5);
-
-/// How long a reader waits for the recovery of a file's log, the only thing that it waits for.
-const READER_BUSY_MAX: Duration = Duration::from_secs(1);
-
-/// Pages of 4 KiB in the write-ahead log that start a checkpoint. A longer log makes each stored
-/// message cheaper, because a page that changed many times is written once.
-const CHECKPOINT_PAGES: i64 = 4000;
-
-/// The writer's page cache per file.
-const WRITER_CACHE_KIB: i64 = 8 * 1024;
-
-/// A reader's page cache per file; each commit invalidates it, so that more is of no use.
-const READER_CACHE_KIB: i64 = 512;
-
 #[cfg(test)]
 mod tests {
+    use super::super::statements::pragma;
     use super::*;
 
     #[test]
@@ -368,10 +380,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let (dir, _lock, _months) = DataDir::open(home.path()).unwrap();
         let conn = dir.connect(FileKey::Router, ConnectionRole::Writer).unwrap();
-        let pragma = |name| conn.pragma_query_value(None, name, |row| row.get::<_, String>(0));
-        assert_eq!(pragma("journal_mode").unwrap(), "wal");
-        let full = conn.pragma_query_value(None, "synchronous", |row| row.get::<_, i64>(0));
-        assert_eq!(full.unwrap(), 2);
+        assert_eq!(pragma::<String>(&conn, "journal_mode").unwrap(), "wal");
+        assert_eq!(pragma::<i64>(&conn, "synchronous").unwrap(), 2, "FULL");
     }
 
     #[test]

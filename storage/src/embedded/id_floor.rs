@@ -1,21 +1,25 @@
 //! The floor of message ids, in one row of the router's file.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use state_machine::Time;
 
-use super::columns::{from_i64, to_i64};
+use super::columns::{change, from_i64, to_i64};
+use super::statements::first_row;
 use crate::maintenance::ID_FLOOR_AHEAD_MAX;
 
 /// None if no server has reserved one.
 pub(super) fn read(conn: &Connection) -> rusqlite::Result<Option<Time>> {
-    let floor = conn.query_row("SELECT floor FROM id_floor", [], |row| row.get(0)).optional()?;
+    let mut statement = conn.prepare_cached(READ)?;
+    let floor = first_row(&mut statement, [], |row| row.get(0))?;
     Ok(floor.map(from_i64).map(Time))
 }
 
 pub(super) fn raise(conn: &Connection, floor: Time) -> rusqlite::Result<()> {
     let ahead = floor + ID_FLOOR_AHEAD_MAX;
-    conn.execute(RAISE, params![to_i64(floor.0), to_i64(ahead.0)]).map(|_rows| ())
+    change(conn, RAISE, params![to_i64(floor.0), to_i64(ahead.0)]).map(|_is_raised| ())
 }
+
+const READ: &str = "SELECT floor FROM id_floor";
 
 const RAISE: &str = "
     INSERT INTO id_floor (id, floor) VALUES (1, ?1)

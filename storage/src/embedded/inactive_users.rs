@@ -1,12 +1,13 @@
 //! The SQL of inactive users, which are found by the index on `last_connect`, and of dropping users.
 
 use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use state_machine::{LastConnect, NodeBinding, NodeId, Time, Uaid};
 
 use super::columns::{corrupt, from_i64, to_i64};
 use super::messages::PAGE_ROWS_MAX;
 use super::router;
+use super::statements::first_row;
 use crate::maintenance::{
     DROPPED, InactiveUser, InactiveUsers, MarkedUser, MonthRange, ROWS_IN_A_STEP, USERS_IN_A_BATCH,
 };
@@ -43,12 +44,11 @@ pub(super) fn mark(
 ) -> rusqlite::Result<Option<MarkedUser>> {
     let seen = seen.map(|seen| to_i64(seen.0));
     let mut statement = conn.prepare_cached(MARK)?;
-    let marked = statement.query_row(params![uaid.0, DROPPED, seen], |row| {
+    first_row(&mut statement, params![uaid.0, DROPPED, seen], |row| {
         let connected_at = Time(from_i64(row.get(1)?));
         let node = row.get_ref(0)?.as_str_or_null()?.map(NodeId::new);
         Ok(MarkedUser { uaid, binding: node.map(|node| NodeBinding { node, connected_at }) })
-    });
-    marked.optional()
+    })
 }
 
 /// Deletes the channels of the first of these users in a month, and a step of their messages, until a page of rows is

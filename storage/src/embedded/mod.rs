@@ -17,6 +17,7 @@
 
 mod channels;
 mod columns;
+mod connection;
 mod copy_table;
 mod error;
 mod feeds;
@@ -29,6 +30,7 @@ mod month_counts;
 mod month_list;
 mod notifications;
 mod preflight;
+mod read_check;
 mod readers;
 mod receipts;
 mod record_cache;
@@ -38,6 +40,7 @@ mod rows;
 mod schema;
 mod snapshot;
 mod space;
+mod statements;
 mod tables;
 mod unwritten;
 mod waiting;

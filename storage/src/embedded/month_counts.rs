@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 
 use rusqlite::types::Type;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 use state_machine::{LastConnect, Month, NodeId, Time, Uaid};
 
 use super::columns::{corrupt, from_i64, to_i64};
 use super::router;
+use super::statements::first_row;
 use crate::maintenance::{CopyProgress, RecordsByMonth, RepairClock};
 use crate::store::Cursor;
 
@@ -46,8 +47,9 @@ pub(super) fn rename(
 ) -> rusqlite::Result<CopyProgress> {
     let after = position(after)?;
     let page = params![after, RECORDS_MAX];
-    let (seen, last): (i64, Option<i64>) =
-        conn.prepare_cached(END_OF_PAGE)?.query_row(page, |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let end = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let end = first_row(&mut *conn.prepare_cached(END_OF_PAGE)?, page, end)?;
+    let (seen, last): (i64, Option<i64>) = end.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
     let last = last.unwrap_or(after);
     let written = conn.prepare_cached(RENAME)?.execute(params![
         after,

@@ -8,11 +8,14 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use rusqlite::Connection;
 use state_machine::{RouterRecord, Uaid};
 
-use super::files::{ConnectionRole, DataDir, FileKey, MonthFiles};
+use super::connection::ConnectionRole;
+use super::files::{DataDir, FileKey, MonthFiles};
+use super::read_check::{FailedReads, read_random_rows};
 use super::record_cache::RecordCache;
 use super::router;
 use crate::store::StoreError;
@@ -27,6 +30,8 @@ pub(super) struct Readers {
     months_open_max: usize,
     /// The writer forgets in it what it changed.
     pub(super) records: RecordCache,
+    /// The writer adds the reads that its statements could not do.
+    pub(super) failed: FailedReads,
 }
 
 /// Open connections, the oldest first.
@@ -46,7 +51,8 @@ impl Readers {
         let slots = (0..count.max(1)).map(|_| Mutex::default()).collect();
         let months_open_max = months_open_max.max(1);
         let (turn, records) = (AtomicUsize::new(0), RecordCache::new());
-        Self { dir, months, slots, turn, months_open_max, records }
+        let failed = FailedReads::default();
+        Self { dir, months, slots, turn, months_open_max, records, failed }
     }
 
     /// A record as it was committed, from memory or from the file.
@@ -65,11 +71,25 @@ impl Readers {
         if slot.closed {
             return Err(StoreError::Closed);
         }
-        let failed = |error| StoreError::Failed(format!("cannot read {key}: {error}"));
-        match self.connection(&mut slot, key).map_err(failed)? {
-            Some(conn) => query(conn).map(Some).map_err(failed),
-            None => Ok(None),
+        let read = self.connection(&mut slot, key).and_then(|conn| conn.map(query).transpose());
+        read.map_err(|error| {
+            let text = format!("cannot read {key}: {error}");
+            // Not for a row that SQLite could read and Kalends cannot.
+            if error.sqlite_error_code().is_some() {
+                self.failed.note(Instant::now(), text.clone());
+                // The next read sees the disk, and not what this connection has in memory.
+                slot.open.retain(|(open, _)| *open != key);
+            }
+            StoreError::Failed(text)
+        })
+    }
+
+    /// Reads random rows of the files that agents use now. Fails too if any read has failed in the last minute.
+    pub(super) fn check(&self, now: Instant) -> Result<(), StoreError> {
+        for key in self.months.checked() {
+            self.read(key, |conn| read_random_rows(conn, key))?;
         }
+        self.failed.check(now)
     }
 
     /// Closes every connection to a file, and waits for the reads on it.
@@ -128,4 +148,78 @@ fn make_room(open: &mut Vec<(FileKey, Connection)>, months_open_max: usize) {
 /// Ignores poison: a query that panicked leaves a read-only connection intact.
 fn lock(slot: &Mutex<Slot>) -> MutexGuard<'_, Slot> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use state_machine::Chid;
+
+    use super::super::channels;
+    use super::super::statements::first_row;
+    use super::*;
+
+    const UAID: Uaid = Uaid([1; 16]);
+
+    /// The readers of a store whose only channels are in one month, and the file of that month.
+    fn readers(home: &tempfile::TempDir) -> (Readers, FileKey, std::path::PathBuf) {
+        let (dir, _lock, months) = DataDir::open(home.path()).unwrap();
+        let month = "2026_11".parse().unwrap();
+        let key = FileKey::Month(month);
+        dir.make(key).unwrap();
+        months.insert(month);
+        let writer = dir.connect(key, ConnectionRole::Writer).unwrap();
+        channels::add(&writer, UAID, &[Chid([2; 16])].into()).unwrap();
+        let path = home.path().join(key.to_string());
+        (Readers::new(Arc::new(dir), Arc::new(months), 1, 1), key, path)
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_fails_the_check_until_a_minute_after_its_repair() {
+        let home = tempfile::tempdir().unwrap();
+        let (readers, key, path) = readers(&home);
+        readers.check(Instant::now()).unwrap();
+        // Neither a connection nor a cache of the healthy file is left.
+        readers.forget(key);
+        let healthy = fs::read(&path).unwrap();
+        let mut damaged = healthy.clone();
+        damaged[4096..].fill(0xa5);
+        fs::write(&path, damaged).unwrap();
+        let before = Instant::now();
+        let error = readers.check(before).unwrap_err().to_string();
+        assert!(error.starts_with("cannot read messages_2026_11.db: "), "{error}");
+        let after = Instant::now();
+        fs::write(&path, healthy).unwrap();
+        let remembered = readers.check(before + Duration::from_secs(59)).unwrap_err().to_string();
+        assert_eq!(remembered, format!("a read failed in the last minute: {error}"));
+        assert_eq!(readers.failed.count(), 1);
+        readers.check(after + Duration::from_secs(60)).unwrap();
+    }
+
+    #[test]
+    fn a_failed_read_of_any_caller_fails_the_check() {
+        let home = tempfile::tempdir().unwrap();
+        let (readers, key, path) = readers(&home);
+        let (before, healthy) = (Instant::now(), fs::read(&path).unwrap());
+        fs::write(&path, "").unwrap();
+        readers.read(key, |conn| channels::read(conn, UAID)).unwrap_err();
+        fs::write(&path, healthy).unwrap();
+        let error = readers.check(before + Duration::from_secs(59)).unwrap_err().to_string();
+        assert!(error.contains("cannot read messages_2026_11.db: "), "{error}");
+    }
+
+    #[test]
+    fn a_row_with_foreign_contents_is_no_failed_read() {
+        let home = tempfile::tempdir().unwrap();
+        let (readers, key, _path) = readers(&home);
+        readers.read(key, uaid_as_text).unwrap_err();
+        readers.check(Instant::now()).unwrap();
+    }
+
+    fn uaid_as_text(conn: &Connection) -> rusqlite::Result<Option<String>> {
+        let mut statement = conn.prepare("SELECT uaid FROM channels")?;
+        first_row(&mut statement, [], |row| row.get(0))
+    }
 }

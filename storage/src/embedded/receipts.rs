@@ -4,7 +4,7 @@
 //! receipt (`write_connections`).
 
 use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 use state_machine::feed::{FeedKey, FeedName, FeedValue};
 use state_machine::{MessageKey, Month, Receipt, ReceiptRequest, Time, Uaid};
 
@@ -14,6 +14,7 @@ use super::error::WriterError;
 use super::feeds;
 use super::files::FileKey;
 use super::messages::{self, ReceiptChange};
+use super::statements::{first_row, has_row};
 use super::write_connections::WriteConnections;
 use super::writer::Target;
 use crate::receipts::{
@@ -97,8 +98,7 @@ fn expect(
 ) -> rusqlite::Result<bool> {
     let ReceiptRequest { subscription, key } = &expected.request;
     let names = params![subscription.as_str(), key.as_str()];
-    if conn.prepare_cached(IS_EXPECTED)?.exists(names)? || value(conn, &expected.request)?.is_some()
-    {
+    if has_row(conn, IS_EXPECTED, names)? || value(conn, &expected.request)?.is_some() {
         return Ok(true);
     }
     let sequence = feeds::sequence(conn, subscription.as_str())?.unwrap_or_default();
@@ -153,11 +153,11 @@ fn remove_expected(conn: &Connection, request: &ReceiptRequest) -> rusqlite::Res
 fn value(conn: &Connection, request: &ReceiptRequest) -> rusqlite::Result<Option<FeedValue>> {
     let names = params![request.subscription.as_str(), request.key.as_str()];
     let mut statement = conn.prepare_cached(VALUE)?;
-    let value = statement.query_row(names, |row| {
+    let value = first_row(&mut statement, names, |row| {
         let value = row.get_ref(0)?.as_str_or_null()?.map(FeedValue::parse).transpose();
         value.map_err(|error| corrupt(0, Type::Text, error))
     });
-    value.optional().map(Option::flatten)
+    value.map(Option::flatten)
 }
 
 fn expire(conn: &Connection, now: Time) -> rusqlite::Result<ExpiredReceipts> {
@@ -174,9 +174,8 @@ fn expire(conn: &Connection, now: Time) -> rusqlite::Result<ExpiredReceipts> {
     }
     let mut statement = conn.prepare_cached(ENDED)?;
     let first = FeedName::receipts_ended(Time(0));
-    let ended = statement
-        .query_row(params![first, FeedName::receipts_ended(now)], |row| row.get::<_, String>(0));
-    if let Some(ended) = ended.optional()? {
+    let names = params![first, FeedName::receipts_ended(now)];
+    if let Some(ended) = first_row(&mut statement, names, |row| row.get::<_, String>(0))? {
         expired.is_more = true;
         expired.ended = u64::from(remove(conn, &ended)?);
     }

@@ -1,18 +1,19 @@
 //! The SQL of the router table.
 
 use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 use state_machine::{
     BridgeRecipient, LastConnect, Month, NodeId, RouterRecord, RouterType, Time, Uaid,
 };
 
 use super::columns::{change, corrupt, from_i64, to_i64};
+use super::statements::first_row;
 use crate::registration::{self, NewRecord};
 use crate::store::{MonthStep, RegisterResult};
 
 pub(super) fn read(conn: &Connection, uaid: Uaid) -> rusqlite::Result<Option<RouterRecord>> {
-    let row = conn.prepare_cached(READ)?.query_row(params![uaid.0], |row| decode(uaid, row));
-    row.optional().map(Option::flatten)
+    let mut statement = conn.prepare_cached(READ)?;
+    first_row(&mut statement, params![uaid.0], |row| decode(uaid, row)).map(Option::flatten)
 }
 
 /// Reads, then writes: no other thread changes records in between.

@@ -7,6 +7,7 @@ use state_machine::{Chid, LastConnect, ReceiptRequest, Time, Uaid};
 use super::columns::{change, corrupt, from_i64, to_i64};
 use super::copy_table::{ALL_CHANNELS, ALL_MESSAGES, CopyPosition};
 use super::feeds::{self, to_column};
+use super::statements::first_row;
 use super::{channels, messages, notifications, receipts, router};
 use crate::feeds::{FeedName, FeedSyncId, FeedValue, Version};
 use crate::maintenance::Table;
@@ -44,7 +45,8 @@ pub(super) fn read(
 /// Keys of feeds are read as two rows, and the channels of an agent as one.
 pub(super) fn count(conn: &Connection, table: Table) -> rusqlite::Result<u64> {
     let count = |statement: &str| -> rusqlite::Result<u64> {
-        conn.query_row(statement, [], |row| row.get::<_, i64>(0)).map(i64::unsigned_abs)
+        let count = first_row(&mut conn.prepare(statement)?, [], |row| row.get::<_, i64>(0))?;
+        Ok(count.map_or(0, i64::unsigned_abs))
     };
     Ok(match table {
         Table::Router => count("SELECT count(*) FROM router")?,

@@ -5,6 +5,7 @@ use std::path::Path;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::error::OpenError;
+use super::statements::{pragma, run};
 
 /// The schema of one kind of database file.
 pub(super) struct Schema {
@@ -200,55 +201,59 @@ pub(super) const MESSAGES: Schema = Schema {
 };
 
 impl Schema {
-    /// Creates the schema in an empty database.
+    /// Creates the schema in an empty database with a write-ahead log.
     pub(super) fn create(&self, conn: &mut Connection, file: &Path) -> Result<(), OpenError> {
         let failed = |error| OpenError::unreadable(file, &error);
-        conn.pragma_update(None, "application_id", self.application_id).map_err(failed)?;
-        self.migrate(conn, file)?;
-        conn.pragma_update(None, "journal_mode", "wal").map_err(failed)
-    }
-
-    /// Checks the application id, and migrates a file of an older version.
-    pub(super) fn verify(&self, conn: &mut Connection, file: &Path) -> Result<(), OpenError> {
-        let found: i32 = conn
-            .pragma_query_value(None, "application_id", |row| row.get(0))
-            .map_err(|error| OpenError::unreadable(file, &error))?;
-        if found != self.application_id {
-            return Err(OpenError::Foreign { file: file.to_owned() });
-        }
+        run(conn, &format!("PRAGMA application_id = {}", self.application_id)).map_err(failed)?;
         self.migrate(conn, file)
     }
 
-    /// Runs the missing migrations in one transaction.
-    fn migrate(&self, conn: &mut Connection, file: &Path) -> Result<(), OpenError> {
-        let version = conn.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
-        let version = version.map_err(|error| OpenError::unreadable(file, &error))?;
+    /// Refuses a database of another program, and one of a newer version. Changes nothing. Returns the schema version.
+    pub(super) fn check(&self, conn: &Connection, file: &Path) -> Result<usize, OpenError> {
+        let failed = |error| OpenError::unreadable(file, &error);
         let file = file.to_owned();
-        let Ok(found) = usize::try_from(version) else { return Err(OpenError::Foreign { file }) };
-        let known = self.migrations.len();
-        match self.migrations.get(found..) {
-            None => Err(OpenError::Newer { file, found, known }),
-            Some([]) => Ok(()),
-            Some(missing) => apply(conn, missing, known as i64)
-                .map_err(|error| OpenError::unreadable(&file, &error)),
+        if pragma::<i32>(conn, "application_id").map_err(failed)? != self.application_id {
+            return Err(OpenError::Foreign { file });
         }
+        let version = pragma::<i64>(conn, "user_version").map_err(failed)?;
+        let Ok(found) = usize::try_from(version) else { return Err(OpenError::Foreign { file }) };
+        match self.migrations.len() {
+            known if found > known => Err(OpenError::Newer { file, found, known }),
+            _ => Ok(found),
+        }
+    }
+
+    /// Checks a database, and runs the missing migrations in one transaction.
+    pub(super) fn migrate(&self, conn: &mut Connection, file: &Path) -> Result<(), OpenError> {
+        let missing = &self.migrations[self.check(conn, file)?..];
+        if missing.is_empty() {
+            return Ok(());
+        }
+        apply(conn, missing, self.migrations.len())
+            .map_err(|error| OpenError::unreadable(file, &error))
+    }
+
+    /// Checks that no migration is missing.
+    pub(super) fn is_complete(&self, conn: &Connection, file: &Path) -> Result<bool, OpenError> {
+        Ok(self.check(conn, file)? == self.migrations.len())
     }
 }
 
-fn apply(conn: &mut Connection, migrations: &[&str], version: i64) -> rusqlite::Result<()> {
+fn apply(conn: &mut Connection, migrations: &[&str], version: usize) -> rusqlite::Result<()> {
     let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for migration in migrations {
-        transaction.execute_batch(migration)?;
+        run(&transaction, migration)?;
     }
-    transaction.pragma_update(None, "user_version", version)?;
+    run(&transaction, &format!("PRAGMA user_version = {version}"))?;
     transaction.commit()
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test looks at the first row")]
 mod tests {
     use super::super::{
         channels, copy_table, feeds, inactive_users, messages, month_counts, notifications,
-        receipts, router, row_estimate, rows, waiting,
+        read_check, receipts, router, row_estimate, rows, waiting,
     };
     use super::*;
 
@@ -278,23 +283,23 @@ mod tests {
     }
 
     fn version(conn: &Connection) -> i64 {
-        conn.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
+        pragma(conn, "user_version").unwrap()
     }
 
     #[test]
     fn a_database_of_an_older_version_is_brought_up_to_date_with_its_rows() {
         let mut conn = database_of_the_first_version();
-        SECOND.verify(&mut conn, file()).unwrap();
+        SECOND.migrate(&mut conn, file()).unwrap();
         let row = conn.query_row("SELECT x, y FROM a", [], |row| Ok((row.get(0)?, row.get(1)?)));
         assert_eq!(row, Ok((1, "old".to_owned())));
         assert_eq!(version(&conn), 2);
-        SECOND.verify(&mut conn, file()).expect("nothing is left to migrate");
+        SECOND.migrate(&mut conn, file()).expect("nothing is left to migrate");
     }
 
     #[test]
     fn a_migration_that_fails_changes_nothing() {
         let mut conn = database_of_the_first_version();
-        assert!(matches!(BROKEN.verify(&mut conn, file()), Err(OpenError::Unreadable { .. })));
+        assert!(matches!(BROKEN.migrate(&mut conn, file()), Err(OpenError::Unreadable { .. })));
         assert_eq!(conn.query_row("SELECT x FROM a", [], |row| row.get(0)), Ok(1));
         assert_eq!(version(&conn), 1);
     }
@@ -302,8 +307,8 @@ mod tests {
     #[test]
     fn a_database_of_a_newer_version_is_refused() {
         let mut conn = database_of_the_first_version();
-        SECOND.verify(&mut conn, file()).unwrap();
-        let refused = FIRST.verify(&mut conn, file());
+        SECOND.migrate(&mut conn, file()).unwrap();
+        let refused = FIRST.migrate(&mut conn, file());
         assert!(matches!(refused, Err(OpenError::Newer { found: 2, known: 1, .. })), "{refused:?}");
     }
 
@@ -358,6 +363,7 @@ mod tests {
         rows::KEYS,
         rows::PUT_SEQUENCE,
         rows::PUT_KEY,
+        read_check::RANDOM_RECORD,
     ];
 
     const MESSAGE_STATEMENTS: &[&str] = &[
@@ -390,6 +396,8 @@ mod tests {
         copy_table::ALL_MESSAGES,
         row_estimate::CHANNELS,
         row_estimate::MESSAGES,
+        read_check::RANDOM_CHANNELS,
+        read_check::RANDOM_MESSAGE,
     ];
 
     /// The plan names the used index, or has a SCAN.
@@ -422,6 +430,6 @@ mod tests {
     fn a_router_table_is_not_taken_for_a_message_table() {
         let mut conn = Connection::open_in_memory().unwrap();
         ROUTER.create(&mut conn, file()).unwrap();
-        assert!(matches!(MESSAGES.verify(&mut conn, file()), Err(OpenError::Foreign { .. })));
+        assert!(matches!(MESSAGES.migrate(&mut conn, file()), Err(OpenError::Foreign { .. })));
     }
 }

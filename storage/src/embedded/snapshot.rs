@@ -11,10 +11,13 @@ use std::path::Path;
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 
+use super::connection::{ConnectionRole, connect, synchronous};
 use super::error::{OpenError, WriterError};
-use super::files::{ConnectionRole, DataDir, FileKey, connect, is_database};
+use super::files::{DataDir, FileKey, is_database};
+use super::statements::{pragma, run};
 use crate::durable;
 use crate::store::StoreError;
+use crate::sync_support::SyncSupport;
 
 /// The directory in the data directory that [`StoreAdmin::snapshot`](crate::StoreAdmin::snapshot) fills.
 pub const SNAPSHOT_DIR: &str = "backup.partial";
@@ -34,7 +37,7 @@ impl Snapshot {
         let begin = |key: FileKey| {
             let conn = dir.connect(key, ConnectionRole::Reader)?;
             // A transaction begins with its first read.
-            conn.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema")?;
+            run(&conn, "BEGIN; SELECT count(*) FROM sqlite_schema")?;
             Ok((key, conn))
         };
         let begun: rusqlite::Result<_> = keys.map(begin).collect();
@@ -55,7 +58,7 @@ impl Snapshot {
         let (dir, mut done) = (data_dir.path().join(SNAPSHOT_DIR), 0);
         for (key, conn) in self.0 {
             let path = dir.join(key.to_string());
-            done += copy_file(key, &conn, &path, |copied| {
+            done += copy_file(key, &conn, &path, data_dir.support(), |copied| {
                 // Meanwhile the write-ahead logs grow, with no other bound.
                 check_space(data_dir, 0, free_bytes_min)?;
                 match on_step(done + copied, total) {
@@ -83,11 +86,13 @@ fn copy_file(
     key: FileKey,
     from: &Connection,
     to: &Path,
+    support: SyncSupport,
     mut on_step: impl FnMut(u64) -> Result<(), StoreError>,
 ) -> Result<u64, StoreError> {
     let name = key.to_string();
     durable::empty_file(to).map_err(|error| unwritable(&error))?;
     let mut copy = Connection::open(to).map_err(|error| failed(&name, &error))?;
+    run(&copy, synchronous(support)).map_err(|error| failed(&name, &error))?;
     let backup = Backup::new(from, &mut copy).map_err(|error| failed(&name, &error))?;
     let copied = loop {
         let step = backup.step(STEP_PAGES).map_err(|error| failed(&name, &error))?;
@@ -100,13 +105,17 @@ fn copy_file(
     };
     drop(backup);
     copy.close().map_err(|(_, error)| failed(&name, &error))?;
+    let checked = connect(to, ConnectionRole::Writer, support);
+    checked
+        .and_then(|conn| conn.close().map_err(|(_, error)| error))
+        .map_err(|error| failed(&name, &error))?;
     durable::sync_file(to).map_err(|error| unwritable(&error))?;
     Ok(copied)
 }
 
 fn pages(key: FileKey, conn: &Connection) -> Result<u64, StoreError> {
-    let count = conn.pragma_query_value(None, "page_count", |row| row.get::<_, i64>(0));
-    count.map(i64::unsigned_abs).map_err(|error| failed(&key.to_string(), &error))
+    let count = pragma(conn, "page_count").map(i64::unsigned_abs);
+    count.map_err(|error| failed(&key.to_string(), &error))
 }
 
 fn failed(name: &str, error: &rusqlite::Error) -> StoreError {
@@ -120,20 +129,19 @@ fn unwritable(error: &io::Error) -> StoreError {
 /// Checks every database of a restored directory: its schema, its listed months, and its pages. Migrates files of an
 /// older version.
 pub fn check_restored(dir: &Path) -> Result<(), OpenError> {
-    let (_dir, _lock, _months) = DataDir::open(dir)?;
+    let (opened, _lock, _months) = DataDir::open(dir)?;
     for entry in fs::read_dir(dir).map_err(|error| OpenError::io(dir, error))? {
         let path = entry.map_err(|error| OpenError::io(dir, error))?.path();
         if path.file_name().and_then(|name| name.to_str()).is_some_and(is_database) {
-            quick_check(&path)?;
+            quick_check(&path, opened.support())?;
         }
     }
     Ok(())
 }
 
-fn quick_check(path: &Path) -> Result<(), OpenError> {
-    let checked = connect(path, ConnectionRole::Writer).and_then(|conn| {
-        conn.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))
-    });
+fn quick_check(path: &Path, support: SyncSupport) -> Result<(), OpenError> {
+    let checked = connect(path, ConnectionRole::Writer, support)
+        .and_then(|conn| pragma::<String>(&conn, "quick_check(1)"));
     match checked {
         Ok(found) if found == "ok" => Ok(()),
         Ok(reason) => Err(OpenError::Unreadable { file: path.to_owned(), reason }),
@@ -142,6 +150,7 @@ fn quick_check(path: &Path) -> Result<(), OpenError> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test looks at the first row")]
 mod tests {
     use super::*;
 
@@ -150,11 +159,11 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let (dir, _lock, _months) = DataDir::open(home.path()).unwrap();
         let writer = dir.connect(FileKey::Router, ConnectionRole::Writer).unwrap();
-        writer.execute_batch("CREATE TABLE written (x); INSERT INTO written VALUES (1)").unwrap();
+        run(&writer, "CREATE TABLE written (x); INSERT INTO written VALUES (1)").unwrap();
         let snapshot = Snapshot::begin(&dir, [FileKey::Router].into_iter()).unwrap_or_else(|_| {
             panic!("a file that is there can be read");
         });
-        writer.execute_batch("INSERT INTO written VALUES (2)").unwrap();
+        run(&writer, "INSERT INTO written VALUES (2)").unwrap();
         fs::create_dir(home.path().join(SNAPSHOT_DIR)).unwrap();
         snapshot.copy(&dir, 0, |_, _| true).unwrap();
         let copy = home.path().join(SNAPSHOT_DIR).join(FileKey::Router.to_string());

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use futures_util::TryFutureExt;
 use futures_util::future::try_join;
@@ -246,7 +247,14 @@ impl Store for Embedded {
     }
 
     fn check(&self) -> StoreFuture<()> {
-        self.writer.submit(None, Target::ManyFiles, WriteConnections::check)
+        match self.readers.check(Instant::now()) {
+            Ok(()) => self.writer.submit(None, Target::ManyFiles, WriteConnections::check),
+            Err(error) => now(Err(error)),
+        }
+    }
+
+    fn failed_reads(&self) -> Option<u64> {
+        Some(self.readers.failed.count())
     }
 
     fn close(&self) -> StoreFuture<()> {

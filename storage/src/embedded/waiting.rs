@@ -8,6 +8,7 @@ use state_machine::store::FullScope;
 use state_machine::{Chid, Message, MessageId, MessageKey, Time, Topic, Uaid};
 
 use super::columns::{change, corrupt, from_i64, to_i64};
+use super::statements::has_row;
 use super::{channels, messages};
 use crate::maintenance::WaitingPage;
 use crate::store::Cursor;
@@ -120,7 +121,7 @@ pub(super) fn page(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Resul
 }
 
 fn is_stored(conn: &Connection, uaid: Uaid, id: MessageId) -> rusqlite::Result<bool> {
-    conn.prepare_cached(FIND)?.exists(params![uaid.0, id.to_bytes()])
+    has_row(conn, FIND, params![uaid.0, id.to_bytes()])
 }
 
 /// What a message of the same topic occupies.

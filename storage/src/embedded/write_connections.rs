@@ -1,5 +1,6 @@
 //! The writer's connections and the transactions open on them.
 
+use std::io::ErrorKind;
 use std::iter;
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,12 +8,14 @@ use std::time::Instant;
 use rusqlite::Connection;
 use state_machine::{Month, Uaid};
 
-use super::error::{WriterError, write_error};
-use super::files::{ConnectionRole, DataDir, FileKey, MonthFiles};
+use super::connection::{ConnectionRole, empty_log};
+use super::error::{WriterError, is_of_read, write_error};
+use super::files::{DataDir, FileKey, MonthFiles};
 use super::readers::Readers;
 use super::receipts::cancel;
 use super::record_cache::{Changed, ChangedRecords};
 use super::snapshot::Snapshot;
+use super::statements::run;
 use super::unwritten::{RETRY, UnwrittenRegistrations};
 use super::writer::Progress;
 use super::{messages, month_list, router};
@@ -50,12 +53,9 @@ impl OpenFile {
     /// that nothing could be read. Returns whether the connection can be used.
     fn roll_back(&mut self) -> bool {
         self.in_transaction = false;
-        self.conn.is_autocommit() || self.conn.execute_batch("ROLLBACK").is_ok()
+        self.conn.is_autocommit() || run(&self.conn, "ROLLBACK").is_ok()
     }
 }
-
-/// The newest months, which a health check looks at: messages are stored in one of them.
-const MONTHS_CHECKED: usize = 2;
 
 impl WriteConnections {
     pub(super) fn new(
@@ -182,8 +182,7 @@ impl WriteConnections {
     /// Writes a row, which fails on a disk that is full or read-only. Takes the lock of each file that messages are
     /// stored in, which fails if another program holds it or the file was removed.
     pub(super) fn check(&mut self) -> Result<(), WriterError> {
-        let months = self.months.list().into_iter().rev().take(MONTHS_CHECKED).map(FileKey::Month);
-        for key in iter::once(FileKey::Router).chain(months) {
+        for key in self.months.checked() {
             if !self.dir.is_there(key) {
                 let gone = format!("{key} was removed while the store was open");
                 return Err(WriterError::Refused(StoreError::Failed(gone)));
@@ -292,12 +291,15 @@ impl WriteConnections {
         // Without a pause after a failed attempt.
         while self.write_unwritten(Instant::now() + RETRY) {}
         self.readers.close();
+        let mut closed = Ok(());
         for OpenFile { key, conn, .. } in self.open {
-            conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
-                .and_then(|()| conn.close().map_err(|(_, error)| error))
-                .map_err(|error| StoreError::Failed(format!("cannot close {key}: {error}")))?;
+            // A log that another program reads stays, and the next start empties it.
+            let emptied = empty_log(&conn).and_then(|_| conn.close().map_err(|(_, error)| error));
+            let emptied =
+                emptied.map_err(|error| StoreError::Failed(format!("cannot close {key}: {error}")));
+            closed = closed.and(emptied);
         }
-        Ok(())
+        closed
     }
 
     /// Finds or opens a file and begins its transaction. Returns its index in `open`.
@@ -314,22 +316,35 @@ impl WriteConnections {
         if let Some(error) = self.failure(Some(key)) {
             return Err(WriterError::Refused(error.clone()));
         }
-        self.open_and_begin(key, at)
-            .map_err(|error| WriterError::Refused(self.note_failure(key, &error)))
-    }
-
-    fn open_and_begin(&mut self, key: FileKey, at: Option<usize>) -> rusqlite::Result<usize> {
         let at = match at {
             Some(at) => at,
             None => {
-                let conn = self.dir.connect(key, ConnectionRole::Writer)?;
-                self.open.push(OpenFile { key, conn, in_transaction: false });
-                self.open.len() - 1
+                self.open_file(key).map_err(|error| WriterError::Refused(self.note(key, error)))?
             }
         };
-        self.open[at].conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        self.open[at].in_transaction = true;
+        let conn = &self.open[at].conn;
+        match conn.prepare_cached("BEGIN IMMEDIATE").and_then(|mut s| s.execute([])) {
+            Ok(_) => self.open[at].in_transaction = true,
+            Err(error) => return Err(WriterError::Refused(self.note_failure(key, &error))),
+        }
         Ok(at)
+    }
+
+    /// Opens a file, and syncs the directory: SQLite may have made its log with it, and ignores errors of that sync. If it
+    /// fails, all connections to the file are closed, so that the next one makes another log.
+    fn open_file(&mut self, key: FileKey) -> Result<usize, StoreError> {
+        let conn = self.dir.connect(key, ConnectionRole::Writer);
+        let conn = conn.map_err(|error| self.write_error(key, &error))?;
+        if let Err(error) = self.dir.sync() {
+            drop(conn);
+            self.readers.forget(key);
+            return Err(match error.kind() {
+                ErrorKind::StorageFull => StoreError::NoSpace,
+                _ => StoreError::Failed(format!("cannot sync the directory of {key}: {error}")),
+            });
+        }
+        self.open.push(OpenFile { key, conn, in_transaction: false });
+        Ok(self.open.len() - 1)
     }
 
     fn commit(&mut self, key: FileKey) -> Result<(), WriterError> {
@@ -349,15 +364,29 @@ impl WriteConnections {
 
     /// Rolls the file back after an error whose transaction is over.
     fn note_failure(&mut self, key: FileKey, error: &rusqlite::Error) -> StoreError {
-        let error = write_error(key, error);
+        let error = self.write_error(key, error);
         let is_full = error == StoreError::NoSpace;
         self.open.retain_mut(|file| file.key != key || (is_full && file.roll_back()));
+        self.note(key, error)
+    }
+
+    fn note(&mut self, key: FileKey, error: StoreError) -> StoreError {
         self.failed.push((key, error.clone()));
         error
     }
 
-    fn broken(&mut self, key: FileKey, error: &rusqlite::Error) -> WriterError {
+    /// A statement that writes reads pages too.
+    fn write_error(&self, key: FileKey, error: &rusqlite::Error) -> StoreError {
+        let is_of_read = is_of_read(error);
         let error = write_error(key, error);
+        if is_of_read {
+            self.readers.failed.note(Instant::now(), error.to_string());
+        }
+        error
+    }
+
+    fn broken(&mut self, key: FileKey, error: &rusqlite::Error) -> WriterError {
+        let error = self.write_error(key, error);
         self.is_disk_full |= error == StoreError::NoSpace;
         WriterError::Broken(error)
     }
@@ -369,6 +398,7 @@ impl WriteConnections {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test looks at the first row")]
 mod tests {
     use state_machine::{Chid, Message, MessageId, Span, Time, Urgency};
 

@@ -5,6 +5,7 @@ use tempfile::TempDir;
 
 use super::super::files::DataDir;
 use super::super::readers::Readers;
+use super::super::statements::run;
 use super::*;
 
 const ROUTER: Target = Target::File(FileKey::Router);
@@ -34,7 +35,7 @@ fn sql(
     text: &str,
 ) -> impl FnMut(&mut WriteConnections) -> Result<(), WriterError> + Send + 'static {
     let text = text.to_owned();
-    move |files| files.write(FileKey::Router, |conn| conn.execute_batch(&text))
+    move |files| files.write(FileKey::Router, |conn| run(conn, &text))
 }
 
 /// Queues jobs while the writer is held up, so that they become one batch.

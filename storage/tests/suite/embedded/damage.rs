@@ -205,6 +205,32 @@ async fn damage_found_while_running_is_an_error_and_not_an_empty_answer() {
 }
 
 #[tokio::test]
+async fn reads_that_fail_while_running_show_in_the_check() {
+    let home = data_dir().await;
+    let store = open(home.path());
+    let healthy = fs::read(messages(&home)).unwrap();
+    overwrite(&messages(&home));
+    store.channels(agent(1), month()).await.unwrap_err();
+    // The disk is well again, and the reason stays for a minute.
+    fs::write(messages(&home), healthy).unwrap();
+    let error = store.check().await.unwrap_err().to_string();
+    assert!(error.starts_with("a read failed in the last minute: cannot read messages"), "{error}");
+    assert_eq!(store.failed_reads(), Some(1));
+}
+
+#[tokio::test]
+async fn pages_that_only_a_write_needs_show_in_the_check() {
+    let home = data_dir().await;
+    let store = open(home.path());
+    let healthy = fs::read(messages(&home)).unwrap();
+    overwrite(&messages(&home));
+    store.store_message(agent(1), month(), crate::embedded::message(2)).await.unwrap_err();
+    fs::write(messages(&home), healthy).unwrap();
+    let error = store.check().await.unwrap_err().to_string();
+    assert!(error.contains("cannot write messages_2026_11.db"), "{error}");
+}
+
+#[tokio::test]
 async fn files_with_other_names_are_left_alone() {
     let home = data_dir().await;
     for name in ["messages_2026_11.db.bak", "messages_2026_13.db", "keys.toml"] {

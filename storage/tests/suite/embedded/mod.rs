@@ -4,6 +4,7 @@
 mod damage;
 mod expiry;
 mod full_disk;
+mod journal;
 mod kill;
 mod kill_drops;
 mod kill_feeds;
