@@ -199,14 +199,13 @@ fn extract_file(
         Err(error) if error.kind() == ErrorKind::StorageFull => return Err(unwritable(error)),
         copied => copied.map_err(read_error)?,
     };
-    file.create().map_err(unwritable)?;
     match (bytes == listed.bytes, sha256 == listed.sha256) {
         (false, _) => Err(BackupError::Truncated(io::Error::other(format!(
             "{name} has {bytes} of {} bytes",
             listed.bytes
         )))),
         (true, false) => Err(damaged(format!("{name} has another SHA-256 than the manifest"))),
-        (true, true) => Ok(()),
+        (true, true) => file.create().map_err(unwritable),
     }
 }
 

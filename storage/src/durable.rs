@@ -1,8 +1,8 @@
 //! The one way to write a file: what a call here did is on disk when it returns, and a power loss does not undo it.
 //!
-//! A file is written beside its name and synced, gets its name, and the directory is synced: its old or its new contents
-//! are there, whole. `clippy.toml` refuses the calls of the standard library and of `tempfile` that this replaces
-//! elsewhere.
+//! A file is written beside its name and synced, gets its name, and the directory is synced. So its old or its new
+//! contents are there, whole. `clippy.toml` refuses the calls of the standard library and of `tempfile` that this
+//! replaces.
 //!
 //! An error names the path and what failed. After a failed sync of a directory, the change may or may not be on disk.
 //! A file or directory that is new is removed again then, so that a repeated call makes it anew.
@@ -44,7 +44,7 @@ impl NewFile {
         Ok(Self { path, file })
     }
 
-    /// The temporary name.
+    /// The temporary name, to read the file before it gets its own.
     pub fn temporary(&self) -> &Path {
         self.file.path()
     }

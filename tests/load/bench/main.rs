@@ -10,6 +10,11 @@
 //! progress are on standard error. The exit status is 1 if an operation costs more than the baseline allows, 2 if
 //! something could not be measured, and 130 after an interrupt. `bench floor` is the floor.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a measurement writes files that no power loss meets"
+)]
+
 #[path = "../shared/agent.rs"]
 mod agent;
 mod baseline;

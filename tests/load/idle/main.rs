@@ -2,6 +2,11 @@
 //!
 //! `--help` describes a run and its arguments, [docs/capacity.md](../../../docs/capacity.md) what the figures mean.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a measurement writes files that no power loss meets"
+)]
+
 mod run;
 
 use std::fs::Permissions;

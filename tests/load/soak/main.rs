@@ -9,6 +9,11 @@
 //! one at `--ws`. The result is a table on standard output. The exit status is 1 if the writer was held longer than promised
 //! while user agents moved to another month.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a measurement writes files that no power loss meets"
+)]
+
 mod run;
 
 use std::net::SocketAddr;
