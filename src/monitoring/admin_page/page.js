@@ -136,6 +136,14 @@ function latency(series) {
   return value === null || value === undefined ? "–" : `${number(value)} ms`;
 }
 
+/** Unknown until the node has answered. */
+function clockOf(node) {
+  const difference = metric("node_clock_difference_seconds")[node];
+  if (!difference) return "–";
+  const [direction, seconds] = Object.entries(difference).find(([, seconds]) => seconds > 0) || [];
+  return direction ? `${number(seconds)} s ${direction}` : "agrees";
+}
+
 const rates = (name) => (label) => [label, number(sum(now, name, label)), number(rate(name, label))];
 
 const ROWS = {
@@ -169,6 +177,7 @@ const ROWS = {
       (Object.entries(states).find(([, is]) => is === 1) || ["–"])[0].replace("_", " "),
       number(metric("node_pushes_in_flight")[node]),
       number(metric("node_notifications_pending")[node]),
+      clockOf(node),
     ]),
   limits: () =>
     Object.entries(metric("limit_refusals_total"))
@@ -214,6 +223,8 @@ function fill(table, rows) {
 function show() {
   for (const element of all("[data-value]")) write(element, VALUES[element.dataset.value]());
   for (const table of all("[data-rows]")) fill(table, ROWS[table.dataset.rows]());
+  byId("clocks").hidden = now.clocks.length === 0;
+  write(byId("clocks"), now.clocks.join(" "));
   write(byId("updated"), `Updated ${clock(now.at)}`);
 }
 
