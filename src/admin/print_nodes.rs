@@ -1,7 +1,10 @@
 //! The output of `kalends nodes` as text.
 
+use state_machine::ClockDifference;
+
 use super::output::{NodeRow, NodeState};
 use super::print::columns;
+use crate::peers::clock_sentences::distance;
 
 pub(super) fn nodes_text(rows: &[NodeRow]) -> String {
     if rows.is_empty() {
@@ -38,8 +41,8 @@ fn state(row: &NodeRow) -> String {
         parts.push(format!("{waiting} notifications wait for it"));
     }
     if let Some(seconds) = row.clock_ahead_s.filter(|seconds| *seconds != 0) {
-        let direction = if seconds < 0 { "behind" } else { "ahead of" };
-        parts.push(format!("its clock is {} s {direction} this one", seconds.unsigned_abs()));
+        let ahead = ClockDifference(seconds.saturating_mul(1000));
+        parts.push(format!("its clock is {} this one", distance(ahead)));
     }
     parts.join("; ")
 }
@@ -80,7 +83,7 @@ mod tests {
              3 notifications wait for it"
         );
         assert_eq!(lines[3], "http://c:1 1 answers; its clock is 90 s ahead of this one");
-        assert_eq!(lines[4], "http://c:1 1 answers; its clock is 1200 s behind this one");
+        assert_eq!(lines[4], "http://c:1 1 answers; its clock is 20 min behind this one");
         assert!(lines[6].starts_with("The records of 17 agents"), "{text}");
     }
 }

@@ -136,14 +136,6 @@ function latency(series) {
   return value === null || value === undefined ? "–" : `${number(value)} ms`;
 }
 
-/** Unknown until the node has answered. */
-function clockOf(node) {
-  const difference = metric("node_clock_difference_seconds")[node];
-  if (!difference) return "–";
-  const [direction, seconds] = Object.entries(difference).find(([, seconds]) => seconds > 0) || [];
-  return direction ? `${number(seconds)} s ${direction}` : "agrees";
-}
-
 const rates = (name) => (label) => [label, number(sum(now, name, label)), number(rate(name, label))];
 
 const ROWS = {
@@ -177,7 +169,6 @@ const ROWS = {
       (Object.entries(states).find(([, is]) => is === 1) || ["–"])[0].replace("_", " "),
       number(metric("node_pushes_in_flight")[node]),
       number(metric("node_notifications_pending")[node]),
-      clockOf(node),
     ]),
   limits: () =>
     Object.entries(metric("limit_refusals_total"))
