@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use state_machine::delivery::NodeAnswer;
-use state_machine::{Message, NodeId, Time, Uaid};
+use state_machine::{ClockComparison, Message, NodeId, Time, Uaid};
 use tokio::sync::oneshot;
 
 use crate::handle::DirectPush;
@@ -28,6 +28,11 @@ pub trait NodeDirectory: Send + Sync {
     /// The peers that this directory has called.
     fn peers(&self) -> Vec<PeerStatus> {
         Vec::new()
+    }
+
+    /// The clocks of this node and of the peers that have answered it. Empty without such a peer.
+    fn clocks(&self) -> ClockComparison {
+        ClockComparison::default()
     }
 }
 
@@ -135,5 +140,9 @@ impl NodeDirectory for Directory {
 
     fn peers(&self) -> Vec<PeerStatus> {
         self.peers.peers()
+    }
+
+    fn clocks(&self) -> ClockComparison {
+        self.peers.clocks()
     }
 }

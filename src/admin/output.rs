@@ -98,6 +98,9 @@ pub struct NodeRow {
     pub probe_in_ms: Option<u64>,
     /// Notifications that wait to be sent to it; none if the process is not a server of a cluster.
     pub notifications: Option<usize>,
+    /// How far its clock is ahead of that of the process that asks, in seconds; 0 within `cluster_clock_skew_s`. None of
+    /// that process, and without an answer.
+    pub clock_ahead_s: Option<i64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

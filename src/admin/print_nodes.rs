@@ -1,7 +1,10 @@
 //! The output of `kalends nodes` as text.
 
+use state_machine::ClockDifference;
+
 use super::output::{NodeRow, NodeState};
 use super::print::columns;
+use crate::peers::clock_sentences::distance;
 
 pub(super) fn nodes_text(rows: &[NodeRow]) -> String {
     if rows.is_empty() {
@@ -37,6 +40,10 @@ fn state(row: &NodeRow) -> String {
     if let Some(waiting) = row.notifications.filter(|waiting| *waiting > 0) {
         parts.push(format!("{waiting} notifications wait for it"));
     }
+    if let Some(seconds) = row.clock_ahead_s.filter(|seconds| *seconds != 0) {
+        let ahead = ClockDifference(seconds.saturating_mul(1000));
+        parts.push(format!("its clock is {} this one", distance(ahead)));
+    }
     parts.join("; ")
 }
 
@@ -52,13 +59,19 @@ mod tests {
             state,
             probe_in_ms: None,
             notifications: Some(0),
+            clock_ahead_s: Some(0),
         };
         let down = NodeRow {
             probe_in_ms: Some(1200),
             notifications: Some(3),
             ..row("http://b:1", 17, NodeState::Unreachable("refused".to_owned()))
         };
-        let text = nodes_text(&[row("http://a:1", 1203, NodeState::Answers), down]);
+        let ahead = |seconds| NodeRow {
+            clock_ahead_s: Some(seconds),
+            ..row("http://c:1", 1, NodeState::Answers)
+        };
+        let answers = row("http://a:1", 1203, NodeState::Answers);
+        let text = nodes_text(&[answers, down, ahead(90), ahead(-1200)]);
         let lines: Vec<_> = text
             .lines()
             .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
@@ -69,6 +82,8 @@ mod tests {
             "http://b:1 17 does not answer: refused; the breaker is open, it is tried again in 2 s; \
              3 notifications wait for it"
         );
-        assert!(lines[4].starts_with("The records of 17 agents"), "{text}");
+        assert_eq!(lines[3], "http://c:1 1 answers; its clock is 90 s ahead of this one");
+        assert_eq!(lines[4], "http://c:1 1 answers; its clock is 20 min behind this one");
+        assert!(lines[6].starts_with("The records of 17 agents"), "{text}");
     }
 }

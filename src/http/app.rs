@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use actix_web::web::Data;
 use actors::counters::Counters;
-use actors::{Access, BoundedAddr, ClientShared, Clock, Endpoint, EndpointShared, Feeds};
+use actors::{
+    Access, BoundedAddr, ClientShared, Clock, Endpoint, EndpointShared, Feeds, NodeDirectory,
+};
 use slog::Logger;
 use state_machine::{MessageId, Span, Time};
 use storage::Store;
@@ -127,6 +129,15 @@ pub struct MessageIds {
 pub struct LocalEndpoint {
     shared: Arc<EndpointShared>,
     started: OnceCell<BoundedAddr<Endpoint>>,
+}
+
+impl AppState {
+    /// The other nodes that this one calls.
+    pub fn nodes(&self) -> Option<&dyn NodeDirectory> {
+        let Self { connections, endpoints, .. } = self;
+        let of_endpoints = endpoints.as_ref().map(|role| &*role.shared.nodes);
+        of_endpoints.or_else(|| connections.as_ref().map(|role| &*role.clients.nodes))
+    }
 }
 
 impl SharedState {

@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
+use actors::NodeDirectory;
 use actors::broadcasts::BroadcastView;
 use actors::registry::CountConnections;
 use serde_json::{Value, json};
 use slog::warn;
-use state_machine::BridgeName;
+use state_machine::{BridgeName, ClockComparison};
 use storage::{COMMIT_BOUNDS_MS, CommitTimes, RecordReads};
 use tokio::time::timeout;
 
@@ -17,6 +18,9 @@ use super::app::{AppState, SharedState, WebSocketRole};
 use super::request_id::request_id;
 use crate::bridges::GuardState;
 use crate::limits::PortName;
+
+/// Clocks of other nodes in the body, those that differ most.
+const CLOCKS_MAX: usize = 10;
 
 /// Maximum time for the store or the registry to answer a check.
 const CHECK_WAIT: Duration = Duration::from_secs(2);
@@ -109,6 +113,10 @@ fn counts(node: &AppState) -> Value {
         counts["bridges"] = endpoints.bridges.observe().map(bridge_counts).collect();
         counts["bridge_pushes_refused"] = json!(endpoints.shared.bridge_refused());
     }
+    let clocks = node.nodes().map(NodeDirectory::clocks).unwrap_or_default();
+    if !clocks.clocks.is_empty() {
+        counts["clocks"] = of_clocks(&clocks);
+    }
     if let Some(disk) = common.store.disk_space() {
         counts["disk"] = json!({
             "free_bytes": disk.free_bytes,
@@ -125,6 +133,19 @@ fn counts(node: &AppState) -> Value {
         counts["record_reads"] = json!({"from_memory": from_memory, "from_file": from_file});
     }
     counts
+}
+
+/// A wrong clock leaves the node healthy: it serves, and a load balancer that removed it would correct nothing.
+fn of_clocks(clocks: &ClockComparison) -> Value {
+    let differing = clocks
+        .differing()
+        .take(CLOCKS_MAX)
+        .map(|clock| json!({"node": clock.name(), "ahead_s": clock.ahead.seconds()}));
+    json!({
+        "compared": clocks.clocks.len(),
+        "majority": clocks.has_majority,
+        "differing": differing.collect::<Value>(),
+    })
 }
 
 /// The application by its bridge and name. The file of bridges bounds how many there are.

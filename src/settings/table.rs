@@ -363,8 +363,9 @@ with_feeds! {
         /// to `node_requests_max` of them, and a few for notifications. A lower limit of open files lowers it too.
         router_connections_max: usize = 10_000, in COUNT, "connections";
 
-        /// Largest difference between the clocks of two nodes. A request that was signed earlier than that, or that
-        /// much in the future, is rejected.
+        /// Largest difference between the clocks of two nodes that agree. A request that was signed earlier than that,
+        /// or that much in the future, is refused, with the time of the node up to a day. The caller signs with that
+        /// time, and reports the clock.
         cluster_clock_skew_s: u64 = 60, in 1..=3600, "s";
 
         /// Requests in flight to one other node. Above it, a message is stored at once and the node is notified later.

@@ -14,6 +14,7 @@
 //! - [`bridge`]: user agents behind the push service of their platform.
 //! - [`bridged_call`]: one call on such an agent, which also moves it to this month.
 //! - [`breaker`]: the circuit breaker of a peer node.
+//! - [`clocks`]: which clocks of a cluster are wrong.
 //! - [`token_bucket`]: a rate limit with a burst.
 //! - [`staggered_fanout`]: wakes many subscribers one after the other.
 //! - [`wire`]: the messages of user agents and server, as JSON.
@@ -27,6 +28,7 @@ pub mod broadcast;
 #[cfg(test)]
 #[path = "../tests/support/cases.rs"]
 mod cases;
+pub mod clocks;
 pub mod connection;
 pub mod delivery;
 pub mod feed;
@@ -48,6 +50,7 @@ pub mod wire;
 
 pub use access::AccessId;
 pub use bridge::{BridgeName, BridgeOutcome, BridgeRecipient};
+pub use clocks::{ClockComparison, ClockDifference, ComparedClock};
 pub use ids::{Chid, ConnectionId, MessageId, NodeId, OpId, PushId, Uaid};
 pub use message::{Encoding, Message, MessageKey, Payload, Topic, Urgency};
 pub use month::Month;

@@ -202,7 +202,7 @@ async fn connection(record: &RouterRecord, report: &Report) -> Connection {
             None => Connection::Unknown { node: name },
         };
     };
-    match peers.ask(node.clone(), record.uaid, context.clock.clone()).await {
+    match peers.ask(node.clone(), record.uaid, context.clock.clone()).await.0 {
         PeerIdentity::ThisNode => Connection::OnNode { node: name },
         PeerIdentity::OtherNode => Connection::Ended { node: name },
         PeerIdentity::Unreachable(why) => Connection::NodeDown { node: name, why },

@@ -6,12 +6,13 @@ use actors::NodeDirectory;
 use actors::observe::{BreakerState, PeerStatus};
 use futures_util::StreamExt;
 use futures_util::stream::iter;
-use state_machine::NodeId;
+use state_machine::{ClockDifference, NodeId};
 use storage::maintenance::PREFLIGHT_UAID;
 
 use super::{JobError, Report, census};
 use crate::admin::job_context::Servers;
 use crate::admin::output::{NodeRow, NodeState, Output};
+use crate::peers::clock_sentences::sentences;
 use crate::peers::outbound::PeerIdentity;
 
 /// Nodes that are listed: those with the most agents.
@@ -35,8 +36,14 @@ pub(super) async fn run(report: &Report) -> Result<(), JobError> {
     let left_out = listed.len().saturating_sub(NODES_MAX);
     listed.truncate(NODES_MAX);
     let rows = iter(listed).map(|(node, agents)| row(node, agents, &called, report));
-    let rows = rows.buffered(ASKED_AT_ONCE).collect().await;
+    let (rows, clocks): (Vec<_>, Vec<_>) = rows.buffered(ASKED_AT_ONCE).unzip().await;
     report.emit(Output::Nodes(rows)).await?;
+    if let Some(peers) = &report.context.process.peers {
+        let comparison = peers.compare(clocks.into_iter().flatten().collect());
+        for sentence in sentences(&comparison) {
+            report.note(sentence).await?;
+        }
+    }
     match left_out {
         0 => Ok(()),
         _ => report.note(format!("{left_out} nodes with fewer agents are not listed")).await,
@@ -48,36 +55,42 @@ async fn row(
     agents: u64,
     called: &BTreeMap<NodeId, PeerStatus>,
     report: &Report,
-) -> NodeRow {
+) -> (NodeRow, Option<(NodeId, ClockDifference)>) {
     let status = called.get(&node);
     let probe_in_ms = status.and_then(|status| match status.breaker {
         BreakerState::Closed => None,
         BreakerState::Open { probe_in } => Some(probe_in.0),
         BreakerState::HalfOpen => Some(0),
     });
-    NodeRow {
+    let (state, ahead) = state(node.clone(), report).await;
+    let row = NodeRow {
         node: node.as_str().to_owned(),
         agents,
-        state: state(node, report).await,
+        state,
         probe_in_ms,
         notifications: status.map(|status| status.notifications_pending),
-    }
+        clock_ahead_s: ahead.map(ClockDifference::seconds),
+    };
+    (row, ahead.map(|ahead| (node, ahead)))
 }
 
-async fn state(node: NodeId, report: &Report) -> NodeState {
+/// The state of a node, and how far its clock is ahead if it is another one that answers.
+async fn state(node: NodeId, report: &Report) -> (NodeState, Option<ClockDifference>) {
     let context = &report.context;
     if context.process.nodes.as_ref().is_some_and(|nodes| nodes.own() == Some(&node)) {
-        return NodeState::ThisServer;
+        return (NodeState::ThisServer, None);
     }
     if context.servers == Servers::Stopped {
-        return NodeState::Unreachable("no server runs on the data directory".to_owned());
+        let why = "no server runs on the data directory".to_owned();
+        return (NodeState::Unreachable(why), None);
     }
     let Some(peers) = &context.process.peers else {
-        return NodeState::Unknown;
+        return (NodeState::Unknown, None);
     };
     // No user agent has this uaid, so the notification changes nothing.
-    match peers.ask(node, PREFLIGHT_UAID, context.clock.clone()).await {
-        PeerIdentity::ThisNode | PeerIdentity::OtherNode => NodeState::Answers,
-        PeerIdentity::Unreachable(why) => NodeState::Unreachable(why),
+    let (identity, ahead) = peers.ask(node, PREFLIGHT_UAID, context.clock.clone()).await;
+    match identity {
+        PeerIdentity::ThisNode | PeerIdentity::OtherNode => (NodeState::Answers, ahead),
+        PeerIdentity::Unreachable(why) => (NodeState::Unreachable(why), None),
     }
 }

@@ -1,7 +1,7 @@
 //! The events of open pages: the metrics at an interval, once for all pages, and the history when a page opens.
 //!
 //! - `history` comes first: all points that are kept.
-//! - `now`: the metrics, every `admin_page_interval_ms`.
+//! - `now`: the metrics and the clocks that are wrong, every `admin_page_interval_ms`.
 //! - `points`: those that were added since the event before.
 
 use std::collections::BTreeMap;
@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use actix_web::web::{Bytes, Data};
+use actors::NodeDirectory;
 use futures_util::{Stream, StreamExt, stream};
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
@@ -23,6 +24,7 @@ use super::session::Session;
 use crate::admin::commands::{ReadOnlyArgs, Request};
 use crate::admin::output::Output;
 use crate::monitoring::collect::{Sample, Value, collect};
+use crate::peers::clock_sentences::sentences;
 
 /// Event streams at once. A further one is answered 503, and its page tries again.
 pub(super) const STREAMS_MAX: usize = 32;
@@ -120,7 +122,13 @@ async fn step(page: &Data<AdminPage>) {
     if is_open {
         count_months(page, now);
         let months = live.months().counted.clone();
-        let data = json!({ "at": now.0, "samples": nested(&samples), "months": months });
+        let clocks = page.node.nodes().map(NodeDirectory::clocks).unwrap_or_default();
+        let data = json!({
+            "at": now.0,
+            "samples": nested(&samples),
+            "months": months,
+            "clocks": sentences(&clocks),
+        });
         live.frames.send_replace(event("now", &data.to_string()));
     }
     if is_due {

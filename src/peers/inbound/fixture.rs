@@ -39,6 +39,8 @@ pub(super) enum Told {
     /// With a valid signature.
     Signed(u16),
     Unsigned(u16),
+    /// 401 with the signed time of the node.
+    OtherTime(Time),
 }
 
 /// A request to sign and send.
@@ -161,6 +163,11 @@ pub(super) async fn send(
         return Told::Unsigned(status);
     };
     let (keys, mac) = signed.expect("an unsigned request has an unsigned answer");
+    if let Some(time) = answer.headers().get(TIME_HEADER) {
+        let (time, signature) = (time.to_str().unwrap(), signature.to_str().unwrap());
+        assert_eq!(status, 401);
+        return Told::OtherTime(keys.verify_time(&mac, time, signature).unwrap());
+    }
     keys.verify_answer(&mac, status, signature.to_str().unwrap()).unwrap();
     Told::Signed(status)
 }

@@ -11,7 +11,8 @@
 //!
 //! Each answer to a signed request is signed. An unknown request is answered 400, so that 404
 //! always means that the agent is not here. A request without a valid signature gets an unsigned
-//! answer, which reveals nothing about agents.
+//! answer, which reveals nothing about agents. One that another node of the cluster signed at
+//! another time is answered 401 with the time of this node, and has no effect.
 
 #[cfg(test)]
 mod fixture;
@@ -45,7 +46,9 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::request::PeerRequest;
-use super::signature::{ANSWER_MAC_HEADER, ClusterKeys, Refused, Request, RequestMac, Signature};
+use super::signature::{
+    ANSWER_MAC_HEADER, ClusterKeys, Refused, Request, RequestMac, Signature, TIME_HEADER,
+};
 use super::wire_message::{self, WireMessageError};
 use crate::http::request_body_drain;
 use crate::http_port::{self, HttpPortLimits};
@@ -93,7 +96,7 @@ struct Registry {
     moves: BoundedRecipient<ConnectedElsewhere>,
 }
 
-/// Why a request is not authenticated. Its answer is not signed.
+/// Why a request is not authenticated. Its answer is not signed, unless only its time is wrong.
 #[derive(Debug, thiserror::Error)]
 enum Unauthenticated {
     #[error(transparent)]
@@ -284,6 +287,12 @@ async fn answer(request: HttpRequest, payload: Payload, port: Data<RouterPort>) 
     };
     if let Unauthenticated::Refused(_) = refusal {
         answer.insert_header((WWW_AUTHENTICATE, "Kalends"));
+    }
+    if let Unauthenticated::Refused(Refused::OtherTime { request, .. }) = refusal {
+        let (time, signature) = port.keys.sign_time(&request, port.clock.now());
+        answer.insert_header((TIME_HEADER, time));
+        // The node calls again on this connection.
+        return answer.insert_header((ANSWER_MAC_HEADER, signature)).finish();
     }
     // The connection is closed, because other nodes need its place.
     answer.force_close().finish()

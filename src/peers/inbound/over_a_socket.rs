@@ -107,6 +107,10 @@ async fn a_body_that_does_not_arrive_in_time_is_answered_408() {
         assert!(answer.starts_with("HTTP/1.1 408 "), "{framing}: {answer}");
         assert!(!answer.contains(ANSWER_MAC_HEADER));
     }
+    let late = Asked { at: Time(NOW.0 - 3_600_000), body: Vec::new(), ..Asked::push(&message()) };
+    let mut socket = node.connect().await;
+    socket.write_all(&bytes(&late, "content-length: 4000")).await.unwrap();
+    assert!(rest(socket).await.starts_with("HTTP/1.1 408 "));
     // A body that ends too early is rejected, if the connection is still open.
     let mut socket = node.connect().await;
     let cut = whole(&asked);
@@ -121,7 +125,7 @@ async fn a_body_that_does_not_arrive_in_time_is_answered_408() {
 async fn an_unsigned_request_is_answered_before_its_body_and_its_connection_closed() {
     let node = Listening::with(limits());
     let signed_at = |at| Asked { at, ..Asked::stored() }.sign().0;
-    let (valid, old) = (signed_at(NOW), signed_at(Time(NOW.0 - 3_600_000)));
+    let (valid, old) = (signed_at(NOW), signed_at(Time(NOW.0 - 90_000_000)));
     for (framing, signature) in [
         ("content-length: 1000000000", None),
         ("transfer-encoding: chunked", None),
@@ -141,5 +145,19 @@ async fn an_unsigned_request_is_answered_before_its_body_and_its_connection_clos
         assert!(answer.starts_with("HTTP/1.1 401 "), "{framing}: {answer}");
         assert!(!answer.contains(ANSWER_MAC_HEADER));
     }
+    node.server.stop(false).await;
+}
+
+#[actix_web::test]
+async fn a_node_with_another_clock_calls_again_on_the_same_connection() {
+    let node = Listening::with(limits());
+    let mut socket = node.connect().await;
+    let late = Asked { at: Time(NOW.0 - 3_600_000), ..Asked::stored() };
+    socket.write_all(&whole(&late)).await.unwrap();
+    let refusal = head(&mut socket).await;
+    assert!(refusal.starts_with("HTTP/1.1 401 "), "{refusal}");
+    assert!(refusal.contains("\r\nkalends-time: ") && refusal.contains("\r\nkalends-mac: "));
+    socket.write_all(&whole(&Asked::stored())).await.unwrap();
+    assert!(head(&mut socket).await.starts_with("HTTP/1.1 200 "));
     node.server.stop(false).await;
 }

@@ -138,8 +138,8 @@ async fn a_request_without_a_valid_signature_is_refused_without_effect() {
     type Change = fn(&mut Asked);
     let ways: [(&str, Change); 4] = [
         ("other keys", |asked| asked.keys = other_keys()),
-        ("long ago", |asked| asked.at = Time(NOW.0 - 60_001)),
-        ("far ahead", |asked| asked.at = Time(NOW.0 + 61_000)),
+        ("long ago", |asked| asked.at = Time(NOW.0 - 86_400_001)),
+        ("far ahead", |asked| asked.at = Time(NOW.0 + 86_500_000)),
         ("for another node", |asked| asked.node = "http://127.0.0.1:8082"),
     ];
     for (way, change) in ways {
@@ -149,6 +149,43 @@ async fn a_request_without_a_valid_signature_is_refused_without_effect() {
         }
     }
     assert_eq!((scene.pushed(), scene.notices.lock().unwrap().len()), (0, 0));
+}
+
+#[actix_web::test]
+async fn a_request_of_another_time_is_told_the_time_and_has_an_effect_when_it_is_signed_with_that()
+{
+    for ahead in [-86_300_000, -1_200_000, -60_001, 61_000, 1_200_000, 86_300_000] {
+        let mut scene = Scene::of(NotifyResult::Delivered);
+        let at = Time(NOW.0.saturating_add_signed(ahead));
+        for asked in [Asked::push(&message()), Asked::stored(), Asked::moved(1)] {
+            let Told::OtherTime(time) = scene.ask(Asked { at, ..asked }).await else {
+                panic!("{ahead} ms ahead")
+            };
+            assert!(time.since(NOW) < Span::from_secs(60) && NOW.since(time) == Span::ZERO);
+        }
+        assert_eq!((scene.pushed(), scene.notices.lock().unwrap().len()), (0, 0));
+        let Told::OtherTime(time) = scene.ask(Asked { at, ..Asked::stored() }).await else {
+            panic!("{ahead} ms ahead")
+        };
+        assert_eq!(scene.ask(Asked { at: time, ..Asked::stored() }).await, Told::Signed(200));
+    }
+}
+
+/// No time is signed for those who have no key, and a body is bounded before anything is verified.
+#[actix_web::test]
+async fn only_a_node_of_the_cluster_that_calls_this_node_is_told_the_time() {
+    let scene = Scene::of(NotifyResult::Delivered);
+    let late = |asked: Asked| Asked { at: Time(NOW.0 - 1_200_000), ..asked };
+    let strange = Asked { keys: other_keys(), ..late(Asked::stored()) };
+    assert_eq!(scene.ask(strange).await, Told::Unsigned(401));
+    let elsewhere = Asked { node: "http://127.0.0.1:8082", ..late(Asked::stored()) };
+    assert_eq!(scene.ask(elsewhere).await, Told::Unsigned(401));
+    let push = late(Asked::push(&message()));
+    let changed = TestRequest::with_uri(&push.path).method(Method::PUT).set_payload("{}");
+    let changed = changed.insert_header((AUTHORIZATION, push.sign().0));
+    assert_eq!(send(&scene.port, changed, None).await, Told::Unsigned(401));
+    let large = Asked::new(Method::PUT, &push.path, vec![b' '; BODY_BYTES_MAX + 1]);
+    assert_eq!(scene.ask(late(large)).await, Told::Unsigned(413));
 }
 
 #[actix_web::test]

@@ -35,6 +35,8 @@ pub struct RemoteLimits {
     pub evict_after: Span,
     /// Minimum time between two log lines of the same kind on one node.
     pub log_every: Span,
+    /// Clocks that differ by at most this agree.
+    pub clock_skew: Span,
     /// Threads that make requests, each with its own connections.
     pub threads: usize,
 }
@@ -61,6 +63,7 @@ impl From<&Settings> for RemoteLimits {
             nodes_max: settings.nodes_max,
             evict_after: Span::from_secs(5 * 60),
             log_every: Span::from_secs(60),
+            clock_skew: Span::from_secs(settings.cluster_clock_skew_s),
             threads,
         }
     }

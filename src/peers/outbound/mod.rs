@@ -7,6 +7,7 @@
 //! - `peer_state`: the state of one node.
 //! - `worker`: the task that sends notifications and probes.
 //! - `call`: one request. `connections`: what it is sent on.
+//! - `peer_clock`: how far the clock of a node differs. `clock_log`: the log of the clocks that are wrong.
 //! - `pending_notifications`: a queue in memory. After a restart of this process, user agents find
 //!   their messages with the storage scan every `storage_recheck_s`.
 //! - `node_access`: the requests of an operator's command. `router_url_check`: whether a node can be reached by its own name.
@@ -14,9 +15,11 @@
 //! A node that answers and has no pending notifications has no task and no timer of its own.
 
 mod call;
+mod clock_log;
 mod connections;
 mod limits;
 mod node_access;
+mod peer_clock;
 mod peer_state;
 mod pending_notifications;
 mod router_url_check;
@@ -26,6 +29,7 @@ mod worker;
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::time::Duration;
 
 use actors::observe::PeerStatus;
 use actors::{Clock, NodeDirectory, SharedLogLimiter};
@@ -34,7 +38,7 @@ use hyper::StatusCode;
 use slog::{Logger, warn};
 use state_machine::delivery::NodeAnswer;
 use state_machine::log_limiter::LogLimiter;
-use state_machine::{Message, NodeId, Span, Time, Uaid};
+use state_machine::{ClockComparison, Message, NodeId, Span, Time, Uaid};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -43,6 +47,7 @@ use super::signature::ClusterKeys;
 use super::wire_message;
 use crate::node_address::AllowedNodes;
 use call::{CallError, Caller, Peer};
+use clock_log::ClockLog;
 pub use limits::RemoteLimits;
 pub use node_access::NodeAccess;
 use peer_state::{PeerState, RequestPermit};
@@ -65,6 +70,7 @@ struct Shared {
     caller: Caller,
     peers: RwLock<PeerTable>,
     blocked_limiter: SharedLogLimiter,
+    clock_log: ClockLog,
     /// Monotonic time since this was created.
     ticks: Clock,
     /// The runtime of the workers.
@@ -100,6 +106,7 @@ impl RemoteNodes {
             caller: Caller::new(keys, clock, &limits),
             peers: RwLock::new(table),
             blocked_limiter: SharedLogLimiter::new(limits.log_every),
+            clock_log: ClockLog::new(limits.log_every, log.clone()),
             ticks: Clock::starting_at(Time(0)),
             runtime: Handle::current(),
             log,
@@ -160,6 +167,10 @@ impl NodeDirectory for RemoteNodes {
         let peers = self.shared.peers.read().unwrap_or_else(PoisonError::into_inner);
         peers.by_node.iter().map(|(node, peer_state)| peer_state.observe(node, now)).collect()
     }
+
+    fn clocks(&self) -> ClockComparison {
+        self.shared.clocks()
+    }
 }
 
 impl Drop for RemoteNodes {
@@ -180,7 +191,7 @@ async fn push(
     let request = PeerRequest::DeliverPush(uaid);
     let result = tokio::select! {
         biased;
-        result = shared.caller.call(&permit.peer.peer, request, body, push_wait) => Some(result),
+        result = shared.call(&permit.peer.peer, request, body, push_wait) => Some(result),
         () = reply.closed() => None,
     };
     let now = shared.ticks.now();
@@ -232,6 +243,37 @@ impl Shared {
         }
         let new = || Arc::new(PeerState::new(peer, self.limits, &self.log, now));
         Some(Arc::clone(peers.by_node.entry(node.clone()).or_insert_with(new)))
+    }
+
+    /// Sends a request, and logs clocks that differ.
+    async fn call(
+        &self,
+        peer: &Peer,
+        request: PeerRequest,
+        body: Bytes,
+        wait: Duration,
+    ) -> Result<StatusCode, CallError> {
+        let result = self.caller.call(peer, request, body, wait).await;
+        if self.caller.has_clock_news() && self.clock_log.allows(self.ticks.now()) {
+            self.caller.clock_news_are_logged();
+            self.clock_log.write(&self.clocks());
+        }
+        result
+    }
+
+    /// Empty without a peer that has answered.
+    fn clocks(&self) -> ClockComparison {
+        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+        let known = peers
+            .by_node
+            .iter()
+            .filter_map(|(node, state)| Some((node.clone(), state.peer.clock.ahead()?)));
+        let known: Vec<_> = known.collect();
+        drop(peers);
+        match known.is_empty() {
+            true => ClockComparison::default(),
+            false => ClockComparison::of(known, self.limits.clock_skew),
+        }
     }
 
     fn log_blocked(&self, node: &NodeId, now: Time) {

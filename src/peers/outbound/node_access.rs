@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use actors::Clock;
-use state_machine::{NodeId, Uaid};
+use state_machine::{ClockComparison, ClockDifference, NodeId, Uaid};
 
 use super::limits::RemoteLimits;
 use super::router_url_check::{PeerIdentity, RouterUrlCheck};
@@ -27,9 +27,21 @@ impl NodeAccess {
     }
 
     /// Notifies the node of a message for the agent: [`PeerIdentity::ThisNode`] if the agent is connected there. An
-    /// agent that is looks into storage once more.
-    pub async fn ask(&self, node: NodeId, uaid: Uaid, clock: Clock) -> PeerIdentity {
+    /// agent that is looks into storage once more. With it comes how far the clock of a node that answers is ahead.
+    pub async fn ask(
+        &self,
+        node: NodeId,
+        uaid: Uaid,
+        clock: Clock,
+    ) -> (PeerIdentity, Option<ClockDifference>) {
         let keys = Arc::clone(&self.keys);
-        RouterUrlCheck::new(node, uaid, keys, &self.allowed, self.limits, clock).ask().await
+        let check = RouterUrlCheck::new(node, uaid, keys, &self.allowed, self.limits, clock);
+        let identity = check.ask().await;
+        (identity, check.clock_ahead())
+    }
+
+    /// Compares the clocks of nodes that were asked with that of this process.
+    pub fn compare(&self, ahead: Vec<(NodeId, ClockDifference)>) -> ClockComparison {
+        ClockComparison::of(ahead, self.limits.clock_skew)
     }
 }

@@ -292,8 +292,12 @@ fn advice(result: &Result<StatusCode, CallError>) -> Option<&'static str> {
             "a node rejects a signature, or is not of this cluster: check that all nodes have the same cluster_keys \
              and the right time, and that its router_url is its own",
         ),
-        Ok(_) | Err(CallError::NotConnected(_) | CallError::Broken(_) | CallError::TimedOut(_)) => {
-            None
-        }
+        Ok(_)
+        | Err(
+            CallError::NotConnected(_)
+            | CallError::Broken(_)
+            | CallError::TimedOut(_)
+            | CallError::OtherTime(_),
+        ) => None,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use actors::Clock;
 use bytes::Bytes;
 use hyper::StatusCode;
-use state_machine::{NodeId, Uaid};
+use state_machine::{ClockDifference, NodeId, Uaid};
 
 use super::call::{Caller, Peer};
 use super::limits::RemoteLimits;
@@ -52,6 +52,11 @@ impl RouterUrlCheck {
 
     pub fn node(&self) -> &NodeId {
         &self.node
+    }
+
+    /// How far the clock of the process that answered last is ahead. None without an answer.
+    pub fn clock_ahead(&self) -> Option<ClockDifference> {
+        self.peer.as_ref().and_then(|peer| peer.clock.ahead())
     }
 
     pub async fn ask(&self) -> PeerIdentity {

@@ -1,6 +1,7 @@
 mod blocked_nodes;
 mod bounds;
 mod breaker;
+mod clocks;
 mod connections;
 mod node;
 mod outages;

@@ -46,7 +46,7 @@ pub(super) async fn run(shared: Arc<Shared>, peer: Arc<PeerState>) {
 /// Sends a notification. False if it must be repeated: no answer, or no capacity.
 async fn send(shared: &Shared, peer: &PeerState, epoch: Epoch, request: PeerRequest) -> bool {
     let wait = shared.limits.notification_wait;
-    let result = shared.caller.call(&peer.peer, request, Bytes::new(), wait).await;
+    let result = shared.call(&peer.peer, request, Bytes::new(), wait).await;
     peer.finished(epoch, &result, shared.ticks.now());
     !matches!(result, Err(_) | Ok(StatusCode::ACCEPTED | StatusCode::SERVICE_UNAVAILABLE))
 }

@@ -61,11 +61,31 @@ fn a_request_signature_is_valid_at_its_time_only() {
     let check = |now| verify(&keys, &request(&a), &header, now, SKEW);
     let (earliest, latest) = (Time(NOW.0 - SKEW.0), Time(NOW.0 + SKEW.0));
     assert_eq!((check(earliest), check(latest)), (Ok(mac), Ok(mac)));
-    let refused = Err(Refused::OtherTime(Span(SKEW.0 + 1)));
-    assert_eq!(check(Time(earliest.0 - 1)), refused);
-    assert_eq!(check(Time(latest.0 + 1)), refused);
-    assert_eq!(check(Time(0)), Err(Refused::OtherTime(Span(NOW.0))));
-    assert_eq!(check(Time(u64::MAX)), Err(Refused::OtherTime(Span(u64::MAX - NOW.0))));
+    for ahead in [60_001, 86_400_000, -60_001, -86_400_000] {
+        let ahead = ClockDifference(ahead);
+        let now = Time(NOW.0.saturating_add_signed(-ahead.0));
+        assert_eq!(check(now), Err(Refused::OtherTime { request: mac, ahead }), "{ahead}");
+    }
+    for ahead in [86_400_001, -86_400_001, 1_796_000_000_000] {
+        let now = Time(NOW.0.saturating_add_signed(-ahead));
+        assert_eq!(check(now), Err(Refused::OtherDay(ClockDifference(ahead))), "{ahead}");
+    }
+    let latest = i64::MAX.cast_unsigned();
+    let behind = ClockDifference(NOW.0.cast_signed() - i64::MAX);
+    assert_eq!(check(Time(latest)), Err(Refused::OtherDay(behind)));
+}
+
+#[test]
+fn only_a_signed_request_of_another_time_is_told_from_one_that_is_not_ours() {
+    let (keys, theirs, a) = (keys(&[KEY]), keys(&[OTHER]), node("http://a:1"));
+    let later = NOW + Span::from_secs(1200);
+    let (header, _) = theirs.sign(&request(&a), NOW);
+    assert_eq!(verify(&keys, &request(&a), &header, later, SKEW), Err(Refused::NotOurs));
+    let (header, _) = keys.sign(&request(&a), NOW);
+    let other = Request { body: b"", ..request(&a) };
+    assert_eq!(verify(&keys, &other, &header, later, SKEW), Err(Refused::NotOurs));
+    let other_time = header.replace(&NOW.0.to_string(), &later.0.to_string());
+    assert_eq!(verify(&keys, &request(&a), &other_time, later, SKEW), Err(Refused::NotOurs));
 }
 
 #[test]
@@ -132,6 +152,46 @@ fn an_answer_signature_covers_request_and_status() {
 }
 
 #[test]
+fn a_time_is_valid_for_its_request_and_with_each_byte() {
+    let (keys, a) = (keys(&[KEY]), node("http://a:1"));
+    let (_, mac) = keys.sign(&request(&a), NOW);
+    let (time, header) = keys.sign_time(&mac, NOW);
+    assert_eq!(keys.verify_time(&mac, &time, &header), Ok(NOW));
+    let changed = |text: &str| -> Vec<String> {
+        let of = |at: usize, bit: u8| {
+            let mut bytes = text.as_bytes().to_vec();
+            bytes[at] ^= bit;
+            String::from_utf8(bytes).unwrap()
+        };
+        (0..text.len()).flat_map(|at| [1, 2, 32].map(|bit| of(at, bit))).collect()
+    };
+    for other in changed(&time) {
+        assert_eq!(keys.verify_time(&mac, &other, &header), Err(NotOurs), "{other}");
+    }
+    for other in changed(&header) {
+        assert_eq!(keys.verify_time(&mac, &time, &other), Err(NotOurs), "{other}");
+    }
+    for other in ["", "0", "-1", &format!("0{time}"), &format!("+{time}"), &format!("{time} ")] {
+        assert_eq!(keys.verify_time(&mac, other, &header), Err(NotOurs), "{other}");
+    }
+    let (_, of_another) = keys.sign(&request(&a), Time(NOW.0 + 1));
+    assert_eq!(keys.verify_time(&of_another, &time, &header), Err(NotOurs));
+    let (_, of_others) = self::keys(&[OTHER]).sign_time(&mac, NOW);
+    assert_eq!(keys.verify_time(&mac, &time, &of_others), Err(NotOurs));
+}
+
+#[test]
+fn a_time_and_a_status_are_not_signed_alike() {
+    let (keys, a) = (keys(&[KEY]), node("http://a:1"));
+    let (_, mac) = keys.sign(&request(&a), NOW);
+    let (time, header) = keys.sign_time(&mac, NOW);
+    for status in [200, 401, 404] {
+        assert_eq!(keys.verify_answer(&mac, status, &header), Err(NotOurs));
+        assert_eq!(keys.verify_time(&mac, &time, &keys.sign_answer(&mac, status)), Err(NotOurs));
+    }
+}
+
+#[test]
 fn signatures_of_another_cluster_are_refused() {
     let (ours, theirs, a) = (keys(&[KEY]), keys(&[OTHER]), node("http://a:1"));
     let (header, mac) = theirs.sign(&request(&a), NOW);
@@ -182,7 +242,12 @@ fn the_example_of_the_documentation_is_right() {
     let answer = format!("kalends-mac: {}", keys.sign_answer(&mac, 200));
     let text = String::from_utf8(signed.text(NOW)).unwrap();
     let answer_text = String::from_utf8(answer_text(&mac, 200)).unwrap();
-    for part in [KEY, &text, &format!("authorization: {header}"), &answer_text, &answer] {
+    let (time, signature) = keys.sign_time(&mac, Time(NOW.0 + 1_200_000));
+    let time_text = time_text(&mac, Time(NOW.0 + 1_200_000));
+    let time_text = String::from_utf8(time_text).unwrap();
+    let time = format!("kalends-time: {time}\nkalends-mac: {signature}");
+    let header = format!("authorization: {header}");
+    for part in [KEY, &text, &header, &answer_text, &answer, &time_text, &time] {
         assert!(document.contains(part), "docs/protocol.md does not have this:\n{part}");
     }
     assert!(crate::peers::wire_message::from_bytes(body.as_bytes()).is_ok());
@@ -194,8 +259,25 @@ fn no_hostile_signature_panics_or_is_accepted() {
     let (header, _) = keys.sign(&request(&a), NOW);
     fuzz("peer_signatures", &[&header], |bytes| {
         let text = String::from_utf8_lossy(bytes);
-        if verify(&keys, &request(&a), &text, NOW, SKEW).is_ok() {
-            assert_eq!(text, header);
+        match verify(&keys, &request(&a), &text, NOW, SKEW) {
+            Ok(_) => assert_eq!(text, header),
+            Err(Refused::OtherTime { .. }) => panic!("no other time is signed"),
+            Err(Refused::Unsigned | Refused::NotOurs | Refused::OtherDay(_)) => {}
+        }
+    });
+}
+
+#[test]
+fn no_hostile_time_panics_or_is_accepted() {
+    let (keys, a) = (keys(&[KEY]), node("http://a:1"));
+    let (_, mac) = keys.sign(&request(&a), NOW);
+    let (time, header) = keys.sign_time(&mac, NOW);
+    let sample = format!("{time}\n{header}");
+    fuzz("peer_times", &[&sample], |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let (time, header) = text.split_once('\n').unwrap_or_default();
+        if keys.verify_time(&mac, time, header).is_ok() {
+            assert_eq!(text, sample);
         }
     });
 }

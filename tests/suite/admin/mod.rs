@@ -9,7 +9,7 @@ mod fixture;
 mod inspect;
 mod lifecycles;
 mod nodes;
-mod operator_page;
+pub(crate) mod operator_page;
 mod socket;
 mod tail_process;
 mod users;

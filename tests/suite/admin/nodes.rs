@@ -27,12 +27,16 @@ async fn each_node_is_listed_with_its_agents_and_whether_it_answers() {
         agent.register().await;
     }
     let [first, second] = [0, 1].map(|node| cluster.connection_nodes[node].router_url());
-    let row = |node: &str, agents: u32, state: Value| json!({"node": node, "agents": agents, "state": state, "probe_in_ms": null, "notifications": 0});
+    let row = |node: &str, agents: u32, state: Value| json!({"node": node, "agents": agents, "state": state, "probe_in_ms": null, "notifications": 0, "clock_ahead_s": null});
     let dynamo = ["--store=dynamodb"];
     let listed = nodes_of(&cluster.connection_nodes[0], &dynamo).await;
     let here = row(&first, 2, json!("this_server"));
     assert_eq!(listed[0]["state"], here["state"], "{listed}");
     assert_eq!((&listed[1]["node"], &listed[1]["state"]), (&json!(second), &json!("answers")));
+    assert_eq!(
+        [&listed[0]["clock_ahead_s"], &listed[1]["clock_ahead_s"]],
+        [&Value::Null, &json!(0)]
+    );
 
     cluster.connection_nodes[1].kill();
     assert_eq!(Sender::new().post(&channel.endpoint).ttl(60).body("x").send().await.status, 201);

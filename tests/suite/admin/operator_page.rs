@@ -10,7 +10,9 @@ use futures_util::future::join_all;
 use serde_json::Value;
 
 use super::AdminFixture;
-use crate::harness::{AT_ONCE, Agent, Answer, Raw, Sender, Socket, until};
+use crate::harness::{
+    AT_ONCE, Agent, Answer, Program, Raw, Sender, Server, Socket, kalends, until,
+};
 use crate::metrics::{metrics_url, scrape};
 
 const PORT: &str = "--metrics-listen=127.0.0.1:0";
@@ -27,17 +29,17 @@ struct Operator {
 }
 
 impl Operator {
-    async fn of(fixture: &AdminFixture) -> Self {
-        let url = metrics_url(&fixture.server).await;
+    async fn of(server: &Server) -> Self {
+        let url = metrics_url(server).await;
         let address = url.trim_start_matches("http://").trim_end_matches("/metrics");
         let client = Client::builder().timeout(AT_ONCE).disable_redirects().finish();
         let address = address.parse().expect("the log has an address");
         Self { client, address, cookie: String::new() }
     }
 
-    async fn signed_in(fixture: &AdminFixture) -> Self {
-        let mut operator = Self::of(fixture).await;
-        let answer = operator.sign_in(&operator.link(fixture).await).await;
+    async fn signed_in(server: &Server) -> Self {
+        let mut operator = Self::of(server).await;
+        let answer = operator.sign_in(&operator.link(server).await).await;
         assert_eq!((answer.status, answer.header("location")), (303, Some("/admin")), "{answer}");
         let cookie = answer.header("set-cookie").expect("there is a session");
         let rest = "; Path=/admin; Max-Age=43200; HttpOnly; SameSite=Strict";
@@ -49,9 +51,13 @@ impl Operator {
     }
 
     /// The link of `kalends access operator`.
-    async fn link(&self, fixture: &AdminFixture) -> String {
-        let words = format!("access operator --metrics-listen={}", self.address);
-        let printed = fixture.stdout_of(&words).await;
+    async fn link(&self, server: &Server) -> String {
+        let address = format!("--metrics-listen={}", self.address);
+        let mut command = kalends(&["access", "operator", &address]);
+        command.arg("--data-dir").arg(server.data_dir());
+        let ended = Program::run(command).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let printed = ended.stdout;
         let start = format!("http://{}/admin/login?link=", self.address);
         assert!(printed.starts_with(&start), "{printed}");
         printed.trim().to_owned()
@@ -123,6 +129,12 @@ impl Operator {
     }
 }
 
+/// The first values that a page of the server shows.
+pub(crate) async fn values_of(server: &Server) -> Value {
+    let operator = Operator::signed_in(server).await;
+    event_with(&mut operator.stream().await, |_| true).await
+}
+
 fn body(answer: &Answer) -> String {
     String::from_utf8(answer.body.clone()).expect("pages are UTF-8")
 }
@@ -130,9 +142,9 @@ fn body(answer: &Answer) -> String {
 #[actix_web::test]
 async fn a_link_signs_in_once_and_wrong_ones_are_refused_alike_slowly_and_seldom() {
     let fixture = AdminFixture::embedded(&[PORT]);
-    let operator = Operator::of(&fixture).await;
+    let operator = Operator::of(&fixture.server).await;
     assert_eq!(operator.get("/admin").await.status, 401);
-    let link = operator.link(&fixture).await;
+    let link = operator.link(&fixture.server).await;
     // The preview of a link does not use it.
     let asked = operator.get(link.trim_start_matches(&operator.origin())).await;
     let token = link.rsplit_once('=').unwrap().1;
@@ -159,7 +171,8 @@ async fn a_link_signs_in_once_and_wrong_ones_are_refused_alike_slowly_and_seldom
     let start = Instant::now();
     let used = operator.sign_in(&link).await;
     let foreign = operator.sign_in(&token.replace('.', ".1")).await;
-    let session = Operator { cookie: used_cookie(&operator), ..Operator::of(&fixture).await };
+    let session =
+        Operator { cookie: used_cookie(&operator), ..Operator::of(&fixture.server).await };
     let unknown = session.get("/admin").await;
     assert!(start.elapsed() >= Duration::from_secs(3), "{:?}", start.elapsed());
     for answer in [&foreign, &unknown] {
@@ -173,7 +186,7 @@ async fn a_link_signs_in_once_and_wrong_ones_are_refused_alike_slowly_and_seldom
     assert!(count("refused") >= 10.0 && count("over_limit") >= 1.0 && count("succeeded") == 1.0);
     assert!(fixture.server.log().contains("without a valid link or session are refused"));
     // Wrong logins of others do not keep an operator out.
-    let operator = Operator::signed_in(&fixture).await;
+    let operator = Operator::signed_in(&fixture.server).await;
     assert_eq!(operator.get("/admin").await.status, 200);
 
     // A page whose name resolves to this address.
@@ -205,7 +218,7 @@ async fn event_with(stream: &mut Raw, holds: impl Fn(&Value) -> bool) -> Value {
 #[actix_web::test]
 async fn events_follow_a_push_and_end_with_the_session() {
     let fixture = AdminFixture::embedded(&[PORT, "--admin-page-interval-ms=50"]);
-    let operator = Operator::signed_in(&fixture).await;
+    let operator = Operator::signed_in(&fixture.server).await;
     let mut streams = Vec::new();
     for _ in 0..STREAMS_MAX {
         let mut stream = operator.stream().await;
@@ -253,7 +266,7 @@ async fn an_agent_is_found_without_its_contents_and_a_revoked_token_closes_it() 
     let sender = Sender::new();
     sender.push_to(&mut agent, &channel, "secret contents").await;
 
-    let operator = Operator::signed_in(&fixture).await;
+    let operator = Operator::signed_in(&fixture.server).await;
     for target in [agent.uaid(), &channel.endpoint] {
         let found = body(&operator.submit("/admin/inspect", &[("target", target)]).await);
         assert!(found.contains(agent.uaid()) && found.contains("token alice"), "{found}");
@@ -289,7 +302,7 @@ async fn an_agent_is_found_without_its_contents_and_a_revoked_token_closes_it() 
 #[actix_web::test]
 async fn a_server_without_the_page_has_no_link_to_it() {
     let fixture = AdminFixture::embedded(&[PORT, "--admin-page=false"]);
-    let operator = Operator::of(&fixture).await;
+    let operator = Operator::of(&fixture.server).await;
     assert_eq!(operator.get("/admin").await.status, 404);
     assert_eq!(operator.get("/metrics").await.status, 200);
     for off in ["--admin-page=false", "--metrics-listen=off"] {

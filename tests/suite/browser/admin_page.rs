@@ -10,7 +10,8 @@ use super::TURN;
 use super::firefox::Firefox;
 use super::page_check::{ENTER, TAB, assert_no_errors, assert_page};
 use super::profile::Profile;
-use crate::harness::{Agent, Program, Sender, Server, kalends};
+use crate::harness::{Agent, Cluster, ClusterPlan, Program, Role, Sender, Server, kalends};
+use crate::metrics::metrics_url;
 
 /// Live updates that must not make the page grow.
 const UPDATES: u32 = 1000;
@@ -116,6 +117,36 @@ fn the_live_page_follows_pushes_and_comes_back_after_a_restart_of_the_server() {
     assert_page(&mut firefox, "admin-inspect");
     press_on(&mut firefox, "document.activeElement.textContent === 'Sign out'");
     wait(&mut firefox, "location.pathname === '/admin/login'");
+}
+
+#[test]
+fn the_page_of_a_cluster_names_the_node_whose_clock_is_wrong() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let plan = ClusterPlan::of(1, 1).with_endpoint_arguments(&["--metrics-listen=127.0.0.1:0"]);
+    let mut cluster = Cluster::launch(plan);
+    let ahead = ["--dev", "--clock-offset-s=1200"];
+    let launch = cluster.launch_of(Role::Connection).with(&ahead);
+    cluster.connection_nodes.push(Server::launch(launch));
+    let endpoint = &cluster.endpoint_nodes[0];
+    let url = System::new().block_on(async {
+        for node in &cluster.connection_nodes {
+            let mut agent = Agent::new(node).await;
+            let channel = agent.register().await;
+            Sender::new().push_to(&mut agent, &channel, "direct").await;
+        }
+        metrics_url(endpoint).await
+    });
+    let address = url.trim_start_matches("http://").trim_end_matches("/metrics");
+    let profile = Profile::new(&endpoint.socket_url());
+    let mut firefox = Firefox::start(profile.path());
+    sign_in(&mut firefox, endpoint, address);
+    let [right, wrong] = [0, 1].map(|node| cluster.connection_nodes[node].router_url());
+    let told = "document.getElementById('clocks')";
+    wait(&mut firefox, &format!("!{told}.hidden && {told}.textContent.includes('{wrong}')"));
+    let names_right =
+        firefox.run(&format!("return {told}.textContent.includes('{right}');"), &json!([]));
+    assert_eq!(names_right, false);
+    assert_page(&mut firefox, "admin-clocks");
 }
 
 #[test]

@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use actors::Clock;
 use socket2::SockRef;
-use state_machine::{NodeId, Span};
+use state_machine::{NodeId, Span, Time};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::peers::signature::{ANSWER_MAC_HEADER, ClusterKeys, Request, RequestMac, Signature};
+use crate::peers::signature::{
+    ANSWER_MAC_HEADER, ClusterKeys, Refused, Request, RequestMac, Signature, TIME_HEADER,
+};
 
 pub(super) struct Node {
     pub(super) id: NodeId,
@@ -44,7 +46,7 @@ pub(super) enum Seen {
     HungUp,
 }
 
-/// A request with a valid signature.
+/// A request with a valid signature, whatever its time.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) line: String,
@@ -79,6 +81,21 @@ impl Act {
     }
 }
 
+/// A request to answer.
+enum Taken {
+    Accepted(RequestMac),
+    /// Of another time, less than a day from that of the node.
+    OtherTime(RequestMac),
+    OtherDay,
+}
+
+/// A signed answer that refuses the time of a request.
+pub(super) fn other_time(keys: &ClusterKeys, mac: &RequestMac, now: Time) -> Vec<u8> {
+    let (time, mac) = keys.sign_time(mac, now);
+    let headers = format!("{ANSWER_MAC_HEADER}: {mac}\r\n{TIME_HEADER}: {time}");
+    format!("HTTP/1.1 401 X\r\n{headers}\r\ncontent-length: 0\r\n\r\n").into_bytes()
+}
+
 /// A signed answer with further headers, each with its line end.
 pub(super) fn signed(keys: &ClusterKeys, mac: &RequestMac, status: u16, more: &str) -> Vec<u8> {
     let mac = keys.sign_answer(mac, status);
@@ -107,6 +124,10 @@ impl Node {
         let inner = Arc::new(Inner { id: id.clone(), keys, clock, act, told });
         let serving = tokio::spawn(serve(listener, Arc::clone(&inner)));
         Self { id, address, inner, seen, serving }
+    }
+
+    pub(super) fn set_clock(&self, now: Time) {
+        self.inner.clock.set(now);
     }
 
     /// Changes the reaction to further requests.
@@ -173,8 +194,20 @@ async fn serve(listener: TcpListener, inner: Arc<Inner>) {
 
 async fn converse(mut stream: BufReader<TcpStream>, inner: &Inner) -> Option<()> {
     loop {
-        let (asked, mac) = inner.read(&mut stream).await?;
+        let (asked, taken) = inner.read(&mut stream).await?;
         inner.notice(Seen::Asked(asked));
+        let mac = match taken {
+            Taken::Accepted(mac) => mac,
+            Taken::OtherTime(mac) => {
+                let answer = other_time(&inner.keys, &mac, inner.clock.now());
+                stream.write_all(&answer).await.ok()?;
+                continue;
+            }
+            Taken::OtherDay => {
+                let answer = b"HTTP/1.1 401 X\r\ncontent-length: 0\r\n\r\n";
+                return stream.write_all(answer).await.ok();
+            }
+        };
         let act = inner.act.lock().unwrap().clone();
         match act {
             Act::Answer(answer) => stream.write_all(&answer(&mac)).await.ok()?,
@@ -203,7 +236,7 @@ impl Inner {
         let _ = self.told.send(seen);
     }
 
-    async fn read(&self, stream: &mut BufReader<TcpStream>) -> Option<(Asked, RequestMac)> {
+    async fn read(&self, stream: &mut BufReader<TcpStream>) -> Option<(Asked, Taken)> {
         let line = read_line(stream).await?;
         let (mut authorization, mut length) = (String::new(), 0);
         loop {
@@ -222,8 +255,13 @@ impl Inner {
         let request = Request { method, path, node: &self.id, body: &body };
         let signature = Signature::read(&authorization, self.clock.now(), Span(60_000));
         let mac = signature.and_then(|signature| self.keys.verify(&request, &signature));
-        let mac = mac.expect("the request is signed for this node");
-        Some((Asked { line, body }, mac))
+        let taken = match mac {
+            Ok(mac) => Taken::Accepted(mac),
+            Err(Refused::OtherTime { request, .. }) => Taken::OtherTime(request),
+            Err(Refused::OtherDay(_)) => Taken::OtherDay,
+            Err(refused) => panic!("the request is not signed for this node: {refused}"),
+        };
+        Some((Asked { line, body }, taken))
     }
 }
 

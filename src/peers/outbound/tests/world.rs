@@ -10,7 +10,7 @@ use slog::{Drain, KV, Key, Logger, Never, OwnedKVList, Record, Serializer, o};
 use state_machine::breaker::BreakerLimits;
 use state_machine::delivery::NodeAnswer;
 use state_machine::{
-    Chid, Encoding, Message, MessageId, NodeId, Payload, Span, Time, Uaid, Urgency,
+    Chid, ClockDifference, Encoding, Message, MessageId, NodeId, Payload, Span, Time, Uaid, Urgency,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -59,6 +59,7 @@ pub(super) fn limits() -> RemoteLimits {
         nodes_max: 10,
         evict_after: Span::from_secs(3600),
         log_every: Span::from_secs(3600),
+        clock_skew: Span::from_secs(60),
         threads: 4,
     }
 }
@@ -88,6 +89,17 @@ impl World {
 
     pub(super) async fn node_that(&self, act: Act) -> Node {
         Node::start(&self.keys, &self.clock, act).await
+    }
+
+    /// A node with signed answers of this status, whose clock is this far ahead.
+    pub(super) async fn node_ahead(&self, seconds: i64, status: u16) -> Node {
+        let clock = Clock::starting_at(self.ahead(seconds));
+        Node::start(&self.keys, &clock, self.answers(status)).await
+    }
+
+    /// The time of a clock that is this far ahead now.
+    pub(super) fn ahead(&self, seconds: i64) -> Time {
+        self.clock.now() + ClockDifference(seconds * 1000)
     }
 
     pub(super) fn answers(&self, status: u16) -> Act {
