@@ -59,7 +59,7 @@ impl Manifest {
         files: &[PathBuf],
         keys: &Keys,
         created_at_ms: u64,
-        public_url: Option<String>,
+        public_url: Option<&str>,
         meter: &mut Meter,
     ) -> Result<Self, BackupError> {
         let files: Result<_, _> = files.iter().map(|file| ArchivedFile::of(file, meter)).collect();
@@ -67,7 +67,7 @@ impl Manifest {
             format: FORMAT,
             kalends: ArchiveText::of(&env!("CARGO_PKG_VERSION")),
             created_at_ms,
-            public_url: public_url.as_ref().map(ArchiveText::of),
+            public_url: public_url.map(|url| ArchiveText::of(&url)),
             key_fingerprints: fingerprints(keys),
             files: files?,
         })

@@ -73,7 +73,7 @@ pub fn run(args: &BackupArgs, settings: &Settings) -> Result<(), BackupError> {
     let snapshot = SnapshotDir::make(data_dir)?;
     command::run(Request::Snapshot, settings)?;
     let files = snapshot.add_other_files(data_dir)?;
-    let public_url = settings.public_url.as_ref().map(PublicUrl::as_str).map(str::to_owned);
+    let public_url = settings.public_url.as_ref().map(PublicUrl::as_str);
     let mut meter = Meter::new(!args.passphrase);
     meter.begin("reading the copy", bytes_of(&files));
     let manifest = Manifest::of(&files, &keys, unix_now().0, public_url, &mut meter)?;

@@ -27,13 +27,16 @@ const REPORT_EVERY: Duration = Duration::from_secs(5);
 /// Smallest correction of the system clock that is followed.
 const CORRECTION_MIN: Span = Span::from_secs(1);
 
+/// What is kept up to date in the store.
+pub(super) struct Upkeep {
+    pub(super) tables: MonthTables,
+    /// None of a node that gives no message ids.
+    pub(super) id_floor: Option<IdFloor>,
+}
+
 /// Runs until the process ends.
-pub(super) fn start(
-    node: AppState,
-    system_clock: SystemClock,
-    id_floor: Option<IdFloor>,
-    mut tables: MonthTables,
-) {
+pub(super) fn start(node: AppState, system_clock: SystemClock, upkeep: Upkeep) {
+    let Upkeep { mut tables, id_floor } = upkeep;
     report_refusals(Arc::clone(&node.common.limits));
     spawn(async move {
         let SharedState { store, clock, log, .. } = &**node.common;

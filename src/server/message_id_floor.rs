@@ -14,10 +14,11 @@ use std::sync::Arc;
 
 use slog::{Logger, warn};
 use state_machine::{Span, Time};
-use storage::{StoreAdmin, durable};
 use storage::maintenance::ID_FLOOR_AHEAD_MAX;
+use storage::{StoreAdmin, durable};
 
 use super::maintenance::EVERY;
+use crate::http::app::MessageIds;
 use crate::settings::Role;
 
 /// File in which earlier builds kept the floor: milliseconds since the Unix epoch, as text.
@@ -63,9 +64,9 @@ impl IdFloor {
         this
     }
 
-    /// The time at which new ids begin.
-    pub(super) fn begin(&self) -> Time {
-        self.begin
+    /// Ids above the floor.
+    pub(super) fn ids(&self) -> MessageIds {
+        MessageIds::after(self.begin)
     }
 
     /// Writes a floor above all ids of this server, and, of a single one, above those until the next call.

@@ -103,8 +103,7 @@ async fn serve(
         router,
         router_url_check,
         store,
-        id_floor,
-        tables,
+        upkeep,
         origin,
         peers,
         nodes,
@@ -124,7 +123,8 @@ async fn serve(
     }
     let jobs = job_context(settings, &store, &node, &origin, (peers, nodes));
     let admin = admin::socket::start(&settings.data_dir, jobs.clone(), &node.common.log);
-    maintenance::start(node.clone(), machine, id_floor.clone(), tables);
+    let id_floor = upkeep.id_floor.clone();
+    maintenance::start(node.clone(), machine, upkeep);
     watch_messages(settings, &store, &node);
     monitoring::start(metrics_port, settings, &node, jobs)?;
     startup_log::warn_of_low_disk(&*store, settings, &log);

@@ -14,11 +14,12 @@ use actors::{
 use slog::Logger;
 use state_machine::connection::Config;
 use state_machine::delivery::NodeAnswer;
-use state_machine::{Month, NodeId, Time, Uaid};
+use state_machine::{Month, NodeId, Uaid};
 use storage::embedded::DirLock;
 use storage::{FeedTables, Store, StoreAdmin};
 
 use super::listen::{BoundSockets, PublicApis};
+use super::maintenance::Upkeep;
 use super::message_id_floor::IdFloor;
 use super::open_store::{self, OpenedStore};
 use super::urls::SealedUrls;
@@ -43,7 +44,6 @@ use crate::peers::inbound::RouterPort;
 use crate::peers::outbound::{NodeAccess, RemoteNodes, RouterUrlCheck};
 use crate::peers::signature::ClusterKeys;
 use crate::settings::{AccessMode, Role, Settings, StoreKind};
-use crate::store::message_tables::MonthTables;
 use crate::telemetry::LogState;
 
 /// Name of a single node in router records. It is fixed, so that the records stay valid when the
@@ -62,9 +62,7 @@ pub(super) struct Node {
     /// A request of a connection node to its own `router_url`.
     pub(super) router_url_check: Option<RouterUrlCheck>,
     pub(super) store: Arc<dyn StoreAdmin>,
-    /// None of a node that gives no message ids.
-    pub(super) id_floor: Option<IdFloor>,
-    pub(super) tables: MonthTables,
+    pub(super) upkeep: Upkeep,
     /// The origin of endpoint URLs.
     pub(super) origin: String,
     /// Calls other nodes for an operator. None of a single node.
@@ -88,14 +86,7 @@ pub(super) async fn assemble(
     let bridges = bridges.transpose()?;
     let opened = open_store::open(role, settings, clock.now(), log).await?;
     other_servers::compare(role, settings, origin.as_str(), &*opened.store, log).await?;
-    let OpenedStore { lock, keys, store, tables, frozen_month } = opened;
-    let id_floor = match role.has_endpoints() {
-        true => {
-            let dir = &settings.data_dir;
-            Some(IdFloor::reserve(role, dir, Arc::clone(&store), clock.now(), log).await)
-        }
-        false => None,
-    };
+    let OpenedStore { lock, keys, store, upkeep, frozen_month } = opened;
     let feed_store = Arc::clone(&store) as Arc<dyn FeedTables>;
     let feeds = Feeds::start(feed_store, clock.clone(), feeds::limits(settings), log.clone());
     let access = actors::access::load(&feeds, clock.clone()).await;
@@ -131,8 +122,7 @@ pub(super) async fn assemble(
         Some(bridges) => {
             let agents = Arc::new(parts.bridged_agents(frozen_month));
             let apis = parts.apis(&bridges, &agents);
-            let begin = id_floor.as_ref().map_or(Time(0), IdFloor::begin);
-            let ids = MessageIds::after(begin);
+            let ids = upkeep.id_floor.as_ref().map(IdFloor::ids).unwrap_or_default();
             (apis, Some(parts.endpoints(role, directory.clone(), (bridges, agents), ids)))
         }
         None => (PublicApis::default(), None),
@@ -141,19 +131,7 @@ pub(super) async fn assemble(
     let peers = (role != Role::All).then(|| NodeAccess::of(&keys, settings)).flatten();
     let app = AppState { common, connections, endpoints };
     let nodes = directory;
-    Ok(Node {
-        app,
-        apis,
-        router,
-        router_url_check,
-        store,
-        id_floor,
-        tables,
-        origin,
-        peers,
-        nodes,
-        lock,
-    })
+    Ok(Node { app, apis, router, router_url_check, store, upkeep, origin, peers, nodes, lock })
 }
 
 /// What the parts of a node are built from.

@@ -13,6 +13,8 @@ use storage::{Embedded, StoreAdmin, SyncSupport, durable};
 use tokio::sync::oneshot;
 
 use super::ServeError;
+use super::maintenance::Upkeep;
+use super::message_id_floor::IdFloor;
 use crate::keys::fingerprint::KeyList;
 use crate::keys::{Keys, KeysError, add};
 use crate::settings::{Role, Settings, StoreKind};
@@ -27,7 +29,7 @@ pub(super) struct OpenedStore {
     pub(super) lock: Option<DirLock>,
     pub(super) keys: Keys,
     pub(super) store: Arc<dyn StoreAdmin>,
-    pub(super) tables: MonthTables,
+    pub(super) upkeep: Upkeep,
     /// The month of all messages, if rotation is off.
     pub(super) frozen_month: Option<Month>,
 }
@@ -67,7 +69,11 @@ pub(super) async fn open(
         store.ensure_feeds().await.map_err(ServeError::FeedTables)?;
     }
     preflight(&*store, message_tables::needed_months(now, frozen_month)).await?;
-    Ok(OpenedStore { lock, keys, store, tables, frozen_month })
+    let id_floor = match role.has_endpoints() {
+        true => Some(IdFloor::reserve(role, dir, Arc::clone(&store), now, log).await),
+        false => None,
+    };
+    Ok(OpenedStore { lock, keys, store, upkeep: Upkeep { tables, id_floor }, frozen_month })
 }
 
 /// Opens the store on a thread of its own: the store may take long, and a signal must end the wait. Refuses an unfinished

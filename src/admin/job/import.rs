@@ -226,9 +226,7 @@ impl<'a> Importer<'a> {
             for stored in join_all(stores).await {
                 match stored? {
                     Stored::Done => tally.messages += 1,
-                    Stored::Outranked(_) => {
-                        tally.skip_messages("replaced by a later one of its topic", 1)
-                    }
+                    Stored::Outranked(_) => tally.skip_messages(REPLACED, 1),
                     Stored::Full(_) => tally.skip_messages("above a bound of waiting messages", 1),
                     Stored::NoSuchChannel => tally.skip_messages(UNREGISTERED, 1),
                 }
@@ -278,6 +276,9 @@ impl<'a> Importer<'a> {
         self.report.step(|| store.store_message(uaid, self.month, message.clone())).await
     }
 }
+
+/// Why a message is skipped that a later one of its topic has replaced.
+const REPLACED: &str = "replaced by a later one of their topic";
 
 const UNREGISTERED: &str = "of a channel that is not registered";
 

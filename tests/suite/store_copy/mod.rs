@@ -74,9 +74,9 @@ async fn push(endpoint: &str, body: &str) {
 }
 
 async fn id_floor(data_dir: &Path) -> Time {
-    let store = Embedded::open(data_dir, &EmbeddedOptions::new(8)).unwrap();
-    let floor = store.id_floor().await.unwrap();
-    store.close().await.unwrap();
+    let store = Embedded::open(data_dir, &EmbeddedOptions::new(8)).expect("no server uses it");
+    let floor = store.id_floor().await.expect("the store works");
+    store.close().await.expect("the store closes");
     floor
 }
 
