@@ -2,7 +2,7 @@
 //!
 //! [`store`] is the contract for nodes, [`feeds`] for feeds, [`maintenance`] for operators. Two
 //! engines implement all of it: [`embedded`] in a directory of this machine, [`dynamo`] in tables
-//! that many nodes share.
+//! that many nodes share. [`durable`] writes files, also those of other crates.
 //!
 //! Architecture Invariant: no other crate knows a table or SQL. This crate knows no sockets, actors
 //! or HTTP.
@@ -10,6 +10,7 @@
 #[cfg(test)]
 extern crate self as storage;
 
+pub mod durable;
 pub mod dynamo;
 pub mod embedded;
 pub mod feeds;
