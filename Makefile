@@ -3,7 +3,7 @@
 .PHONY: test tools lint deps check-deps mutants chaos cluster fuzz idle soak capacity bench deb cross docs
 
 # Installs what the tests need and checks the sources meanwhile, and runs all tests. The last lines name what did not
-# run, such as tests on a mounted disk without /dev/fuse and root. KALENDS_REQUIRE=fuse makes that an error.
+# run, such as tests on a mounted disk without /dev/fuse and root. TESTS_REQUIRE=fuse makes that an error.
 test:
 	mkdir -p target && : > target/not-run
 	$(MAKE) -j2 --output-sync=line tools lint

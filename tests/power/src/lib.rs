@@ -20,13 +20,13 @@ pub use faults::{Fault, Op, Operation};
 pub use mount::Mount;
 pub use nix::errno::Errno;
 
-/// Notes in `target/not-run`, which `make test` prints last, that a test did not run. Fails if `KALENDS_REQUIRE`
+/// Notes in `target/not-run`, which `make test` prints last, that a test did not run. Fails if `TESTS_REQUIRE`
 /// contains `fuse`.
 pub fn not_run(reason: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/not-run");
     let opened = OpenOptions::new().create(true).append(true).open(&file);
     let written = opened.and_then(|mut file| writeln!(file, "NOT RUN: {reason}"));
     written.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    let required = std::env::var("KALENDS_REQUIRE").is_ok_and(|required| required.contains("fuse"));
-    assert!(!required, "KALENDS_REQUIRE contains fuse: {reason}");
+    let required = std::env::var("TESTS_REQUIRE").is_ok_and(|required| required.contains("fuse"));
+    assert!(!required, "TESTS_REQUIRE contains fuse: {reason}");
 }
