@@ -16,7 +16,10 @@ use crate::disk::{Disk, Loss};
 use crate::not_run;
 
 /// A mounted disk. Only the thread that made it sees it, with the threads and processes that this one starts later: the
-/// mount is in a namespace of this thread, and ends with it at the latest, also if the process is killed.
+/// mount is in a namespace of this thread.
+///
+/// Only other processes may map files of it, as SQLite maps `-shm`. A process that maps them itself cannot end when it is
+/// killed: the kernel waits for this disk to take the pages, and the disk was in the process.
 pub struct Mount {
     home: TempDir,
     disk: Arc<Mutex<Disk>>,
