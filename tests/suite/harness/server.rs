@@ -46,6 +46,9 @@ pub(crate) struct Launch {
     pub(crate) log_to: Option<PathBuf>,
     /// The size of a disk that holds only the data directory, and ends with the server.
     pub(crate) disk_mib: Option<u32>,
+    /// The data directory, if it is not in a temporary directory of this server: on a mounted disk. The server then ends
+    /// with the thread of the test, because a disk does too.
+    pub(crate) data_dir: Option<PathBuf>,
 }
 
 /// The role of a node in a cluster.
@@ -128,7 +131,7 @@ impl Server {
     }
 
     pub(crate) fn data_dir(&self) -> PathBuf {
-        data_dir(self.data.path())
+        self.launch.data_dir(self.data.path())
     }
 
     /// The data directory as the server sees it, with a [disk](Launch::disk_mib) of its own.
@@ -234,6 +237,10 @@ impl Launch {
         self.arguments.extend(arguments.iter().map(|argument| argument.as_ref().to_owned()));
         self
     }
+
+    fn data_dir(&self, home: &Path) -> PathBuf {
+        self.data_dir.clone().unwrap_or_else(|| data_dir(home))
+    }
 }
 
 impl Role {
@@ -322,7 +329,7 @@ fn spawn(dir: &Path, before: Option<Ports>, launch: &Launch) -> Result<(Child, P
     let mut process = command(dir, launch)
         .args(["serve", "--role", launch.role.name()])
         .arg("--data-dir")
-        .arg(data_dir(dir))
+        .arg(launch.data_dir(dir))
         .args(launch.role.listen(before))
         .args(&launch.arguments)
         // Servers of tests run beside each other.
@@ -350,6 +357,11 @@ fn command(dir: &Path, launch: &Launch) -> Command {
     const KALENDS: &str = env!("CARGO_BIN_EXE_kalends");
     if let Some(mib) = launch.disk_mib {
         return on_disk(&data_dir(dir), mib, KALENDS);
+    }
+    if launch.data_dir.is_some() {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", KALENDS]);
+        return command;
     }
     let Some((soft, hard)) = launch.open_files else { return Command::new(KALENDS) };
     let mut shell = Command::new("sh");
