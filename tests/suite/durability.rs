@@ -6,8 +6,8 @@ use std::fs;
 use futures_util::future::join_all;
 
 use crate::harness::{
-    AT_ONCE, Agent, Channel, Disconnected, KillCountdown, Notification, Program, Sender, Server,
-    kalends, until,
+    AT_ONCE, Agent, Channel, Disconnected, KillCountdown, Launch, Notification, Program, Sender,
+    Server, kalends, until,
 };
 
 /// Shortens the wait for an ack, so that tests of agents that do not ack are short.
@@ -188,6 +188,28 @@ async fn a_message_deleted_before_kill_9_stays_deleted() {
     Sender::new().delete(&dropped).await.assert_error(404, 102);
     let mut agent = Agent::reconnect(&server, &uaid).await;
     assert_eq!(agent.take(1).await[0].body(), "kept");
+}
+
+/// A power loss may take the floor of ids, and a machine without a battery clock comes back behind.
+#[actix_web::test]
+async fn the_later_push_of_a_topic_wins_after_a_loss_of_the_clock() {
+    let mut server = Server::start();
+    let (uaid, channel) = Agent::offline(&server).await;
+    Sender::new().push_topic(&channel.endpoint, "news", "old").await;
+    for new in ["new", "newer"] {
+        server.kill();
+        // There is none if the server keeps the floor elsewhere.
+        let _ = fs::remove_file(server.data_dir().join("clock"));
+        server.restart_as(Launch::default().with(&["--dev", "--clock-offset-s=-3600"]));
+        let sender = Sender::new();
+        let location = sender.push_topic(&channel.endpoint, "news", new).await.location();
+        let mut agent = Agent::reconnect(&server, &uaid).await;
+        assert_eq!(agent.notification().await.body(), new);
+        assert_eq!(agent.pending_notifications().await, []);
+        agent.leave().await;
+        assert_eq!(sender.delete(&location).await.status, 204, "{new}");
+        sender.push_topic(&channel.endpoint, "news", "old").await;
+    }
 }
 
 #[actix_web::test]

@@ -1,5 +1,6 @@
 //! Several nodes over one store: notifications between them, and nodes that end.
 
+mod clocks;
 mod draining;
 mod feeds;
 mod health;
