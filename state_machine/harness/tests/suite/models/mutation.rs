@@ -5,8 +5,9 @@
 
 use state_machine::delivery::Route;
 use state_machine::store::{MonthStep, Page, Registration, StoreAnswer, StoreOp, Stored};
-use state_machine::{Message, Month, NodeId, RouterRecord, Time, Uaid};
+use state_machine::{Message, Month, NodeId, RouterRecord, Span, Time, Uaid};
 
+use super::scenario::APART;
 use super::store::Store;
 
 /// A bug for the model checker to find.
@@ -20,6 +21,16 @@ pub(crate) enum Mutation {
     LesserTopicDropped,
     /// A move keeps the greater id of a topic.
     MoveKeepsGreaterTopic,
+    /// The message of a topic is removed before the later one is written, and the second write fails.
+    TopicReplacedInTwoWrites,
+    /// A node drops messages some time before their TTL ends by its clock.
+    ExpiresEarly,
+    /// The record takes the month of the clock of the node that registers.
+    RecordFollowsClock,
+    /// A notification that the agent is elsewhere has the time of its node's clock, not that of the record.
+    NoticeByClock,
+    /// A notification of a stored message is dropped while the connection reads storage.
+    NudgeDuringFetch,
     /// The connection remembers only one ack.
     AcksForgotten,
     /// The record moves to the new month before the channels are copied.
@@ -95,6 +106,22 @@ impl Environment<'_> {
             (Some(Mutation::RepairedBesideNodes), StoreOp::Register(registration)) => {
                 self.repair(registration);
                 self.store.carry_out(order)
+            }
+            (Some(Mutation::RecordFollowsClock), StoreOp::Register(registration)) => {
+                if let Some(record) = self.store.records.get_mut(&registration.uaid) {
+                    record.curmonth = record.curmonth.min(Month::of(registration.connected_at));
+                }
+                self.store.carry_out(order)
+            }
+            (Some(Mutation::ExpiresEarly), StoreOp::Fetch { uaid, month, after, limit, now }) => {
+                let (after, now) = (after.clone(), *now + Span(APART.unsigned_abs()));
+                self.store.carry_out(&StoreOp::Fetch {
+                    uaid: *uaid,
+                    month: *month,
+                    after,
+                    limit: *limit,
+                    now,
+                })
             }
             (Some(Mutation::NoLastLook), StoreOp::Fetch { uaid, month, .. })
                 if self.record_has_left(*uaid, *month) =>
