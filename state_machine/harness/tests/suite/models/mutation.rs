@@ -108,21 +108,10 @@ impl Environment<'_> {
                 self.store.carry_out(order)
             }
             (Some(Mutation::RecordFollowsClock), StoreOp::Register(registration)) => {
-                if let Some(record) = self.store.records.get_mut(&registration.uaid) {
-                    record.curmonth = record.curmonth.min(Month::of(registration.connected_at));
-                }
+                self.set_month_back(registration);
                 self.store.carry_out(order)
             }
-            (Some(Mutation::ExpiresEarly), StoreOp::Fetch { uaid, month, after, limit, now }) => {
-                let (after, now) = (after.clone(), *now + Span(APART.unsigned_abs()));
-                self.store.carry_out(&StoreOp::Fetch {
-                    uaid: *uaid,
-                    month: *month,
-                    after,
-                    limit: *limit,
-                    now,
-                })
-            }
+            (Some(Mutation::ExpiresEarly), StoreOp::Fetch { .. }) => self.fetch_early(order),
             (Some(Mutation::NoLastLook), StoreOp::Fetch { uaid, month, .. })
                 if self.record_has_left(*uaid, *month) =>
             {
@@ -221,6 +210,21 @@ impl Environment<'_> {
             let before = Time(registration.connected_at.0 - 1);
             record.connected_at = record.connected_at.min(before);
         }
+    }
+
+    fn set_month_back(&mut self, registration: &Registration) {
+        if let Some(record) = self.store.records.get_mut(&registration.uaid) {
+            record.curmonth = record.curmonth.min(Month::of(registration.connected_at));
+        }
+    }
+
+    /// Reads as if the node's clock were further ahead.
+    fn fetch_early(&mut self, order: &StoreOp) -> StoreAnswer {
+        let mut early = order.clone();
+        if let StoreOp::Fetch { now, .. } = &mut early {
+            *now = *now + Span(APART.unsigned_abs());
+        }
+        self.store.carry_out(&early)
     }
 
     fn forget_old_month(&mut self, uaid: Uaid) {
