@@ -38,7 +38,7 @@ impl Calendar {
     }
 
     /// Seconds from now to the first instant of December.
-    pub(crate) fn to_december_s(&self) -> i64 {
+    pub(crate) fn to_december_s(self) -> i64 {
         let days = 30 + 1 - u64::from(THE_DAY.1);
         i64::try_from(self.ahead_s + days * DAY_S - DAY_S / 2).expect("it is within a year")
     }
