@@ -231,6 +231,30 @@ async fn a_message_deleted_before_kill_9_stays_deleted() {
     assert_eq!(agent.take(1).await[0].body(), "kept");
 }
 
+/// A floor that is more than a day ahead is not used, so the ids begin below those that wait.
+#[actix_web::test]
+async fn the_later_push_of_a_topic_wins_after_a_clock_that_was_days_ahead() {
+    let shifted =
+        |seconds: u32| Launch::default().with(&["--dev", &format!("--clock-offset-s={seconds}")]);
+    let mut server = Server::launch(shifted(200_000));
+    let (uaid, channel) = Agent::offline(&server).await;
+    Sender::new().push_topic(&channel.endpoint, "news", "old").await;
+    for new in ["new", "newer"] {
+        server.kill();
+        server.restart_as(shifted(0));
+        let sender = Sender::new();
+        let location = sender.push_topic(&channel.endpoint, "news", new).await.location();
+        let mut agent = Agent::reconnect(&server, &uaid).await;
+        assert_eq!(agent.notification().await.body(), new);
+        assert_eq!(agent.pending_notifications().await, []);
+        agent.leave().await;
+        assert_eq!(sender.delete(&location).await.status, 204, "{new}");
+        server.kill();
+        server.restart_as(shifted(200_000));
+        Sender::new().push_topic(&channel.endpoint, "news", "old").await;
+    }
+}
+
 #[actix_web::test]
 async fn agents_acking_during_kill_9_receive_every_message_with_one_version() {
     const MESSAGES: usize = 60;

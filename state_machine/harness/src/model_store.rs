@@ -164,6 +164,13 @@ impl Store {
         Stored::Done
     }
 
+    /// Removes the message of the same topic: the half of a write that ends early.
+    pub fn remove_topic(&mut self, uaid: Uaid, month: Month, message: &Message) {
+        if let Some(there) = self.of_topic(uaid, month, message) {
+            self.table(month).messages.remove(&(uaid, there));
+        }
+    }
+
     /// The message of the same topic that waits.
     fn of_topic(&self, uaid: Uaid, month: Month, message: &Message) -> Option<MessageId> {
         let is_of_its_topic = |row: &&Message| {

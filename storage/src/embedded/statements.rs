@@ -1,6 +1,6 @@
 //! Statements that are run to their ends.
 //!
-//! Outside of a transaction, SQLite commits a statement when it ends, and one that returns rows ends behind its last row.
+//! Outside of a transaction, SQLite commits a statement when it ends. One that returns rows ends behind its last row:
 //! `PRAGMA journal_mode` is such a statement. `execute_batch`, `pragma_update` and `query_row` of rusqlite stop at the
 //! first row. They drop the error of the end, so that a failed commit looks like success. `clippy.toml` refuses them.
 

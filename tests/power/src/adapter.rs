@@ -21,8 +21,7 @@ const KIND_BITS: u32 = 0o170_000;
 const SOCKET_BITS: u32 = 0o140_000;
 const PIPE_BITS: u32 = 0o010_000;
 
-/// RENAME_NOREPLACE of Linux.
-const NO_REPLACE: u32 = 1;
+const RENAME_NOREPLACE: u32 = 1;
 
 pub(crate) struct Adapter(pub(crate) Arc<Mutex<Disk>>);
 
@@ -121,7 +120,7 @@ impl Filesystem for Adapter {
     ) {
         match self.make(dir, name, Kind::File, mode) {
             Ok(made) => {
-                reply.created(&KEPT, &made, Generation(0), FileHandle(0), FopenFlags::empty())
+                reply.created(&KEPT, &made, Generation(0), FileHandle(0), FopenFlags::empty());
             }
             Err(error) => reply.error(code(error)),
         }
@@ -145,10 +144,10 @@ impl Filesystem for Adapter {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        if flags.bits() & !NO_REPLACE != 0 {
+        if flags.bits() & !RENAME_NOREPLACE != 0 {
             return reply.error(fuser::Errno::EINVAL);
         }
-        let keep = flags.bits() == NO_REPLACE;
+        let keep = flags.bits() == RENAME_NOREPLACE;
         empty(self.disk().rename((dir.0, name), (new_dir.0, new_name), keep), reply);
     }
 
@@ -191,7 +190,7 @@ impl Filesystem for Adapter {
     ) {
         match self.disk().write(ino.0, size(offset), data) {
             Ok(()) => {
-                reply.written(u32::try_from(data.len()).expect("the kernel writes less at once"))
+                reply.written(u32::try_from(data.len()).expect("the kernel writes less at once"));
             }
             Err(error) => reply.error(code(error)),
         }

@@ -29,7 +29,7 @@ pub enum Kind {
 pub struct Attributes {
     pub ino: Ino,
     pub kind: Kind,
-    /// The permissions only.
+    /// Without the bits of the kind.
     pub mode: u16,
     pub bytes: u64,
 }
@@ -37,7 +37,7 @@ pub struct Attributes {
 /// What a power loss leaves of what was not synced.
 #[derive(Debug, Clone)]
 pub enum Loss {
-    /// Nothing.
+    /// Only what was synced is left.
     All,
     /// A random part of the names and of the sectors.
     Part(fastrand::Rng),

@@ -39,7 +39,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Every operation fails.
+    /// Every matching operation fails, until the disk heals.
     pub fn always(errno: Errno) -> Self {
         Self { errno, ops: Vec::new(), suffix: String::new(), spared: 0, once: false, hits: 0 }
     }

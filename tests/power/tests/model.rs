@@ -1,5 +1,7 @@
 //! The disk against a real file system, and its losses against an oracle.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue panics")]
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};

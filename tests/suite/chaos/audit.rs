@@ -9,7 +9,11 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use crate::harness::{dynamo, unix_now_s};
 
 /// A DynamoDB client that reads whole tables.
-pub(super) struct Auditor(Client);
+pub(super) struct Auditor {
+    client: Client,
+    /// Seconds by which the connection node whose clock is the latest is ahead.
+    ahead_s: i64,
+}
 
 /// The contents of the message tables.
 pub(super) struct Audit {
@@ -17,7 +21,7 @@ pub(super) struct Audit {
     pub(super) begun_at: Instant,
     /// The versions of all message rows.
     pub(super) rows: BTreeSet<String>,
-    /// The versions of rows that have not expired.
+    /// The versions of rows that have not expired, by the clock of any connection node.
     pub(super) alive: BTreeSet<String>,
 }
 
@@ -25,14 +29,14 @@ type Item = HashMap<String, AttributeValue>;
 
 impl Auditor {
     /// Connects to the DynamoDB server at this URL.
-    pub(super) fn of(url: &str) -> Self {
-        Self(dynamo::client(url))
+    pub(super) fn of(url: &str, ahead_s: i64) -> Self {
+        Self { client: dynamo::client(url), ahead_s }
     }
 
     /// Reads all message rows. A version that is missing was absent at some moment after
     /// `begun_at`.
     pub(super) async fn audit(&self) -> Audit {
-        let (begun_at, now_s) = (Instant::now(), unix_now_s());
+        let (begun_at, now_s) = (Instant::now(), unix_now_s().saturating_add_signed(self.ahead_s));
         let mut audit = Audit { begun_at, rows: BTreeSet::new(), alive: BTreeSet::new() };
         for table in self.tables("message_").await {
             for item in self.scan(&table, "updateid, expiry").await {
@@ -55,12 +59,12 @@ impl Auditor {
     }
 
     async fn tables(&self, prefix: &str) -> Vec<String> {
-        let tables = self.0.list_tables().send().await.expect("the store answers");
+        let tables = self.client.list_tables().send().await.expect("the store answers");
         tables.table_names().iter().filter(|name| name.starts_with(prefix)).cloned().collect()
     }
 
     async fn scan(&self, table: &str, attributes: &str) -> Vec<Item> {
-        let scan = self.0.scan().table_name(table).consistent_read(true);
+        let scan = self.client.scan().table_name(table).consistent_read(true);
         let mut pages = scan.projection_expression(attributes).into_paginator().items().send();
         let mut items = Vec::new();
         while let Some(item) = pages.next().await {

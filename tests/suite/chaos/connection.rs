@@ -170,7 +170,7 @@ impl<'a> ClientConnection<'a> {
         self.socket.send_json(&ack(&unacked)).await;
         let now = Instant::now();
         for notification in &unacked {
-            self.state.ledger().acked(number_of(notification), now);
+            self.state.ledger().acked(number_of(notification), &notification.version, now);
         }
     }
 

@@ -2,9 +2,18 @@
 //! redelivered.
 //!
 //! A message is **promised** if it was answered 201 with a TTL. It must be delivered at least once,
-//! unless it expired or a message with the same topic, possibly later, was delivered instead. Two
-//! endpoint nodes generate ids, and an unanswered push may have been stored. Therefore the order of
-//! two pushes is known only if one was answered before the other was posted.
+//! unless it expired or a message with the same topic, possibly later, was delivered instead. Of two
+//! pushes, the one that was posted after the other's answer is the later one, whatever the clocks of
+//! their endpoint nodes say. An unanswered push may be later than any other.
+//!
+//! A message **expires** when its TTL has passed by the clock of any connection node, since the time
+//! that its endpoint node has written. If the former is ahead of the latter, that is earlier than its
+//! TTL, and otherwise later.
+//!
+//! A message has one **version**. A push with a topic may meet a greater id, which an endpoint node
+//! with a clock ahead has made. It is repeated with an id above that, and the agent may have received
+//! it with the first. So a message with a topic may arrive as some **copies**, each with its version,
+//! and what is said below of messages holds for each copy.
 //!
 //! An ack is **settled** if the message must never be delivered again: no node is about to store or
 //! send it, and no row of it is left. No server reports this, so the test derives it from three
@@ -31,9 +40,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// Maximum difference of the clocks of two nodes. Both read the clock of one machine, but each
-/// started counting milliseconds by itself.
-const CLOCKS_APART: Duration = Duration::from_millis(50);
+/// Ids that a push with a topic gets at most.
+const COPIES_MAX: usize = 8;
 
 /// The time that a continued node may need to read its socket buffers.
 const CATCHING_UP: Duration = Duration::from_secs(3);
@@ -41,12 +49,14 @@ const CATCHING_UP: Duration = Duration::from_secs(3);
 /// The time that the delete of an acked message may take with a healthy store.
 const DELETE_WAIT: Duration = Duration::from_secs(10);
 
-/// All messages; a message's number is its index, and its body starts with it.
+/// All messages; a message's number is its index, and its body starts with it. Further copies have indices too.
 #[derive(Debug)]
 pub(super) struct Ledger {
     /// The origin of the times in findings.
     began: Instant,
     messages: Vec<Message>,
+    /// The copies of messages that arrived with several versions, without the first.
+    copies: BTreeMap<usize, Vec<usize>>,
     /// Acked messages that are not known to be settled.
     unsettled: BTreeSet<usize>,
     stops: Vec<Stop>,
@@ -62,10 +72,12 @@ pub(super) struct Slot {
     pub(super) topic: Option<&'static str>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Message {
     slot: Slot,
     ttl: Duration,
+    /// The time from its post, until which no node may drop it as expired.
+    lives: Duration,
     posted_at: Instant,
     /// The time of the answer, after which no endpoint processes the push.
     answered_at: Option<Instant>,
@@ -97,6 +109,8 @@ pub(super) struct Tally {
     pub(super) came_during_push: usize,
     /// Messages whose first delivery followed the answer, and so came from storage.
     pub(super) came_later: usize,
+    /// Copies after the first.
+    pub(super) copies: usize,
     pub(super) again_before_ack: usize,
     pub(super) again_before_settled: usize,
     pub(super) again_after_settled: usize,
@@ -111,6 +125,7 @@ impl Ledger {
         Self {
             began,
             messages: Vec::new(),
+            copies: BTreeMap::new(),
             unsettled: BTreeSet::new(),
             stops: Vec::new(),
             findings: Vec::new(),
@@ -119,11 +134,18 @@ impl Ledger {
     }
 
     /// Records that a message is posted, and returns its number.
-    pub(super) fn post(&mut self, slot: Slot, ttl: Duration, now: Instant) -> usize {
+    pub(super) fn post(
+        &mut self,
+        slot: Slot,
+        ttl: Duration,
+        lives: Duration,
+        now: Instant,
+    ) -> usize {
         self.tally.posted += 1;
         self.messages.push(Message {
             slot,
             ttl,
+            lives,
             posted_at: now,
             answered_at: None,
             is_promised: false,
@@ -138,8 +160,8 @@ impl Ledger {
     /// The push was answered 201.
     pub(super) fn accepted(&mut self, number: usize, now: Instant) {
         self.tally.accepted += 1;
+        self.answered(number, now);
         let message = &mut self.messages[number];
-        message.answered_at = Some(now);
         message.is_promised = message.ttl > Duration::ZERO;
     }
 
@@ -147,7 +169,13 @@ impl Ledger {
     /// more.
     pub(super) fn refused(&mut self, number: usize, now: Instant) {
         self.tally.refused += 1;
-        self.messages[number].answered_at = Some(now);
+        self.answered(number, now);
+    }
+
+    fn answered(&mut self, number: usize, now: Instant) {
+        for copy in self.copies_of(number) {
+            self.messages[copy].answered_at = Some(now);
+        }
     }
 
     /// The push got no answer.
@@ -174,6 +202,7 @@ impl Ledger {
         number: usize,
         version: &str,
     ) {
+        let number = self.copy_with(number, version);
         let message = &self.messages[number];
         if message.slot.client != client {
             self.report_message(
@@ -197,8 +226,42 @@ impl Ledger {
         self.unsettled.remove(&number);
     }
 
-    /// The user agent acknowledged the message.
-    pub(super) fn acked(&mut self, number: usize, now: Instant) {
+    /// All indices of a message.
+    fn copies_of(&self, number: usize) -> Vec<usize> {
+        let copies = self.copies.get(&number).into_iter().flatten();
+        [number].into_iter().chain(copies.copied()).collect()
+    }
+
+    /// The index of the message that has this version: a further copy, if it has a topic and arrived with others only.
+    fn copy_with(&mut self, number: usize, version: &str) -> usize {
+        let has_it = |copy: &usize| {
+            self.messages[*copy].version.as_deref().is_none_or(|known| known == version)
+        };
+        let copies = self.copies_of(number);
+        let message = &self.messages[number];
+        match copies.iter().copied().find(has_it) {
+            Some(copy) => copy,
+            None if message.slot.topic.is_none() || copies.len() == COPIES_MAX => number,
+            None => {
+                let copy = Message {
+                    is_promised: false,
+                    version: None,
+                    came_on: None,
+                    ack_said_at: None,
+                    settled_at: None,
+                    ..message.clone()
+                };
+                self.messages.push(copy);
+                self.tally.copies += 1;
+                self.copies.entry(number).or_default().push(self.messages.len() - 1);
+                self.messages.len() - 1
+            }
+        }
+    }
+
+    /// The user agent acknowledged the message with this version.
+    pub(super) fn acked(&mut self, number: usize, version: &str, now: Instant) {
+        let number = self.copy_with(number, version);
         let message = &mut self.messages[number];
         message.ack_said_at = Some(now);
         self.unsettled.insert(number);
@@ -305,6 +368,11 @@ impl Ledger {
         !stuck.is_empty()
     }
 
+    /// Whether the message has expired by the clock of any node.
+    pub(super) fn has_expired(&self, number: usize, now: Instant) -> bool {
+        self.messages[number].expired_by(now)
+    }
+
     /// Records versions that two messages share.
     pub(super) fn check_versions(&mut self) {
         let mut seen = BTreeSet::new();
@@ -364,14 +432,13 @@ impl Message {
     }
 
     fn expired_by(&self, now: Instant) -> bool {
-        self.posted_at + self.ttl <= now
+        self.posted_at + self.lives <= now
     }
 
     /// Whether this message may be the reason that another one of its topic was never delivered.
     fn replaced(&self, other: &Self, now: Instant) -> bool {
-        let may_be_later = self
-            .answered_at
-            .is_none_or(|answered_at| other.posted_at <= answered_at + CLOCKS_APART);
+        let may_be_later =
+            self.answered_at.is_none_or(|answered_at| other.posted_at <= answered_at);
         // A message without a TTL is not stored, so it replaces none.
         let can_replace = self.ttl > Duration::ZERO;
         may_be_later && can_replace && (self.version.is_some() || self.expired_by(now))

@@ -145,14 +145,15 @@ impl Run {
         println!("CHAOS_SEED={} CHAOS_SECONDS={}", plan.seed, size.storm.as_secs());
         let nodes =
             harness::ClusterPlan::of(size.connection_nodes, size.endpoint_nodes).with(&FOR_ALL);
+        let nodes = nodes.with_clocks(plan.clocks.clone());
         let nodes =
             nodes.with_connection_arguments(&FOR_CONNECTS).with_endpoint_arguments(&FOR_ENDPOINTS);
         let cluster = Cluster::launch(nodes);
         let clients = timed("all agents register", register(&cluster, size.clients)).await;
         let connection_nodes = cluster.connection_nodes.iter().map(Server::address).collect();
         let endpoints = cluster.endpoint_nodes.iter().map(Server::origin).collect();
-        let state = RunState::new(connection_nodes, endpoints, clients, plan.outages.clone());
-        let auditor = Auditor::of(&cluster.wire.url);
+        let state = RunState::new(connection_nodes, endpoints, clients, &plan);
+        let auditor = Auditor::of(&cluster.wire.url, plan.clocks.latest_of_connection_nodes_s());
         Self { plan, cluster, state, auditor }
     }
 

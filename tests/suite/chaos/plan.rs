@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::harness::{Fault, Rule};
+use crate::harness::{Clocks, Fault, Rule};
 
 /// The number of participants, and the duration.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +31,7 @@ pub(super) struct Plan {
     pub(super) endpoint_nodes: Vec<Vec<NodeAction>>,
     /// Faults of the store.
     pub(super) outages: Vec<Outage>,
+    pub(super) clocks: Clocks,
     clients: Rng,
     senders: Rng,
 }
@@ -143,6 +144,10 @@ const POPULAR: usize = 20;
 /// A TTL that is longer than every run.
 const TTL_LONG_S: u32 = 30 * 24 * 60 * 60;
 
+/// Seconds by which a node's clock is ahead or behind at most. Two nodes refuse each other's requests if their clocks
+/// are further apart than `cluster_clock_skew_s`, which is 60; a stopped node gets some of them seconds later.
+const CLOCK_AHEAD_S: i64 = 20;
+
 /// Only agents connect and disconnect in the first and last seconds of the storm, without other
 /// faults.
 const QUIET: Duration = Duration::from_secs(3);
@@ -159,6 +164,7 @@ impl Plan {
             connection_nodes: vec![Vec::new(); size.connection_nodes],
             endpoint_nodes: vec![Vec::new(); size.endpoint_nodes],
             outages: Vec::new(),
+            clocks: Clocks::default(),
             clients: rng.fork(),
             senders: rng.fork(),
         };
@@ -168,6 +174,10 @@ impl Plan {
             let mut deck = ShuffledDeck::of(&DEEDS);
             plan.endpoint_nodes.fill_with(|| actions(size.storm, 4..14, &mut deck, &mut rng));
             plan.outages = outages(size.storm, &mut rng);
+            plan.clocks = Clocks {
+                connection_nodes: clocks(size.connection_nodes, &mut rng),
+                endpoint_nodes: clocks(size.endpoint_nodes, &mut rng),
+            };
         }
         plan
     }
@@ -185,6 +195,15 @@ impl Plan {
         let mut lane = || Pushes { rng: rng.fork(), size: self.size };
         (0..self.size.senders).map(|_| (0..lanes).map(|_| lane()).collect()).collect()
     }
+}
+
+/// The clocks of some nodes, from one that is behind to one that is ahead, in any order.
+fn clocks(nodes: usize, rng: &mut Rng) -> Vec<i64> {
+    let step = 2 * CLOCK_AHEAD_S / i64::try_from(nodes - 1).expect("there are few").max(1);
+    let mut clocks: Vec<_> =
+        (-CLOCK_AHEAD_S..=CLOCK_AHEAD_S).step_by(step.unsigned_abs() as usize).collect();
+    rng.shuffle(&mut clocks);
+    clocks
 }
 
 /// The actions of one node, with an undisturbed interval after each.
@@ -311,8 +330,8 @@ mod tests {
         let mut lanes = plan.pushes(3);
         let pushes: Vec<_> = lanes.iter_mut().flatten().map(Pushes::next).collect();
         format!(
-            "{:?}{:?}{:?}{sessions:?}{pushes:?}",
-            plan.connection_nodes, plan.endpoint_nodes, plan.outages
+            "{:?}{:?}{:?}{:?}{sessions:?}{pushes:?}",
+            plan.connection_nodes, plan.endpoint_nodes, plan.outages, plan.clocks
         )
     }
 

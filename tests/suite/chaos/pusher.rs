@@ -58,7 +58,9 @@ impl Pusher {
         let channels = state.clients[client].channels.borrow().clone();
         let channel = push.channel % channels.len();
         let ttl = Duration::from_secs(ttl_s.into());
-        let number = state.ledger().post(Slot { client, channel, topic }, ttl, Instant::now());
+        let lives = state.lives(ttl, push.endpoint);
+        let slot = Slot { client, channel, topic };
+        let number = state.ledger().post(slot, ttl, lives, Instant::now());
         let body = format!("{number} {}", "x".repeat(push.size));
         let endpoint = state.endpoint(push.endpoint, &channels[channel]);
         let mut post = self.0.post(&endpoint).ttl(ttl_s).body(body);

@@ -94,6 +94,7 @@ impl Report {
             ("accepted (201)", messages.accepted.to_string()),
             ("refused (503), not answered", messages.refusals()),
             ("delivered during their push, delivered later", messages.comings()),
+            ("delivered again with a further id", messages.copies.to_string()),
             ("delivered again before an ack", messages.again_before_ack.to_string()),
             (
                 "delivered again after an ack that was not settled",

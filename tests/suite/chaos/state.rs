@@ -11,9 +11,9 @@ use tokio::time::sleep_until;
 use super::client::Client;
 use super::ledger::Ledger;
 use super::node_driver::NodeEvent;
-use super::plan::Outage;
+use super::plan::{Outage, Plan};
 use super::reconnects::Reconnects;
-use crate::harness::Channel;
+use crate::harness::{Channel, Clocks};
 
 /// The stages of a run, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +38,7 @@ pub(super) struct RunState {
     pub(super) endpoint_nodes: Vec<String>,
     pub(super) clients: Vec<Client>,
     outages: Vec<Outage>,
+    clocks: Clocks,
     ledger: RefCell<Ledger>,
     reconnects: RefCell<Reconnects>,
     hellos: Cell<Hellos>,
@@ -78,7 +79,7 @@ impl RunState {
         connection_nodes: Vec<SocketAddr>,
         endpoint_nodes: Vec<String>,
         clients: Vec<Client>,
-        outages: Vec<Outage>,
+        plan: &Plan,
     ) -> Self {
         let began = Instant::now();
         Self {
@@ -88,7 +89,8 @@ impl RunState {
             ledger: RefCell::new(Ledger::new(began)),
             reconnects: RefCell::new(Reconnects::of(clients.len())),
             clients,
-            outages,
+            outages: plan.outages.clone(),
+            clocks: plan.clocks.clone(),
             hellos: Cell::default(),
             nodes: RefCell::default(),
             stage: watch::Sender::new(Stage::Storm),
@@ -108,6 +110,15 @@ impl RunState {
     pub(super) fn endpoint(&self, node: usize, channel: &Channel) -> String {
         let path = channel.endpoint.strip_prefix(&self.endpoint_nodes[0]);
         format!("{}{}", self.endpoint_nodes[node], path.expect("all endpoints begin alike"))
+    }
+
+    /// The time before which no connection node drops a message with this TTL that an endpoint node accepts now: the
+    /// latest clock of the connection nodes reads what the endpoint node's clock has written.
+    pub(super) fn lives(&self, ttl: Duration, endpoint: usize) -> Duration {
+        let written = self.clocks.endpoint_nodes.get(endpoint).copied().unwrap_or(0);
+        let early = self.clocks.latest_of_connection_nodes_s() - written;
+        let apart = Duration::from_secs(early.unsigned_abs());
+        if early > 0 { ttl.saturating_sub(apart) } else { ttl + apart }
     }
 
     /// Records what happened to a node.

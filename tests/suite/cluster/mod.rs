@@ -13,6 +13,7 @@ mod refusals;
 mod router_urls;
 mod starting;
 mod storms;
+mod topics;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 

@@ -28,6 +28,15 @@ pub(crate) struct ClusterPlan {
     pub(crate) connection_arguments: Vec<String>,
     /// Arguments of endpoint nodes only.
     pub(crate) endpoint_arguments: Vec<String>,
+    /// The clocks of the first nodes of each role. Those of the others are right.
+    pub(crate) clocks: Clocks,
+}
+
+/// Seconds by which the clock of each node is ahead of the machine's; a negative number is behind it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Clocks {
+    pub(crate) connection_nodes: Vec<i64>,
+    pub(crate) endpoint_nodes: Vec<i64>,
 }
 
 impl ClusterPlan {
@@ -42,7 +51,13 @@ impl ClusterPlan {
             arguments,
             connection_arguments,
             endpoint_arguments,
+            clocks: Clocks::default(),
         }
+    }
+
+    /// Starts nodes whose clocks are apart.
+    pub(crate) fn with_clocks(self, clocks: Clocks) -> Self {
+        Self { clocks, ..self }
     }
 
     /// Adds arguments for every node; an argument with the same name is replaced.
@@ -96,12 +111,16 @@ impl Cluster {
 
     /// Starts a further endpoint node.
     pub(crate) fn add_endpoint_node(&mut self) {
-        self.endpoint_nodes.push(Server::launch(self.launch_of(Role::Endpoint)));
+        let ahead_s = self.plan.clocks.endpoint_nodes.get(self.endpoint_nodes.len());
+        let launch = self.launch_of(Role::Endpoint).with(&ahead_by(ahead_s));
+        self.endpoint_nodes.push(Server::launch(launch));
     }
 
     /// Starts a further connection node.
     pub(crate) fn add_connection_node(&mut self) {
-        self.connection_nodes.push(Server::launch(self.launch_of(Role::Connection)));
+        let ahead_s = self.plan.clocks.connection_nodes.get(self.connection_nodes.len());
+        let launch = self.launch_of(Role::Connection).with(&ahead_by(ahead_s));
+        self.connection_nodes.push(Server::launch(launch));
     }
 
     /// The launch parameters of a node of this cluster.
@@ -122,6 +141,19 @@ impl Cluster {
     pub(crate) fn endpoint(&self, node: usize, channel: &Channel) -> String {
         format!("{}{}", self.endpoint_nodes[node].origin(), channel.path(&self.endpoint_nodes[0]))
     }
+}
+
+impl Clocks {
+    /// The clock of the connection node that is ahead of all others.
+    pub(crate) fn latest_of_connection_nodes_s(&self) -> i64 {
+        self.connection_nodes.iter().copied().max().unwrap_or(0)
+    }
+}
+
+/// The arguments of a node whose clock is not that of the machine.
+fn ahead_by(seconds: Option<&i64>) -> Vec<String> {
+    let offset = seconds.map(|seconds| format!("--clock-offset-s={seconds}"));
+    offset.map_or_else(Vec::new, |offset| vec!["--dev".to_owned(), offset])
 }
 
 /// The contents of a `keys.toml` that all nodes share.

@@ -25,7 +25,7 @@ mod wire_server;
 pub(crate) use agent::{Agent, Channel, Disconnected, Notification, ack};
 pub(crate) use answer::Answer;
 pub(crate) use bystander::Bystander;
-pub(crate) use cluster::{Cluster, ClusterPlan, shared_keys};
+pub(crate) use cluster::{Clocks, Cluster, ClusterPlan, shared_keys};
 pub(crate) use kill_countdown::KillCountdown;
 pub(crate) use program::{ExitOutput, Program, kalends, node_modules, python};
 pub(crate) use proxy::{Fault, Proxy, Rule};

@@ -145,7 +145,8 @@ impl Server {
         let offsets = self.launch.arguments.iter();
         let offset =
             offsets.filter_map(|argument| argument.strip_prefix("--clock-offset-s=")).next_back();
-        unix_now_s() + offset.map_or(0, |seconds| seconds.parse::<u64>().expect("digits"))
+        let offset = offset.map_or(0, |seconds| seconds.parse::<i64>().expect("a number"));
+        unix_now_s().saturating_add_signed(offset)
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -37,6 +37,12 @@ impl Calendar {
         Self { november, december: november.next(), ahead_s: noon_s - now_s }
     }
 
+    /// Seconds from now to the first instant of December.
+    pub(crate) fn to_december_s(self) -> i64 {
+        let days = 30 + 1 - u64::from(THE_DAY.1);
+        i64::try_from(self.ahead_s + days * DAY_S - DAY_S / 2).expect("it is within a year")
+    }
+
     /// Arguments that set the server's clock to November.
     pub(crate) fn in_november(&self) -> [String; 2] {
         ahead_by(self.ahead_s)

@@ -2,7 +2,7 @@
 //! kept.
 
 use crate::cases::config;
-use crate::world::{CHANNELS, How, Lifetime, NODES, Op, Parting, World};
+use crate::world::{CHANNELS, EndpointClock, How, Lifetime, NODES, Op, Parting, World};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use state_machine::Urgency;
@@ -37,12 +37,17 @@ fn push() -> impl Strategy<Value = Op> {
         2 => Just(Lifetime::Short),
         1 => Just(Lifetime::Zero),
     ];
-    let shape = (0..CHANNELS, topic, lifetime, urgency());
-    shape.prop_map(|(channel, topic, lifetime, urgency)| {
+    let clock = prop_oneof![
+        Just(EndpointClock::Behind),
+        Just(EndpointClock::Right),
+        Just(EndpointClock::Ahead),
+    ];
+    let shape = (0..CHANNELS, topic, lifetime, urgency(), clock);
+    shape.prop_map(|(channel, topic, lifetime, urgency, clock)| {
         // A message that expires would take the message with it that it has replaced.
         let is_kept = topic.is_some() && lifetime == Lifetime::Short;
         let lifetime = if is_kept { Lifetime::Long } else { lifetime };
-        Op::Push { channel, topic, lifetime, urgency }
+        Op::Push { channel, topic, lifetime, urgency, clock }
     })
 }
 

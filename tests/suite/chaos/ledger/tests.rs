@@ -24,7 +24,7 @@ impl Story {
 
     fn post(&mut self, topic: Option<&'static str>, ttl: Duration) -> usize {
         let now = self.now();
-        self.ledger.post(Slot { client: 7, channel: 0, topic }, ttl, now)
+        self.ledger.post(Slot { client: 7, channel: 0, topic }, ttl, ttl, now)
     }
 
     fn accept(&mut self, topic: Option<&'static str>, ttl: Duration) -> usize {
@@ -37,7 +37,7 @@ impl Story {
     fn came_and_was_acked(&mut self, number: usize) {
         let now = self.now();
         self.ledger.delivered(7, now, number, &format!("v{number}"));
-        self.ledger.acked(number, now);
+        self.ledger.acked(number, &format!("v{number}"), now);
     }
 
     fn audit(&mut self, rows: &[&str]) {
@@ -208,6 +208,56 @@ fn changed_and_shared_versions_are_reported() {
 }
 
 #[test]
+fn a_message_of_a_topic_may_arrive_with_a_further_version_that_is_settled_by_itself() {
+    let mut story = Story::new();
+    let number = story.post(Some("news"), HOUR);
+    story.came_and_was_acked(number);
+    let now = story.now();
+    story.ledger.accepted(number, now);
+    story.audit(&["of the repeated push"]);
+    assert_eq!(story.ledger.tally().settled, 1);
+    for _ in 0..2 {
+        let now = story.now();
+        story.ledger.delivered(7, now, number, "of the repeated push");
+        story.ledger.acked(number, "of the repeated push", now);
+        story.audit(&[]);
+    }
+    assert_eq!(story.ledger.tally().copies, 1);
+    let findings = story.findings();
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert!(findings[0].contains("was redelivered after its ack was settled"), "{findings:?}");
+}
+
+#[test]
+fn the_later_of_two_pushes_of_a_topic_is_lost_however_short_the_time_between_them() {
+    let mut story = Story::new();
+    let [first, second] = [0, 1].map(|_| {
+        let slot = Slot { client: 7, channel: 0, topic: Some("news") };
+        let number = story.ledger.post(slot, HOUR, HOUR, story.now);
+        story.ledger.accepted(number, story.now);
+        story.now += Duration::from_millis(1);
+        number
+    });
+    story.came_and_was_acked(first);
+    let findings = story.findings();
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert!(findings[0].starts_with(&format!("{second} is lost")), "{findings:?}");
+}
+
+#[test]
+fn a_message_expires_by_the_clock_that_is_ahead() {
+    let mut story = Story::new();
+    let now = story.now();
+    let slot = Slot { client: 7, channel: 0, topic: None };
+    for lives in [SOON, HOUR] {
+        let number = story.ledger.post(slot, HOUR, lives, now);
+        story.ledger.accepted(number, now);
+    }
+    let findings = story.findings();
+    assert!(findings.len() == 1 && findings[0].starts_with("1 is lost"), "{findings:?}");
+}
+
+#[test]
 fn a_message_that_reaches_another_agent_is_reported() {
     let mut story = Story::new();
     let number = story.accept(None, HOUR);
@@ -235,7 +285,7 @@ fn the_connection_that_received_a_settled_message_must_not_receive_it_again() {
     let opened_at = story.now();
     story.ledger.delivered(7, opened_at, number, "v0");
     let now = story.now();
-    story.ledger.acked(number, now);
+    story.ledger.acked(number, "v0", now);
     story.audit(&[]);
     story.ledger.delivered(7, opened_at, number, "v0");
     assert!(story.findings()[0].starts_with("0 was redelivered after its ack was settled"));

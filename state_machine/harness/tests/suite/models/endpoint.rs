@@ -14,7 +14,7 @@ use super::action::{NodeIndex, Which};
 use super::happenings::is_write;
 use super::lives::Life;
 use super::mutation::Mutation;
-use super::scenario::Scenario;
+use super::scenario::{Scenario, outlasts_clocks};
 use super::world::World;
 
 /// A push, from the application server's request to the answer.
@@ -117,11 +117,12 @@ impl World {
 
     fn delivery_begins(&mut self, scenario: &Scenario, which: Which, is_repeated: bool) {
         let message = &scenario.messages[which];
+        let this_month = Month::of(scenario.endpoint_clock(which, self.now));
         let (delivery, first) = Delivery::begin(PushParams {
             ttl_is_zero: message.ttl_is_zero(),
             stores_first: is_repeated || message.receipt.is_some(),
-            this_month: Month::of(self.now),
-            message_month: Month::of(self.now),
+            this_month,
+            message_month: this_month,
         });
         self.pushes[which] = Push::UnderWay(Box::new(UnderWay {
             id: message.id,
@@ -240,6 +241,9 @@ impl World {
     ) -> DeliveryEvent {
         let (uaid, message) = (self.agent.uaid, &scenario.messages[which]);
         let stored = is_done.then(|| self.environment(scenario).store(uaid, month, message));
+        if !is_done && scenario.mutation == Some(Mutation::TopicReplacedInTwoWrites) {
+            self.store.remove_topic(uaid, month, message);
+        }
         self.agent.deleted.remove(&message.id);
         let is_pretended = !is_done && scenario.mutation == Some(Mutation::NoSpaceIsDone);
         let stored = stored.filter(|_| is_heard).or(is_pretended.then_some(Stored::Done));
@@ -289,6 +293,7 @@ impl World {
         }
         match outcome {
             Outcome::Outranked(by) => self.push_repeats(scenario, which, by),
+            Outcome::Delivered | Outcome::Stored if !outlasts_clocks(message) => {}
             Outcome::Delivered | Outcome::Stored => self.ledger.accepted(message),
             Outcome::NoSuchChannel if self.ledger.is_given_up(message.chid) => {}
             Outcome::NoSuchUser | Outcome::UserWentAway | Outcome::NoSuchChannel => {

@@ -228,8 +228,8 @@ impl World {
             return None;
         }
         let at = |line: &Line| {
-            let behind = scenario.nodes[line.node].behind;
-            line.deadline(scenario.freedom.acks_tarry).map(|at| (at + behind).max(self.now))
+            let shown = line.deadline(scenario.freedom.acks_tarry);
+            shown.map(|shown| scenario.when(line.node, shown).max(self.now))
         };
         let deadlines = self.lines.iter().filter_map(|(id, line)| Some((at(line)?, *id)));
         deadlines.min().map(|(_, id)| Action::Deadline(id))

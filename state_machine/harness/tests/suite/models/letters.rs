@@ -62,7 +62,11 @@ impl World {
             Some(Mutation::TellsItself) => Some(from),
             _ => scenario.node_named(node),
         };
-        let word = Word::ConnectedElsewhere(connected_at);
+        let since = match scenario.mutation {
+            Some(Mutation::NoticeByClock) => scenario.clock(from, self.now),
+            _ => connected_at,
+        };
+        let word = Word::ConnectedElsewhere(since);
         to.into_iter().for_each(|to| self.sends(scenario, Letter { to, word }));
     }
 
@@ -77,9 +81,11 @@ impl World {
     /// The connection that the registry finds will read the signal.
     pub(crate) fn letter_arrives(&mut self, scenario: &Scenario, letter: Letter) {
         self.letters.remove(&letter);
-        let found = self.found_here(letter.to).and_then(|line| self.lines.get_mut(&line));
-        let Some(line) = found else { return };
+        let Some(id) = self.found_here(letter.to) else { return };
+        let is_reading = self.nodes[letter.to].is_reading(id);
+        let Some(line) = self.lines.get_mut(&id) else { return };
         match (letter.word, scenario.mutation) {
+            (Word::Stored, Some(Mutation::NudgeDuringFetch)) if is_reading => {}
             (Word::Stored, _) => line.is_nudged = true,
             (Word::ConnectedElsewhere(_), Some(Mutation::StampsNotCompared)) => {
                 line.elsewhere = Some(Time(u64::MAX));

@@ -5,8 +5,9 @@
 
 use state_machine::delivery::Route;
 use state_machine::store::{MonthStep, Page, Registration, StoreAnswer, StoreOp, Stored};
-use state_machine::{Message, Month, NodeId, RouterRecord, Time, Uaid};
+use state_machine::{Message, Month, NodeId, RouterRecord, Span, Time, Uaid};
 
+use super::scenario::APART;
 use super::store::Store;
 
 /// A bug for the model checker to find.
@@ -20,6 +21,16 @@ pub(crate) enum Mutation {
     LesserTopicDropped,
     /// A move keeps the greater id of a topic.
     MoveKeepsGreaterTopic,
+    /// The message of a topic is removed before the later one is written, and the second write fails.
+    TopicReplacedInTwoWrites,
+    /// A node drops messages some time before their TTL ends by its clock.
+    ExpiresEarly,
+    /// The record takes the month of the clock of the node that registers.
+    RecordFollowsClock,
+    /// A notification that the agent is elsewhere has the time of its node's clock, not that of the record.
+    NoticeByClock,
+    /// A notification of a stored message is dropped while the connection reads storage.
+    NudgeDuringFetch,
     /// The connection remembers only one ack.
     AcksForgotten,
     /// The record moves to the new month before the channels are copied.
@@ -96,6 +107,11 @@ impl Environment<'_> {
                 self.repair(registration);
                 self.store.carry_out(order)
             }
+            (Some(Mutation::RecordFollowsClock), StoreOp::Register(registration)) => {
+                self.set_month_back(registration);
+                self.store.carry_out(order)
+            }
+            (Some(Mutation::ExpiresEarly), StoreOp::Fetch { .. }) => self.fetch_early(order),
             (Some(Mutation::NoLastLook), StoreOp::Fetch { uaid, month, .. })
                 if self.record_has_left(*uaid, *month) =>
             {
@@ -194,6 +210,21 @@ impl Environment<'_> {
             let before = Time(registration.connected_at.0 - 1);
             record.connected_at = record.connected_at.min(before);
         }
+    }
+
+    fn set_month_back(&mut self, registration: &Registration) {
+        if let Some(record) = self.store.records.get_mut(&registration.uaid) {
+            record.curmonth = record.curmonth.min(Month::of(registration.connected_at));
+        }
+    }
+
+    /// Reads as if the node's clock were further ahead.
+    fn fetch_early(&mut self, order: &StoreOp) -> StoreAnswer {
+        let mut early = order.clone();
+        if let StoreOp::Fetch { now, .. } = &mut early {
+            *now = *now + Span(APART.unsigned_abs());
+        }
+        self.store.carry_out(&early)
     }
 
     fn forget_old_month(&mut self, uaid: Uaid) {

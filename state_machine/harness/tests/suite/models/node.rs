@@ -131,6 +131,12 @@ impl Node {
         is_open(&self.queue[at]) && (!self.queue[at].is_write() || is_next())
     }
 
+    /// Whether the connection reads a page of messages.
+    pub(crate) fn is_reading(&self, line: ConnectionId) -> bool {
+        let is_fetch = |order: &StoreOp| matches!(order, StoreOp::Fetch { .. });
+        self.queue.iter().any(|pending| pending.line == line && is_fetch(&pending.order))
+    }
+
     /// Whether a page that holds the message is on its way to a connection.
     pub(crate) fn is_about_to_send(&self, id: MessageId) -> bool {
         self.queue.iter().any(|pending| match &pending.answer {
@@ -402,7 +408,7 @@ impl World {
     pub(crate) fn deadline_passes(&mut self, scenario: &Scenario, id: ConnectionId) {
         let Some(line) = self.lines.get(&id) else { return };
         if let Some((at, _)) = line.connection.deadline() {
-            self.now = self.now.max(at + scenario.nodes[line.node].behind);
+            self.now = self.now.max(scenario.when(line.node, at));
             self.step(scenario, id, &Event::TimePassed);
         }
     }

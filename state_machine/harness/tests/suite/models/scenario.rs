@@ -25,6 +25,12 @@ pub(crate) const DECEMBER: Time = Time(1_796_083_200_000);
 /// The last connection before December.
 pub(crate) const NOVEMBER: Time = Time(DECEMBER.0 - 60 * 60 * 1000);
 
+/// Milliseconds by which a clock is ahead of the world's; a negative number is behind it.
+pub(crate) type Ahead = i64;
+
+/// The most that a clock is ahead or behind.
+pub(crate) const APART: Ahead = 500;
+
 /// A lifetime that outlasts every scenario.
 const LONG: Span = Span::from_secs(100 * 365 * 24 * 60 * 60);
 
@@ -40,6 +46,8 @@ pub(crate) struct Scenario {
     pub(crate) messages: Vec<Message>,
     /// The message with a greater id as which each outranked push is repeated.
     pub(crate) repeats: BTreeMap<Which, Which>,
+    /// The clocks of the endpoints that are not the world's, by their pushes.
+    endpoints: BTreeMap<Which, Ahead>,
     /// The initial world of the search.
     pub(crate) start: World,
     pub(crate) freedom: Freedom,
@@ -81,8 +89,7 @@ pub(crate) struct NodeTerms {
     /// The settings that its connections are checked against: the same, unless a mutation changed
     /// the config.
     pub(crate) rules: Arc<Config>,
-    /// How far its clock is behind.
-    pub(crate) behind: Span,
+    ahead: Ahead,
 }
 
 /// How often each action may still happen.
@@ -114,24 +121,41 @@ impl Scenario {
             nodes: Vec::new(),
             messages,
             repeats: BTreeMap::new(),
+            endpoints: BTreeMap::new(),
             start,
             freedom: Freedom::default(),
             mutation: None,
             sights: Vec::new(),
         };
-        scenario.node("A", Span::ZERO)
+        scenario.node("A", 0)
     }
 
-    /// Adds a node whose clock is `behind`.
-    pub(crate) fn node(mut self, name: &str, behind: Span) -> Self {
+    /// Adds a node with this clock.
+    pub(crate) fn node(mut self, name: &str, ahead: Ahead) -> Self {
         let limits = limits();
         let config =
             Config { node: NodeId::new(name), frozen_month: None, simplepush: false, limits };
         let config = Arc::new(config);
-        self.nodes.push(NodeTerms { rules: Arc::clone(&config), config, behind });
+        self.nodes.push(NodeTerms { rules: Arc::clone(&config), config, ahead });
         self.start.nodes.push(Node::default());
         let freedom = self.freedom;
         self.free(freedom)
+    }
+
+    /// Sets the clock of the first node.
+    pub(crate) fn first_node(mut self, ahead: Ahead) -> Self {
+        self.nodes[0].ahead = ahead;
+        self
+    }
+
+    /// Sets the clock of the endpoints of these pushes.
+    pub(crate) fn endpoints(
+        mut self,
+        pushes: impl IntoIterator<Item = Which>,
+        ahead: Ahead,
+    ) -> Self {
+        self.endpoints.extend(pushes.into_iter().map(|which| (which, ahead)));
+        self
     }
 
     pub(crate) fn limits(mut self, change: impl Fn(&mut Limits)) -> Self {
@@ -226,8 +250,19 @@ impl Scenario {
         self
     }
 
+    /// The time by a node's clock.
     pub(crate) fn clock(&self, node: NodeIndex, now: Time) -> Time {
-        now - self.nodes[node].behind
+        shifted(now, self.nodes[node].ahead)
+    }
+
+    /// When a node's clock shows that time.
+    pub(crate) fn when(&self, node: NodeIndex, shown: Time) -> Time {
+        shifted(shown, -self.nodes[node].ahead)
+    }
+
+    /// The time by the clock of a push's endpoint.
+    pub(crate) fn endpoint_clock(&self, which: Which, now: Time) -> Time {
+        shifted(now, self.endpoints.get(&which).copied().unwrap_or(0))
     }
 
     pub(crate) fn node_named(&self, name: &NodeId) -> Option<NodeIndex> {
@@ -238,6 +273,15 @@ impl Scenario {
 /// Whether the environment selects the larger size.
 pub(crate) fn is_large() -> bool {
     std::env::var_os("MODEL_SIZE").is_some_and(|size| size == "large")
+}
+
+fn shifted(time: Time, ahead: Ahead) -> Time {
+    Time(time.0.saturating_add_signed(ahead))
+}
+
+/// Whether the message does not expire by any clock, as long as no deadline passes.
+pub(crate) fn outlasts_clocks(message: &Message) -> bool {
+    shifted(DECEMBER, APART) + Span(10) < message.expires_at()
 }
 
 /// Limits that a search reaches. Only the subject of a scenario has a deadline.
@@ -284,6 +328,11 @@ pub(crate) fn message(which: usize) -> Message {
 pub(crate) fn message_with_topic(which: usize) -> Message {
     let id = id(&format!("M{which}t")).parse().expect("a message id");
     Message { id, topic: Topic::parse("topic").ok(), ..message(which) }
+}
+
+/// A message that an endpoint with this clock accepted in the first instant of December, or `ago` milliseconds before.
+pub(crate) fn message_for(which: usize, ahead: Ahead, ago: i64, ttl: Span) -> Message {
+    Message { accepted_at: shifted(DECEMBER, ahead - ago), ttl, ..message(which) }
 }
 
 /// The message, whose sender wants a receipt.

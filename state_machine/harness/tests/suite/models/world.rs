@@ -19,7 +19,7 @@ use super::endpoint::Push;
 use super::letters::Letter;
 use super::lives::Life;
 use super::node::{Done, Line, Node};
-use super::scenario::{Bounds, DECEMBER, Scenario, channel, uaid};
+use super::scenario::{Bounds, DECEMBER, Scenario, channel, outlasts_clocks, uaid};
 use super::store::Store;
 
 /// A state of the model: store, nodes, connections, endpoints and the agent.
@@ -146,7 +146,9 @@ impl World {
         for month in months {
             self.store.store(self.agent.uaid, month, messages[which].clone());
         }
-        self.ledger.accepted(&messages[which]);
+        if outlasts_clocks(&messages[which]) {
+            self.ledger.accepted(&messages[which]);
+        }
         self.pushes[which] = Push::Over(Outcome::Stored);
     }
 

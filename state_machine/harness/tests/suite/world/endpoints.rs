@@ -2,10 +2,12 @@
 
 use state_machine::connection::{Event, PushAnswer};
 use state_machine::delivery::{DeliveryEffect, DeliveryEvent, NodeAnswer, Outcome, WriteError};
-use state_machine::store::StoreFailed;
-use state_machine::{Chid, Message, MessageKey, Month, NodeId, PushId, Span, Topic, Urgency};
+use state_machine::store::{StoreFailed, Stored};
+use state_machine::{
+    Chid, Message, MessageId, MessageKey, Month, NodeId, PushId, Span, Time, Topic, Uaid, Urgency,
+};
 
-use super::op::{How, Lifetime};
+use super::op::{EndpointClock, How, Lifetime};
 use super::push::{Push, node_answer};
 use super::{SyntaxError, World, named};
 
@@ -20,26 +22,29 @@ impl World {
         &mut self,
         chid: Chid,
         topic: Option<u8>,
-        lifetime: Lifetime,
-        urgency: Urgency,
+        (lifetime, urgency): (Lifetime, Urgency),
+        clock: EndpointClock,
     ) {
         let Some(uaid) = self.agent.uaid.filter(|_| self.agent.channels.contains(&chid)) else {
             return;
         };
         if self.is_simplepush {
             let message = Message::of_version(chid, self.version(topic), None, self.now);
-            self.pushes.push(Push::begin(uaid, message, Month::of(self.now)));
+            self.begin(uaid, message, self.now, None);
             return;
         }
         let mark = if topic.is_some() { "t" } else { "" };
-        let id = named(&format!("M{}{mark}", self.pushes.len()));
+        let (ahead, number) = (clock.ahead(), 1000 + 100 * self.pushes.len() as i64);
+        // Two clocks are as far apart as five pushes, and no two pushes have one id.
+        let id = named(&format!("M{}{mark}", number + ahead));
+        let accepted_at = Time(self.now.0.saturating_add_signed(ahead));
         let topic = topic.map(|topic| Topic::parse(&format!("t{topic}")).expect("a topic"));
         let message = Message {
             id,
             chid,
             topic,
             urgency,
-            accepted_at: self.now,
+            accepted_at,
             ttl: match lifetime {
                 Lifetime::Zero => Span::ZERO,
                 Lifetime::Short => SHORT,
@@ -49,7 +54,28 @@ impl World {
             receipt: None,
             payload: None,
         };
-        self.pushes.push(Push::begin(uaid, message, Month::of(self.now)));
+        self.begin(uaid, message, accepted_at, None);
+    }
+
+    fn begin(&mut self, uaid: Uaid, message: Message, clock: Time, before: Option<usize>) {
+        let before = before.map(|before| &self.pushes[before]);
+        let ended = self.pushes.iter().filter(|push| push.outcome.is_some()).count();
+        let push = Push::begin(uaid, message, Month::of(clock), before, ended);
+        self.pushes.push(push);
+    }
+
+    /// The push takes an id above the other one that no message has.
+    fn repeat(&mut self, push: usize, by: MessageId) {
+        let Push { uaid, message, .. } = &self.pushes[push];
+        let (uaid, mut message) = (*uaid, message.clone());
+        let mut above = Some(by);
+        while let Some(id) = above.and_then(|above| message.id.above(above)) {
+            above = Some(id);
+            if self.pushes.iter().all(|push| push.message.id != id) {
+                message.id = id;
+                return self.begin(uaid, message.clone(), message.accepted_at, Some(push));
+            }
+        }
     }
 
     /// A version of its own for each push, mostly the highest; one with a topic is lower than the last ones.
@@ -107,7 +133,7 @@ impl World {
                     Some(_) => self.store.store_version(uaid, month, message),
                     None => self.store.store(uaid, month, message),
                 });
-                self.pushes[push].was_stored |= is_done;
+                self.pushes[push].was_stored |= stored == Some(Stored::Done);
                 self.pushes[push].may_stray |= !is_heard;
                 self.nothing_reappears()?;
                 DeliveryEvent::Stored(stored.filter(|_| is_heard).ok_or(WriteError::Failed))
@@ -166,8 +192,12 @@ impl World {
 
     /// The application server must not receive 410 for a channel that the agent still has.
     pub(super) fn push_ends(&mut self, push: usize, outcome: Outcome) -> Result<(), SyntaxError> {
+        if let Outcome::Outranked(by) = outcome {
+            self.repeat(push, by);
+        }
+        let ended = self.pushes.iter().filter(|push| push.outcome.is_some()).count();
         let push = &mut self.pushes[push];
-        push.outcome = Some(outcome);
+        (push.outcome, push.ended_after) = (Some(outcome), Some(ended));
         let chid = push.message.chid;
         let is_wanted = self.agent.uaid == Some(push.uaid)
             && self.agent.channels.contains(&chid)
@@ -196,6 +226,17 @@ impl World {
             push.answer = Some(node_answer(answer));
         } else if answer == PushAnswer::Accepted {
             self.lines[line].mail.push_back(Event::AckReplyLost(message.clone()));
+        }
+    }
+}
+
+impl EndpointClock {
+    /// Milliseconds by which it is ahead.
+    fn ahead(self) -> i64 {
+        match self {
+            Self::Behind => -233,
+            Self::Right => 0,
+            Self::Ahead => 281,
         }
     }
 }

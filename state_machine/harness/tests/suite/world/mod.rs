@@ -23,7 +23,7 @@ pub(crate) use harness::model_store as store;
 use harness::transcript::Bindings;
 use letters::Post;
 use line::Line;
-pub(crate) use op::{CHANNELS, How, Lifetime, NODES, Op, Parting};
+pub(crate) use op::{CHANNELS, EndpointClock, How, Lifetime, NODES, Op, Parting};
 use push::Push;
 use state_machine::broadcast::Versions;
 use state_machine::connection::{Config, ConnectionSeed, Event, Limits};
@@ -123,8 +123,8 @@ impl World {
             }
             Op::Unregister => self.unregister(),
             Op::Urgency { min } => self.say(ClientMessage::Urgency { min }),
-            Op::Push { channel, topic, lifetime, urgency } => {
-                self.push(chid(channel), topic, lifetime, urgency);
+            Op::Push { channel, topic, lifetime, urgency, clock } => {
+                self.push(chid(channel), topic, (lifetime, urgency), clock);
                 Ok(())
             }
             Op::AckOne { nth } => self.ack(Some(nth)),

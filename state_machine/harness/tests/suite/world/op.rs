@@ -33,6 +33,8 @@ pub(crate) enum Op {
         topic: Option<u8>,
         lifetime: Lifetime,
         urgency: Urgency,
+        /// How far the clock of its endpoint is ahead: the endpoints' ids are not in the order of the pushes.
+        clock: EndpointClock,
     },
     AckOne {
         nth: usize,
@@ -54,6 +56,14 @@ pub(crate) enum Op {
     ShutDown {
         node: usize,
     },
+}
+
+/// The clock of an endpoint, beside the world's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EndpointClock {
+    Behind,
+    Right,
+    Ahead,
 }
 
 /// How long a pushed message is worth keeping.

@@ -22,6 +22,10 @@ pub(crate) struct Push {
     /// The node's answer on its way.
     pub(crate) answer: Option<NodeAnswer>,
     pub(crate) outcome: Option<Outcome>,
+    /// How many pushes had ended when it began, with its first id.
+    pub(crate) began_after: usize,
+    /// How many pushes had ended before it.
+    pub(crate) ended_after: Option<usize>,
     /// Whether a row of the message was ever written.
     pub(crate) was_stored: bool,
     /// Whether a row may remain that no promise covers.
@@ -29,10 +33,16 @@ pub(crate) struct Push {
 }
 
 impl Push {
-    pub(crate) fn begin(uaid: Uaid, message: Message, this_month: Month) -> Self {
+    pub(crate) fn begin(
+        uaid: Uaid,
+        message: Message,
+        this_month: Month,
+        before: Option<&Self>,
+        began_after: usize,
+    ) -> Self {
         let terms = PushParams {
             ttl_is_zero: message.ttl_is_zero(),
-            stores_first: false,
+            stores_first: before.is_some(),
             this_month,
             message_month: this_month,
         };
@@ -45,6 +55,8 @@ impl Push {
             is_handed_over: false,
             answer: None,
             outcome: None,
+            began_after: before.map_or(began_after, |before| before.began_after),
+            ended_after: None,
             was_stored: false,
             may_stray: false,
         }

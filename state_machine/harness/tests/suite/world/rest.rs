@@ -126,13 +126,15 @@ impl World {
         Ok(())
     }
 
-    /// Whether the agent received the message, or a newer message of its topic, or a higher version of its channel.
+    /// Whether the agent received the message, or one of its topic that was not answered before it was pushed, or a higher
+    /// version of its channel.
     fn was_delivered(&self, push: &Push) -> bool {
         let is_as_good = |other: &&Push| {
             let Message { id, chid, topic, .. } = &other.message;
+            let is_earlier = other.ended_after.is_some_and(|ended| ended < push.began_after);
             let is_newer = topic.is_some()
                 && (chid, topic) == (&push.message.chid, &push.message.topic)
-                && *id > push.message.id
+                && !is_earlier
                 && other.was_stored;
             id.covers(push.message.id) || is_newer
         };

@@ -2,7 +2,7 @@
 //! another process answers.
 
 use harness::invariants::Promise;
-use state_machine::{Month, Span};
+use state_machine::Month;
 
 use crate::models::check::{holds, is_caught};
 use crate::models::endpoint::Push;
@@ -54,7 +54,7 @@ fn apart() -> Scenario {
 /// reconnects.
 fn dead_node() -> Scenario {
     Scenario::new("dead_node", Month::of(DECEMBER), vec![message(0)])
-        .node("B", Span::ZERO)
+        .node("B", 0)
         .free(Freedom {
             letters_travel: true,
             endpoints_apart: true,

@@ -1,21 +1,23 @@
 //! Two connections of one agent: on one node, or on two, of which one has a clock that is behind.
 
 use harness::invariants::Promise;
+use state_machine::Month;
 use state_machine::connection::PhaseName;
 use state_machine::delivery::DeliveryEffect;
-use state_machine::{Month, Span};
 
 use crate::models::check::{holds, is_caught};
 use crate::models::model::Quarry;
 use crate::models::mutation::Mutation;
-use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message};
+use crate::models::scenario::{
+    APART, Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message,
+};
 use crate::models::world::World;
 
 fn two_connections() -> Scenario {
     let messages = vec![message(0)];
     let connects = 1 + u8::from(is_large());
     Scenario::new("two_connections", Month::of(DECEMBER), messages)
-        .node("B", Span(500))
+        .node("B", -APART)
         .free(Freedom {
             leaves_unnoticed: true,
             acks_come_late: true,
@@ -42,6 +44,39 @@ fn clears_too_late(world: &World) -> bool {
         _ => None,
     });
     seen.zip(world.record()).is_some_and(|(seen, record)| seen < record.connected_at)
+}
+
+/// The agent moves between nodes whose clocks are right, ahead and behind, in any order.
+fn three_clocks() -> Scenario {
+    let messages = usize::from(is_large());
+    Scenario::new("three_clocks", Month::of(DECEMBER), (0..messages).map(message).collect())
+        .node("B", APART)
+        .node("C", -APART)
+        .free(Freedom { leaves_unnoticed: true, letters_travel: true, ..Freedom::default() })
+        .connected(0, NOVEMBER)
+        .bound(Bounds { connects: 2, ..Bounds::default() })
+        .seen("a node registers with a time that its clock has not reached", |search, world| {
+            let behind = search.scenario.clock(2, world.now);
+            world.record().is_some_and(|record| {
+                let node = record.node.as_ref().and_then(|node| search.scenario.node_named(node));
+                node == Some(2) && record.connected_at > behind
+            })
+        })
+        .seen("the agent is served by the node that is ahead", |_, world| {
+            let line = world.agent.line.and_then(|line| world.lines.get(&line));
+            world.phase() == Some(PhaseName::Ready) && line.is_some_and(|line| line.node == 1)
+        })
+}
+
+#[test]
+fn connections_to_nodes_whose_clocks_are_apart_keep_every_promise() {
+    holds(&three_clocks());
+}
+
+#[test]
+fn a_notification_with_the_time_of_its_nodes_clock_is_noticed() {
+    let quarry = Quarry::Promise(Promise::ComesToRest);
+    is_caught(&three_clocks().with(Mutation::NoticeByClock), quarry);
 }
 
 #[test]

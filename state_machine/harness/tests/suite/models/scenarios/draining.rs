@@ -1,9 +1,9 @@
 //! A node drains: its sessions end one by one, and it clears its name from their records.
 
 use harness::invariants::Promise;
+use state_machine::Month;
 use state_machine::connection::PhaseName;
 use state_machine::delivery::DeliveryEffect;
-use state_machine::{Month, Span};
 
 use crate::models::check::{holds, is_caught};
 use crate::models::lives::Life;
@@ -18,7 +18,7 @@ use crate::models::world::World;
 fn draining(name: &'static str) -> Scenario {
     let messages = (0..1 + usize::from(is_large())).map(message).collect();
     Scenario::new(name, Month::of(DECEMBER), messages)
-        .node("B", Span::ZERO)
+        .node("B", 0)
         .free(Freedom {
             letters_travel: true,
             endpoints_apart: true,
@@ -77,7 +77,7 @@ fn a_node_that_drains_while_the_month_turns_breaks_no_promise() {
     let messages = (0..1 + usize::from(is_large())).map(message).collect();
     let scenario = Scenario::new("draining_while_the_month_turns", Month::of(NOVEMBER), messages)
         .waiting([0])
-        .node("B", Span::ZERO)
+        .node("B", 0)
         .free(Freedom { letters_travel: true, ..Freedom::default() })
         .bound(Bounds { connects: 2, drains: 1, ..Bounds::default() })
         .seen("a move was cut short", |_, world| {

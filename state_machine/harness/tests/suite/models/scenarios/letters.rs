@@ -2,20 +2,22 @@
 //! late or lost.
 
 use harness::invariants::Promise;
+use state_machine::Month;
 use state_machine::connection::PhaseName;
-use state_machine::{Month, Span};
 
 use crate::models::check::{holds, is_caught};
 use crate::models::model::Quarry;
 use crate::models::mutation::Mutation;
-use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message};
+use crate::models::scenario::{
+    APART, Ahead, Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message,
+};
 use crate::models::world::World;
 
 /// The agent is at the first node, and may move to the other one and back.
-fn there_and_back(name: &'static str, messages: usize, behind: Span) -> Scenario {
+fn there_and_back(name: &'static str, messages: usize, ahead: Ahead) -> Scenario {
     let messages = (0..messages).map(message).collect();
     Scenario::new(name, Month::of(DECEMBER), messages)
-        .node("B", behind)
+        .node("B", ahead)
         .free(Freedom {
             leaves_unnoticed: true,
             letters_travel: true,
@@ -38,7 +40,7 @@ fn is_told(world: &World, is_served: bool) -> bool {
 }
 
 fn late_notification() -> Scenario {
-    there_and_back("late_notification", 1, Span::ZERO)
+    there_and_back("late_notification", 1, 0)
         .connected(0, NOVEMBER)
         .bound(Bounds { connects: 2, ..Bounds::default() })
         .seen("the agent reconnected before its node was notified", |_, world| is_told(world, true))
@@ -51,7 +53,7 @@ fn a_late_notification_closes_no_newer_connection() {
 
 #[test]
 fn a_lost_notification_breaks_no_promise() {
-    let scenario = there_and_back("lost_notification", 1, Span::ZERO)
+    let scenario = there_and_back("lost_notification", 1, 0)
         .connected(0, NOVEMBER)
         .bound(Bounds { connects: 1, lost_answers: 1, ..Bounds::default() })
         .seen("the old connection lingers", |_, world| {
@@ -64,7 +66,7 @@ fn a_lost_notification_breaks_no_promise() {
 /// The agent reconnects to a node whose clock is behind that of its previous node.
 fn notification_from_a_clock_ahead() -> Scenario {
     let messages = usize::from(is_large());
-    there_and_back("notification_from_a_clock_ahead", messages, Span(500))
+    there_and_back("notification_from_a_clock_ahead", messages, -APART)
         .connected(1, NOVEMBER)
         .bound(Bounds { connects: 2, ..Bounds::default() })
         .seen("the agent reconnected before its node was notified", |_, world| is_told(world, true))

@@ -4,6 +4,7 @@ mod apart;
 mod channels;
 mod connections;
 mod draining;
+mod expiry;
 mod full;
 mod idle;
 mod late_ack;

@@ -3,13 +3,15 @@
 use harness::invariants::Promise;
 use state_machine::connection::PhaseName;
 use state_machine::store::StoreOp;
-use state_machine::{Month, RouterRecord, Span};
+use state_machine::{Month, RouterRecord};
 
 use crate::models::check::{holds, is_caught};
 use crate::models::model::Quarry;
 use crate::models::mutation::Mutation;
 use crate::models::node::Pending;
-use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message};
+use crate::models::scenario::{
+    APART, Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message, message_with_topic,
+};
 use crate::models::world::World;
 
 /// One message is in the old table, others are pushed while the agent moves.
@@ -119,7 +121,7 @@ fn commands_wait_for_the_end_of_the_move() {
 #[test]
 fn an_old_connection_that_lingers_breaks_no_promise() {
     let scenario = Scenario::new("old_connection_lingers", november(), vec![message(0)])
-        .node("B", Span::ZERO)
+        .node("B", 0)
         .free(Freedom {
             leaves_unnoticed: true,
             acks_come_late: true,
@@ -143,7 +145,7 @@ fn an_agent_that_wanders_takes_its_messages_along() {
     let freedom = Freedom { acks_tarry: true, leaves_unnoticed: true, ..Freedom::default() };
     let scenario = Scenario::new("wandering_agent", november(), vec![message(0)])
         .waiting([0])
-        .node("B", Span::ZERO)
+        .node("B", 0)
         .free(Freedom { acks_come_late: is_large(), ..freedom })
         .bound(Bounds { connects: 2, ..Bounds::default() })
         .seen("a node is to carry messages of an agent that left it", |_, world| {
@@ -157,20 +159,58 @@ fn an_agent_that_wanders_takes_its_messages_along() {
 }
 
 /// One node is in December, the other one not yet. A record never moves back.
-#[test]
-fn clocks_that_differ_break_no_promise() {
+fn clocks_that_differ() -> Scenario {
     let messages = (0..1 + usize::from(is_large())).map(message).collect();
-    let scenario = Scenario::new("clocks_that_differ", november(), messages)
+    Scenario::new("clocks_that_differ", november(), messages)
         .waiting([0])
-        .node("B", Span(500))
+        .node("B", -APART)
         .free(Freedom { leaves_unnoticed: true, ..Freedom::default() })
         .bound(Bounds { connects: 2, ..Bounds::default() })
         .seen("the agent is served in November", |_, world| is_served_in(world, november()))
         .seen("the agent is served in December where it is November still", |_, world| {
             let line = world.agent.line.and_then(|line| world.lines.get(&line));
             line.is_some_and(|line| line.node == 1) && is_served_in(world, Month::of(DECEMBER))
-        });
-    holds(&scenario);
+        })
+}
+
+#[test]
+fn clocks_that_differ_break_no_promise() {
+    holds(&clocks_that_differ());
+}
+
+/// The same with a topic: its message waits in November, and the later one is pushed through an endpoint that is in
+/// November too, by a clock that is behind.
+fn topic_on_clocks_that_differ() -> Scenario {
+    let messages: Vec<_> = (0..3).map(message_with_topic).collect();
+    assert!(messages.is_sorted_by_key(|message| message.id));
+    Scenario::new("topic_on_clocks_that_differ", november(), messages)
+        .repeated([(0, 2)])
+        .endpoints([0, 2], -APART)
+        .waiting([1])
+        .node("B", -APART)
+        .free(Freedom { leaves_unnoticed: is_large(), ..Freedom::default() })
+        .bound(Bounds { connects: 2, hang_ups: 1, ..Bounds::default() })
+        .seen("an endpoint that is in November repeats a push, and stores it in December", {
+            |search, world| {
+                let repeated = (Month::of(DECEMBER), search.scenario.messages[2].id);
+                world.store.rows(world.agent.uaid).any(|row| row == repeated)
+            }
+        })
+        .seen("the agent is served in December where it is November still", |_, world| {
+            let line = world.agent.line.and_then(|line| world.lines.get(&line));
+            line.is_some_and(|line| line.node == 1) && is_served_in(world, Month::of(DECEMBER))
+        })
+}
+
+#[test]
+fn a_topic_on_clocks_that_differ_keeps_every_promise() {
+    holds(&topic_on_clocks_that_differ());
+}
+
+#[test]
+fn a_record_that_follows_a_clock_that_is_behind_is_noticed() {
+    let quarry = Quarry::Promise(Promise::FoundWhileConnected);
+    is_caught(&topic_on_clocks_that_differ().with(Mutation::RecordFollowsClock), quarry);
 }
 
 fn is_served_in(world: &World, month: Month) -> bool {

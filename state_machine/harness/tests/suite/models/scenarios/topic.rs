@@ -9,7 +9,7 @@ use crate::models::endpoint::Push;
 use crate::models::model::{Quarry, Search};
 use crate::models::mutation::Mutation;
 use crate::models::scenario::{
-    Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message_with_topic,
+    APART, Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message_with_topic,
 };
 use crate::models::world::World;
 
@@ -77,6 +77,85 @@ fn topic_beside_a_move() -> Scenario {
         .seen("both months have a message", |search, world| {
             waits(search, world, 0) && waits(search, world, 1)
         })
+}
+
+fn topic_and_a_crash() -> Scenario {
+    let fault = Bounds { connects: 1, endpoint_crashes: 1, ..Bounds::default() };
+    topic("topic_and_a_crash", DECEMBER)
+        .bound(fault)
+        .seen("an endpoint crashes after its push was outranked", |_, world| {
+            is_outranked(world, 0) && world.pushes[2] == Push::Vanished
+        })
+}
+
+/// In the small size the agent connects at the end only.
+fn topic_and_a_lost_answer() -> Scenario {
+    let connects = u8::from(is_large());
+    let fault = Bounds { connects, lost_answers: 1, ..Bounds::default() };
+    topic("topic_and_a_lost_answer", DECEMBER).bound(fault).seen(
+        "the repetition is stored, and its answer lost",
+        |search, world| {
+            let failed = world.pushes[2] == Push::Over(Outcome::Unavailable);
+            is_outranked(world, 0) && failed && waits(search, world, 2)
+        },
+    )
+}
+
+fn topic_and_a_refusal() -> Scenario {
+    let fault = Bounds { connects: 1, store_refusals: 1, ..Bounds::default() };
+    topic("topic_and_a_refusal", DECEMBER).bound(fault).seen(
+        "the repetition is refused while the other message waits",
+        |search, world| {
+            let failed = world.pushes[2] == Push::Over(Outcome::Unavailable);
+            is_outranked(world, 0) && failed && waits(search, world, 1)
+        },
+    )
+}
+
+/// The agent moves between a node whose clock is ahead and one whose clock is behind.
+fn topic_through_nodes_apart() -> Scenario {
+    topic("topic_through_nodes_apart", DECEMBER)
+        .first_node(APART)
+        .node("B", -APART)
+        .endpoints([0, 2], -APART)
+        .endpoints([1, 3], APART)
+        .free(Freedom {
+            leaves_unnoticed: is_large(),
+            pushes_in_any_order: true,
+            ..Freedom::default()
+        })
+        .bound(Bounds { connects: 1 + u8::from(is_large()), ..Bounds::default() })
+        .seen("the repeated push reaches the agent at the node that is behind", |search, world| {
+            let repeated = search.scenario.messages[2].id;
+            let line = world.agent.line.and_then(|line| world.lines.get(&line));
+            line.is_some_and(|line| line.node == 1) && world.agent.acked.contains(&repeated)
+        })
+}
+
+#[test]
+fn an_endpoint_that_crashes_beside_another_of_its_topic_breaks_no_promise() {
+    holds(&topic_and_a_crash());
+}
+
+#[test]
+fn a_lost_answer_to_a_push_of_a_topic_breaks_no_promise() {
+    holds(&topic_and_a_lost_answer());
+}
+
+#[test]
+fn a_store_that_refuses_a_push_of_a_topic_breaks_no_promise() {
+    holds(&topic_and_a_refusal());
+}
+
+#[test]
+fn two_pushes_of_one_topic_reach_an_agent_between_nodes_apart() {
+    holds(&topic_through_nodes_apart());
+}
+
+#[test]
+fn a_topic_row_that_is_replaced_in_two_writes_is_noticed() {
+    let quarry = Quarry::Promise(Promise::AcceptedNeverLost);
+    is_caught(&topic_and_a_refusal().with(Mutation::TopicReplacedInTwoWrites), quarry);
 }
 
 #[test]

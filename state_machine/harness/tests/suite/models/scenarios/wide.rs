@@ -1,11 +1,11 @@
 //! All disorder at once: too large for a search, so the checker walks at random.
 
+use state_machine::Month;
 use state_machine::connection::PhaseName;
-use state_machine::{Month, Span};
 
 use crate::models::check::holds_on_walks;
 use crate::models::scenario::{
-    Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message, message_with_topic,
+    APART, Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message, message_with_topic,
 };
 
 fn wide(name: &'static str, month: Month) -> Scenario {
@@ -14,7 +14,9 @@ fn wide(name: &'static str, month: Month) -> Scenario {
     let [second, third] = topics;
     Scenario::new(name, month, vec![first, second, third, fourth, fifth])
         .waiting([0])
-        .node("B", Span(500))
+        .first_node(APART)
+        .node("B", -APART)
+        .endpoints([2], -APART)
         .free(Freedom {
             answers_travel: true,
             acks_tarry: true,
