@@ -128,7 +128,10 @@ impl CursorFile {
             Err(error) => return Err(CursorError::Unwritable { path, error }),
         };
         match lock.try_lock() {
-            Ok(()) => Ok(Self { path, _lock: lock }),
+            Ok(()) => match durable::remove_leftovers(&path) {
+                Ok(()) => Ok(Self { path, _lock: lock }),
+                Err(error) => Err(CursorError::Unwritable { path, error }),
+            },
             Err(TryLockError::WouldBlock) => Err(CursorError::InUse { path }),
             Err(TryLockError::Error(error)) => Err(CursorError::Unwritable { path, error }),
         }

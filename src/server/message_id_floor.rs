@@ -25,7 +25,6 @@ use crate::settings::Role;
 const FILE: &str = "clock";
 
 /// The floor of a server that gives ids.
-#[derive(Clone)]
 pub(super) struct IdFloor {
     store: Arc<dyn StoreAdmin>,
     /// The floor at the start.

@@ -123,7 +123,6 @@ async fn serve(
     }
     let jobs = job_context(settings, &store, &node, &origin, (peers, nodes));
     let admin = admin::socket::start(&settings.data_dir, jobs.clone(), &node.common.log);
-    let id_floor = upkeep.id_floor.clone();
     maintenance::start(node.clone(), machine, upkeep);
     watch_messages(settings, &store, &node);
     monitoring::start(metrics_port, settings, &node, jobs)?;
@@ -132,9 +131,6 @@ async fn serve(
     systemd::started(&node);
     let shutdown = Shutdown { role, settings, node: &node, log: &log };
     let (served, until) = shutdown.serve_until_stopped(ports, signals).await;
-    if let Some(id_floor) = id_floor {
-        id_floor.raise(clock.now(), &log).await;
-    }
     if let Some(admin) = admin {
         admin.stop().await;
     }

@@ -9,6 +9,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "this module is what the lint leads to")]
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -38,8 +39,8 @@ impl NewFile {
     pub fn with_mode(path: &Path, mode: u32) -> io::Result<Self> {
         let path = target(path)?;
         let dir = parent(&path);
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".kalends-").suffix(".tmp").permissions(Permissions::from_mode(mode));
+        let (prefix, mut builder) = (temporary_prefix(&path), tempfile::Builder::new());
+        builder.prefix(&prefix).suffix(TEMPORARY).permissions(Permissions::from_mode(mode));
         let file = builder.tempfile_in(dir).map_err(failed("create a file in", dir))?;
         Ok(Self { path, file })
     }
@@ -105,6 +106,33 @@ fn written(path: &Path, mode: u32, contents: &[u8]) -> io::Result<NewFile> {
     file.write_all(contents)?;
     Ok(file)
 }
+
+/// Removes what killed processes left while they wrote this file. Only for a process that holds a lock without which no
+/// other one writes it.
+pub fn remove_leftovers(path: &Path) -> io::Result<()> {
+    let (path, mut left) = (target(path)?, Vec::new());
+    let (dir, prefix) = (parent(&path), temporary_prefix(&path));
+    for entry in fs::read_dir(dir).map_err(failed("list", dir))? {
+        let name = entry.map_err(failed("list", dir))?.file_name();
+        let random = name.as_encoded_bytes().strip_prefix(prefix.as_encoded_bytes());
+        let random = random.and_then(|rest| rest.strip_suffix(TEMPORARY.as_bytes()));
+        // A point is in the name of another file.
+        if random.is_some_and(|random| !random.contains(&b'.')) {
+            left.push(dir.join(name));
+        }
+    }
+    remove_all(&left)
+}
+
+/// The start of the temporary names of a file; a random part and [`TEMPORARY`] follow.
+fn temporary_prefix(path: &Path) -> OsString {
+    let mut prefix = OsString::from(".");
+    prefix.push(path.file_name().unwrap_or_default());
+    prefix.push(".");
+    prefix
+}
+
+const TEMPORARY: &str = ".kalends-tmp";
 
 /// Makes a directory and its missing parents, all with `mode`.
 pub fn create_dir_all(path: &Path, mode: u32) -> io::Result<()> {
@@ -318,6 +346,20 @@ mod tests {
         assert_eq!((names(home.path()).len(), mode(file.temporary())), (1, 0o600));
         drop(file);
         assert!(names(home.path()).is_empty());
+    }
+
+    #[test]
+    fn what_killed_writers_of_a_file_left_is_removed_and_nothing_else() {
+        let home = tempfile::tempdir().unwrap();
+        let [path, other] = ["file", "file.2"].map(|name| home.path().join(name));
+        for left in [&path, &path, &other] {
+            let file = NewFile::new(left).unwrap();
+            file.file.keep().unwrap();
+        }
+        fs::write(home.path().join(".file.swp"), "of an editor").unwrap();
+        remove_leftovers(&path).unwrap();
+        let left = names(home.path());
+        assert!(left.len() == 2 && left[0].starts_with(".file.2.") && left[1] == ".file.swp", "{left:?}");
     }
 
     #[test]
