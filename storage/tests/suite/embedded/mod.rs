@@ -3,6 +3,7 @@
 
 mod damage;
 mod expiry;
+mod failing_disk;
 mod full_disk;
 mod journal;
 mod kill;
