@@ -359,7 +359,10 @@ mod tests {
         fs::write(home.path().join(".file.swp"), "of an editor").unwrap();
         remove_leftovers(&path).unwrap();
         let left = names(home.path());
-        assert!(left.len() == 2 && left[0].starts_with(".file.2.") && left[1] == ".file.swp", "{left:?}");
+        assert!(
+            left.len() == 2 && left[0].starts_with(".file.2.") && left[1] == ".file.swp",
+            "{left:?}"
+        );
     }
 
     #[test]

@@ -35,6 +35,7 @@ mod migration;
 mod open_files;
 mod openapi;
 mod package;
+mod power_losses;
 mod proxied;
 mod receipts;
 mod request_ids;
