@@ -152,39 +152,44 @@ pub(super) async fn deliver(
     }
 }
 
-/// Sends the message to the endpoint actor. While one of its topic with a greater id waits, the message gets an id above
-/// that. The clock of the other endpoint was ahead: this push is not answered yet, so it is the later one.
+/// Sends the message to the endpoint actor. If one of its topic with a greater id waits, it is sent once more with an id
+/// above that. The clock of the other endpoint was ahead: this push is not answered yet, so it is the later one.
 async fn deliver_as_latest(
     app: &EndpointRole,
     endpoint: &LocalEndpoint,
     uaid: Uaid,
-    mut message: Message,
+    message: Message,
     expecting: &mut Option<ExpectingPush>,
 ) -> Result<(Outcome, MessageKey), PushError> {
-    let mut ids = 1;
-    loop {
-        let (key, again) = (message.key(), message.topic.is_some().then(|| message.clone()));
-        let push = DeliverPush { uaid, message, is_repeated: ids > 1 };
-        let outcome = endpoint.address().send(push).await.unwrap_or_else(|error| {
-            debug!(app.common.log, "the endpoint actor refused a push"; "error" => %error);
-            Outcome::Unavailable
-        });
-        let (Outcome::Outranked(by), Some(again), true) = (outcome, again, ids < IDS_MAX) else {
-            return Ok((outcome, key));
-        };
-        let Some(id) = again.id.above(by) else { return Ok((outcome, key)) };
-        debug!(app.common.log, "a message of the topic has a later id, repeating the push with one above it";
-            "ahead_ms" => by.minted_at().map(|ahead| ahead.since(again.accepted_at).0));
-        message = Message { id, ..again };
-        if let Some(before) = expecting.take() {
-            *expecting = Some(before.of_new_id(app, uaid, &mut message).await?);
+    let (key, again) = (message.key(), message.topic.is_some().then(|| message.clone()));
+    let outcome = send(app, endpoint, DeliverPush { uaid, message, is_repeated: false }).await;
+    let (Outcome::Outranked(by), Some(again)) = (outcome, again) else { return Ok((outcome, key)) };
+    let Some(id) = again.id.above(by) else { return Ok((outcome, key)) };
+    debug!(app.common.log, "a message of the topic has a later id, repeating the push with one above it";
+        "ahead_ms" => by.minted_at().map(|ahead| ahead.since(again.accepted_at).0));
+    let mut message = Message { id, ..again };
+    if let Some(before) = expecting.take() {
+        *expecting = Some(before.of_new_id(app, uaid, &mut message).await?);
+    }
+    let key = message.key();
+    match send(app, endpoint, DeliverPush { uaid, message, is_repeated: true }).await {
+        // Another push has stored its message since. Neither was answered then, so that one may count as the later.
+        Outcome::Outranked(_) => {
+            if let Some(replaced) = expecting.take() {
+                replaced.cancel(app).await;
+            }
+            Ok((Outcome::Stored, key))
         }
-        ids += 1;
+        outcome => Ok((outcome, key)),
     }
 }
 
-/// Ids that a push gets at most, while others of its topic overtake it. Then the push is answered 503.
-const IDS_MAX: u32 = 8;
+async fn send(app: &EndpointRole, endpoint: &LocalEndpoint, push: DeliverPush) -> Outcome {
+    endpoint.address().send(push).await.unwrap_or_else(|error| {
+        debug!(app.common.log, "the endpoint actor refused a push"; "error" => %error);
+        Outcome::Unavailable
+    })
+}
 
 /// Decrypts the token and verifies the sender's credentials. Returns the token's content and the verified key, if there
 /// is one.

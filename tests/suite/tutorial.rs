@@ -73,9 +73,8 @@ async fn kalends_without_a_command_serves_in_the_current_directory() {
     // The default port may be in use on this machine.
     command.current_dir(home.path()).env("KALENDS_LISTEN", "127.0.0.1:0");
     let server = Program::start(command);
-    // Background tasks start once the server accepts connections.
-    let clock = home.path().join("kalends-data/clock");
-    until(AT_ONCE, "it notes its time", async || clock.exists()).await;
+    let socket = home.path().join("kalends-data/admin.sock");
+    until(AT_ONCE, "it serves commands", async || socket.exists()).await;
     server.terminate();
     let ended = server.ended().await;
     assert_eq!(ended.code, Some(0), "{ended:?}");

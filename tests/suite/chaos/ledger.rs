@@ -41,7 +41,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// Ids that a push with a topic gets at most.
-const COPIES_MAX: usize = 8;
+const COPIES_MAX: usize = 2;
 
 /// The time that a continued node may need to read its socket buffers.
 const CATCHING_UP: Duration = Duration::from_secs(3);

@@ -21,7 +21,7 @@ async fn a_router_file_of_the_first_version_is_brought_up_to_date_with_its_users
     file.execute_batch(
         "DROP INDEX router_by_last_connect; DROP TABLE notifications;
          DROP TABLE sequences; DROP TABLE feed_keys; ALTER TABLE router DROP COLUMN router_data;
-         DROP TABLE receipts_expected;
+         DROP TABLE receipts_expected; DROP TABLE id_floor;
          PRAGMA user_version = 1",
     )
     .unwrap();
@@ -45,6 +45,7 @@ async fn a_router_file_of_the_second_version_is_given_the_feeds_and_keeps_its_ro
     let file = Connection::open(home.path().join("router.db")).unwrap();
     file.execute_batch(
         "DROP TABLE sequences; DROP TABLE feed_keys; DROP TABLE receipts_expected;
+        DROP TABLE id_floor;
         ALTER TABLE router DROP COLUMN router_data; ALTER TABLE notifications DROP COLUMN data;
         PRAGMA user_version = 2",
     )
@@ -77,6 +78,7 @@ async fn feeds_of_a_file_without_horizons_forget_what_they_had() {
     for column in ["horizon", "forgotten", "mark", "marked_at"] {
         file.execute(&format!("ALTER TABLE sequences DROP COLUMN {column}"), []).unwrap();
     }
+    file.execute("DROP TABLE id_floor", []).unwrap();
     file.pragma_update(None, "user_version", 6).unwrap();
     drop(file);
     let store = Embedded::open(home.path(), &EmbeddedOptions::new(4096)).unwrap();

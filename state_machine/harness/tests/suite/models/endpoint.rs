@@ -292,6 +292,8 @@ impl World {
             self.agent.deleted.insert(message.id);
         }
         match outcome {
+            // A push that ran at the same time has stored a later message since.
+            Outcome::Outranked(_) if scenario.is_spare(which) => self.ledger.accepted(message),
             Outcome::Outranked(by) => self.push_repeats(scenario, which, by),
             Outcome::Delivered | Outcome::Stored if !outlasts_clocks(message) => {}
             Outcome::Delivered | Outcome::Stored => self.ledger.accepted(message),

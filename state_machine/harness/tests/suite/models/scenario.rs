@@ -181,7 +181,12 @@ impl Scenario {
         self
     }
 
-    /// A push that is outranked takes the id of another message, and so may that one.
+    /// Whether it is the id of a repeated push.
+    pub(crate) fn is_spare(&self, which: Which) -> bool {
+        self.repeats.values().any(|spare| *spare == which)
+    }
+
+    /// A push that is outranked takes the id of another message.
     pub(crate) fn repeated(mut self, pairs: impl IntoIterator<Item = (Which, Which)>) -> Self {
         self.repeats.extend(pairs);
         for spare in self.repeats.values() {

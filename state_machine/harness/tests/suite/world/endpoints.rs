@@ -192,9 +192,15 @@ impl World {
 
     /// The application server must not receive 410 for a channel that the agent still has.
     pub(super) fn push_ends(&mut self, push: usize, outcome: Outcome) -> Result<(), SyntaxError> {
-        if let Outcome::Outranked(by) = outcome {
-            self.repeat(push, by);
-        }
+        let outcome = match outcome {
+            // A push that ran at the same time has stored a later message since.
+            Outcome::Outranked(_) if self.pushes[push].is_repeated => Outcome::Stored,
+            Outcome::Outranked(by) => {
+                self.repeat(push, by);
+                outcome
+            }
+            outcome => outcome,
+        };
         let ended = self.pushes.iter().filter(|push| push.outcome.is_some()).count();
         let push = &mut self.pushes[push];
         (push.outcome, push.ended_after) = (Some(outcome), Some(ended));

@@ -26,6 +26,8 @@ pub(crate) struct Push {
     pub(crate) began_after: usize,
     /// How many pushes had ended before it.
     pub(crate) ended_after: Option<usize>,
+    /// Whether it has an id above that of an outranked one.
+    pub(crate) is_repeated: bool,
     /// Whether a row of the message was ever written.
     pub(crate) was_stored: bool,
     /// Whether a row may remain that no promise covers.
@@ -57,6 +59,7 @@ impl Push {
             outcome: None,
             began_after: before.map_or(began_after, |before| before.began_after),
             ended_after: None,
+            is_repeated: before.is_some(),
             was_stored: false,
             may_stray: false,
         }
