@@ -1,13 +1,14 @@
 //! Opens the keys and the store of a node, and checks them before it listens.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
 use slog::{Logger, info, warn};
 use state_machine::{Month, Time};
-use storage::embedded::{DirLock, check_dir};
+use storage::embedded::{DirLock, OpenError, check_dir};
 use storage::maintenance::PreflightCheck;
 use storage::{Embedded, StoreAdmin, SyncSupport, durable};
 use tokio::sync::oneshot;
@@ -91,7 +92,13 @@ async fn opened(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, ServeError> 
 fn make_data_dir(dir: &Path) -> Result<(), ServeError> {
     // The directory is synced for names that a former process gave before it was killed.
     let made = durable::create_dir_all(dir, 0o700).and_then(|()| durable::sync_dir(dir));
-    made.map_err(|source| ServeError::DataDir { dir: dir.to_owned(), source })?;
+    made.map_err(|source| match source.kind() {
+        ErrorKind::Unsupported => {
+            OpenStoreError::from(OpenError::Unsynced { dir: dir.to_owned(), lost: "directories" })
+                .into()
+        }
+        _ => ServeError::DataDir { dir: dir.to_owned(), source },
+    })?;
     // Before keys are generated in it, and together, so that an operator corrects all modes at once.
     match (check_dir(dir), Keys::check_access(dir)) {
         (Err(files), Err(keys)) => Err(ServeError::Access { files, keys }),
