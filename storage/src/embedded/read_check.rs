@@ -13,7 +13,7 @@ use crate::store::StoreError;
 /// For how long a failed read makes the store unhealthy.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// The reads that SQLite could not do, whoever asked.
+/// The reads of all callers that SQLite could not do.
 #[derive(Default)]
 pub(super) struct FailedReads {
     count: AtomicU64,

@@ -12,8 +12,8 @@
 //!
 //! A message has one **version**. A push with a topic may meet a greater id, which an endpoint node
 //! with a clock ahead has made. It is repeated with an id above that, and the agent may have received
-//! it with the first. So a message with a topic may arrive as some **copies**, each with its version,
-//! and what is said below of messages holds for each copy.
+//! it with the first. So a message with a topic may arrive as two **copies**, each with its version.
+//! Each copy counts as a message below.
 //!
 //! An ack is **settled** if the message must never be delivered again: no node is about to store or
 //! send it, and no row of it is left. No server reports this, so the test derives it from three
