@@ -27,7 +27,8 @@ pub mod vapid_key;
 pub mod vapid_sign;
 pub mod view;
 
-use std::io::{self, ErrorKind, Write};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
@@ -106,9 +107,18 @@ fn from_json<'de, T: TryFrom<Vec<u8>>, D: Deserializer<'de>>(from: D) -> Result<
     key.ok_or_else(|| D::Error::custom("it is not a key or a secret in base64url"))
 }
 
+/// Maximum size of a file of keys, of an agent or of a subscription, in bytes: a device would have no end.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
 fn read(path: &Path) -> Result<String, ToolError> {
-    std::fs::read_to_string(path)
-        .map_err(|error| ToolError::Unreadable { path: path.to_owned(), error })
+    let unreadable = |error| ToolError::Unreadable { path: path.to_owned(), error };
+    let mut text = String::new();
+    let file = File::open(path).map_err(unreadable)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+    match text.len() as u64 > FILE_BYTES_MAX {
+        true => Err(unreadable(io::Error::new(ErrorKind::InvalidData, "it is larger than 1 MiB"))),
+        false => Ok(text),
+    }
 }
 
 /// Writes a file that only its owner may read. It appears whole or not at all.

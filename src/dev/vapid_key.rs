@@ -78,6 +78,15 @@ uZLmoh4rKHuF86X2r4TiT8DTFfKK0YJcMoKiL9kjbkyIeOnSJKx8VBB1
 ";
 
     #[test]
+    fn a_device_without_an_end_is_refused() {
+        let refused = VapidKey::load_or_make(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(
+            refused.contains("/dev/zero") && refused.contains("larger than 1 MiB"),
+            "{refused}"
+        );
+    }
+
+    #[test]
     fn a_key_is_made_once_and_kept() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("vapid.pem");
