@@ -16,13 +16,6 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use storage::durable::tolerate_unsynced;
 
-use crate::admin::commands::{
-    Inspect, InspectArgs, OnStore, ReadOnlyArgs, Request, with_short_help,
-};
-use crate::admin::{self, AccessAction, ImportAction, StoreAction, TablesAction, UsersAction};
-use crate::backup;
-use crate::backup::create::BackupArgs;
-use crate::backup::restore::RestoreArgs;
 use crate::dev::push::{self, PushArgs};
 use crate::dev::replay::Output;
 use crate::dev::states::StatesFormat;
@@ -30,18 +23,31 @@ use crate::dev::subscribe::{self, SubscribeArgs};
 use crate::dev::vapid_key::VapidKey;
 use crate::dev::{ToolError, to_base64url};
 use crate::dev::{replay, states, view};
-use crate::doctor::{self, DoctorArgs};
 use crate::feeds::cli::remote::TOKEN_VARIABLE;
 use crate::feeds::cli::{self as feed_cli, BroadcastAction, FeedAction};
-use crate::keys::fingerprint::KeyList;
-use crate::service::health::{self, HealthArgs};
-use crate::service::init::{self, InitArgs, InitError};
-use crate::service::shell::{self, CompletedShell};
+use crate::operate::admin;
+use crate::operate::admin::commands::{
+    Inspect, InspectArgs, OnStore, ReadOnlyArgs, Request, with_short_help,
+};
+use crate::operate::admin::{AccessAction, ImportAction, StoreAction, TablesAction, UsersAction};
+use crate::operate::backup;
+use crate::operate::backup::create::BackupArgs;
+use crate::operate::backup::restore::RestoreArgs;
+use crate::operate::doctor;
+use crate::operate::doctor::DoctorArgs;
+use crate::operate::health;
+use crate::operate::health::HealthArgs;
+use crate::operate::init;
+use crate::operate::init::{InitArgs, InitError};
+use crate::operate::shell;
+use crate::operate::shell::CompletedShell;
+use crate::server;
+use crate::settings::keys::fingerprint::KeyList;
 use crate::settings::setting::Setting;
 use crate::settings::sources::{flag_name, is_near};
 use crate::settings::value::TomlKind;
 use crate::settings::{Flags, Role, Settings};
-use crate::{keys, renamed, server};
+use crate::settings::{keys, renamed};
 
 #[derive(Debug, Parser)]
 #[command(name = "kalends", version, about, after_help = help::EXAMPLES)]

@@ -38,7 +38,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serializer};
 use storage::durable;
 
-use crate::https_client::ClientError;
+use crate::system::https_client::ClientError;
 use agent::AgentError;
 use encrypt::EncryptionError;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::agent::Event;
 use super::subscription::{KeyTexts, Subscription};
 use super::to_base64url;
-use crate::https_client::printable;
+use crate::system::https_client::printable;
 
 /// Where and how to print.
 pub struct Output<W> {

@@ -18,7 +18,7 @@ use super::subscription::{KeyTexts, Keys, Subscription};
 use super::vapid_key::VapidKey;
 use super::vapid_sign::{Claims, authorization};
 use super::{ToolError, to_base64url};
-use crate::https_client::{ClientError, http_client, printable, why_unanswered};
+use crate::system::https_client::{ClientError, http_client, printable, why_unanswered};
 
 /// Arguments of `kalends push`: a subscription, a message and its headers.
 #[derive(Debug, Clone, clap::Args)]

@@ -20,7 +20,7 @@ use super::ToolError;
 use super::agent::{Agent, AgentError, Event, Step};
 use super::identity::{Identity, vapid_public_key};
 use super::output::Output;
-use crate::https_client::{ClientError, WebSocket, WebSocketClient, printable, why};
+use crate::system::https_client::{ClientError, WebSocket, WebSocketClient, printable, why};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct SubscribeArgs {

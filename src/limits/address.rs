@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use slog::{Logger, debug, warn};
 use state_machine::{Span, Time};
 
-use crate::node_address::Networks;
 use crate::settings::Settings;
+use crate::system::node_address::Networks;
 
 const FORWARDED: &str = "x-forwarded-for";
 

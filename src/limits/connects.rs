@@ -90,7 +90,7 @@ mod tests {
     use slog::{Discard, o};
 
     use super::*;
-    use crate::telemetry;
+    use crate::system::telemetry;
 
     const NOW: Time = Time(1_000_000);
 

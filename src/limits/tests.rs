@@ -3,7 +3,7 @@ use slog::{Discard, o};
 use state_machine::Time;
 
 use super::*;
-use crate::node_address::Networks;
+use crate::system::node_address::Networks;
 
 const NOW: Time = Time(1_000_000);
 const A: Uaid = Uaid([1; 16]);

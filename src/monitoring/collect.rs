@@ -19,10 +19,10 @@ use tokio::time::timeout;
 
 use super::process;
 use super::table::{self, Metric};
-use crate::http::app::{AppState, EndpointRole, OPERATOR_LOGINS, SharedState};
-use crate::http::push_counters::{OUTCOMES, STATUSES, VAPID};
 use crate::limits::PortName;
-use crate::telemetry::LOST;
+use crate::push::app::{AppState, EndpointRole, OPERATOR_LOGINS, SharedState};
+use crate::push::push_counters::{OUTCOMES, STATUSES, VAPID};
+use crate::system::telemetry::LOST;
 
 /// Maximum time for an actor or the store to answer. The metrics of one that does not are missing.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);

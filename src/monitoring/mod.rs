@@ -21,11 +21,12 @@ use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
 use slog::{Logger, info, warn};
 
-use crate::admin::job_context::JobContext;
-use crate::http::app::AppState;
-use crate::http_port::{self, HttpPortLimits};
+use crate::operate::admin::job_context::JobContext;
+use crate::push::app::AppState;
 use crate::settings::Settings;
 use crate::settings::table::METRICS_LISTEN;
+use crate::system::http_port;
+use crate::system::http_port::HttpPortLimits;
 use admin_page::AdminPage;
 use text::Format;
 

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::collect::{Sample, Value, collect};
 use super::table::Kind;
-use crate::http::app::AppState;
+use crate::push::app::AppState;
 
 /// What fits into a packet of Ethernet with room for tunnels.
 pub const PACKET_BYTES_MAX: usize = 1432;

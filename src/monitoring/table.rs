@@ -3,9 +3,9 @@
 use actors::counters::{MonthMove, StoreCall};
 use actors::observe::{ACK_CODES, PUSH_ANSWERS};
 
-use crate::http::app::OPERATOR_LOGINS;
-use crate::http::push_counters::{OUTCOMES, STATUSES, VAPID};
-use crate::telemetry::LOST;
+use crate::push::app::OPERATOR_LOGINS;
+use crate::push::push_counters::{OUTCOMES, STATUSES, VAPID};
+use crate::system::telemetry::LOST;
 
 /// What is known of a metric.
 #[derive(Debug)]

@@ -8,17 +8,17 @@ use state_machine::NodeId;
 use storage::StoreError;
 use storage::embedded::OpenError;
 
-use crate::bridges::BridgesError;
+use super::sockets::SocketError;
 use crate::feeds::import::ImporterError;
-use crate::http::vapid::OriginError;
-use crate::keys::KeysError;
-use crate::keys::add::AddError;
 use crate::monitoring::MetricsPortError;
-use crate::service::sockets::SocketError;
-use crate::store::OpenStoreError;
-use crate::store::copy_marker::CopyMarkerError;
-use crate::store::key_fingerprints::KeyFingerprintsError;
-use crate::tls::certificate::TlsError;
+use crate::push::bridges::BridgesError;
+use crate::push::vapid::OriginError;
+use crate::settings::keys::KeysError;
+use crate::settings::keys::add::AddError;
+use crate::settings::store::OpenStoreError;
+use crate::settings::store::copy_marker::CopyMarkerError;
+use crate::settings::store::key_fingerprints::KeyFingerprintsError;
+use crate::system::tls::certificate::TlsError;
 
 /// Why a server does not start, or did not stop in order.
 #[derive(Debug, thiserror::Error)]

@@ -13,7 +13,7 @@ use state_machine::log_limiter::LogLimiter;
 use storage::{StoreAdmin, StoreError};
 use tokio::time::sleep;
 
-use crate::http::app::SharedState;
+use crate::push::app::SharedState;
 
 /// Minimum time between two log lines of failures.
 const LOG_EVERY: Span = Span::from_secs(60);

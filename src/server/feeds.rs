@@ -13,8 +13,8 @@ use tokio::sync::Semaphore;
 use super::ServeError;
 use crate::feeds::http::tokens::FeedTokens;
 use crate::feeds::http::{FOLLOWED_BYTES_MAX, FeedRequestLimits, FeedService};
-use crate::http::app::SharedState;
-use crate::keys::Keys;
+use crate::push::app::SharedState;
+use crate::settings::keys::Keys;
 use crate::settings::{Settings, StoreKind};
 
 /// Poll interval of a followed feed if no other process writes to the store: practically never.

@@ -14,8 +14,8 @@ use slog::{Discard, Logger, o};
 use state_machine::delivery::NodeAnswer;
 
 use super::hostile_requests::node;
-use crate::http::app::{AppState, WebSocketRole};
-use crate::http::routes;
+use crate::push::app::{AppState, WebSocketRole};
+use crate::push::routes;
 
 #[test]
 fn a_registry_that_has_ended_or_does_not_answer_makes_the_node_unhealthy() {

@@ -6,9 +6,9 @@ use actors::{BridgedLimits, EndpointLimits};
 use state_machine::connection::Limits;
 use state_machine::{Month, Span};
 
-use crate::http::app::PushLimits;
-use crate::http::push_headers::PushRules;
-use crate::http::receipts::ReceiptLimits;
+use crate::push::app::PushLimits;
+use crate::push::push_headers::PushRules;
+use crate::push::receipts::ReceiptLimits;
 use crate::settings::Settings;
 
 pub(super) fn of_session(settings: &Settings) -> Limits {

@@ -18,18 +18,20 @@ use slog::debug;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{sleep, timeout};
 
+use super::sockets::InheritedSockets;
 use super::{ServeError, accept_drain};
-use crate::bridges::registration::{self, RegistrationService};
+use crate::cluster::inbound::RouterPort;
 use crate::feeds::http::FeedService;
-use crate::http::app::{AppState, SharedState};
-use crate::http::request_id::{X_REQUEST_ID, request_id};
-use crate::http::{request_body_drain, routes};
-use crate::http_port::{self, HttpPortLimits};
 use crate::limits::{Limits, PortName};
-use crate::peers::inbound::RouterPort;
-use crate::service::sockets::InheritedSockets;
+use crate::push::app::{AppState, SharedState};
+use crate::push::registration;
+use crate::push::registration::RegistrationService;
+use crate::push::request_id::{X_REQUEST_ID, request_id};
+use crate::push::{request_body_drain, routes};
 use crate::settings::{Role, Settings};
-use crate::tls::Tls;
+use crate::system::http_port;
+use crate::system::http_port::HttpPortLimits;
+use crate::system::tls::Tls;
 
 /// Time for the last responses to be sent once no request is in progress.
 pub(super) const LAST_ANSWERS_WAIT: Duration = Duration::from_secs(1);

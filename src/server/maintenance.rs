@@ -13,10 +13,10 @@ use tokio::time::sleep;
 
 use super::disk_watch::DiskWatch;
 use super::message_id_floor::IdFloor;
-use crate::clock::SystemClock;
-use crate::http::app::{AppState, SharedState};
 use crate::limits::Limits;
-use crate::store::message_tables::MonthTables;
+use crate::push::app::{AppState, SharedState};
+use crate::settings::store::message_tables::MonthTables;
+use crate::system::clock::SystemClock;
 
 /// Period of all of it.
 pub(super) const EVERY: Duration = Duration::from_secs(60);
@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
     use crate::settings::Settings;
-    use crate::telemetry;
+    use crate::system::telemetry;
 
     #[tokio::test(start_paused = true)]
     async fn the_rest_of_a_flood_is_logged_once_without_a_further_refusal() {

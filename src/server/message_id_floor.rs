@@ -18,7 +18,7 @@ use storage::maintenance::ID_FLOOR_AHEAD_MAX;
 use storage::{StoreAdmin, durable};
 
 use super::maintenance::EVERY;
-use crate::http::app::MessageIds;
+use crate::push::app::MessageIds;
 use crate::settings::Role;
 
 /// File in which earlier builds kept the floor: milliseconds since the Unix epoch, as text.

@@ -10,6 +10,7 @@
 //! - [`shutdown`]: from the signal to the last answer.
 
 mod accept_drain;
+pub mod acme;
 mod disk_watch;
 mod error;
 mod expiry;
@@ -28,7 +29,9 @@ mod open_store;
 mod other_servers;
 mod router_url_check;
 mod shutdown;
+pub mod sockets;
 mod startup_log;
+pub mod systemd;
 mod urls;
 mod waiting_census;
 
@@ -43,20 +46,21 @@ use storage::StoreAdmin;
 
 pub use error::ServeError;
 
-use crate::acme::port::Answers;
-use crate::admin::job_context::{JobContext, ProcessView, Servers};
-use crate::clock::SystemClock;
+use crate::cluster::outbound::NodeAccess;
 use crate::feeds::import;
-use crate::http::app::AppState;
-use crate::peers::outbound::NodeAccess;
-use crate::service::sockets::InheritedSockets;
-use crate::service::systemd;
+use crate::monitoring;
+use crate::operate::admin;
+use crate::operate::admin::job_context::{JobContext, ProcessView, Servers};
+use crate::push::app::AppState;
+use crate::server::acme::port::Answers;
+use crate::server::sockets::InheritedSockets;
 use crate::settings::{Role, Settings, StoreKind};
-use crate::telemetry::{LogState, PanicLog};
-use crate::tls::certificate::{Certificate, CertificateFiles, TlsError};
-use crate::tls::certificates::Certificates;
-use crate::tls::{Tls, reload};
-use crate::{acme, admin, monitoring, telemetry};
+use crate::system::clock::SystemClock;
+use crate::system::telemetry;
+use crate::system::telemetry::{LogState, PanicLog};
+use crate::system::tls::certificate::{Certificate, CertificateFiles, TlsError};
+use crate::system::tls::certificates::Certificates;
+use crate::system::tls::{Tls, reload};
 use listen::{BoundSockets, Port, PublicApis, RunningServers};
 use node::Node;
 use shutdown::{Shutdown, Signals};

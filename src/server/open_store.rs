@@ -16,13 +16,15 @@ use tokio::sync::oneshot;
 use super::ServeError;
 use super::maintenance::Upkeep;
 use super::message_id_floor::IdFloor;
-use crate::keys::fingerprint::KeyList;
-use crate::keys::{Keys, KeysError, add};
-use crate::settings::{Role, Settings, StoreKind};
-use crate::store::message_tables::{self, MonthTables};
-use crate::store::{
-    self, OpenStoreError, copy_marker, has_bridged_agents, is_empty_store, key_fingerprints,
+use crate::settings::keys::fingerprint::KeyList;
+use crate::settings::keys::{Keys, KeysError, add};
+use crate::settings::store;
+use crate::settings::store::message_tables;
+use crate::settings::store::message_tables::MonthTables;
+use crate::settings::store::{
+    OpenStoreError, copy_marker, has_bridged_agents, is_empty_store, key_fingerprints,
 };
+use crate::settings::{Role, Settings, StoreKind};
 
 /// The store of a node, with its keys and tables.
 pub(super) struct OpenedStore {

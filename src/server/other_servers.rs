@@ -9,8 +9,8 @@ use storage::{StoreAdmin, durable};
 use uuid::Uuid;
 
 use super::ServeError;
+use crate::settings::store::announcements::{Difference, announce};
 use crate::settings::{Role, Settings, StoreKind};
-use crate::store::announcements::{Difference, announce};
 
 /// File in the data directory: a random name of the server, by which it recognises itself.
 const ID_FILE: &str = "server-id";

@@ -8,7 +8,7 @@ use slog::{Logger, debug, error, info, warn};
 use tokio::time::sleep;
 
 use super::ServeError;
-use crate::peers::outbound::{PeerIdentity, RouterUrlCheck};
+use crate::cluster::outbound::{PeerIdentity, RouterUrlCheck};
 
 /// Interval between two calls, until one reaches this node.
 const RETRY_EVERY: Duration = Duration::from_secs(60);
@@ -67,11 +67,11 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::keys::Keys;
-    use crate::peers::inbound::{PortLimits, RouterPort};
-    use crate::peers::outbound::RemoteLimits;
-    use crate::peers::signature::ClusterKeys;
+    use crate::cluster::inbound::{PortLimits, RouterPort};
+    use crate::cluster::outbound::RemoteLimits;
+    use crate::cluster::signature::ClusterKeys;
     use crate::settings::Settings;
+    use crate::settings::keys::Keys;
 
     const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
     const SOON: Duration = Duration::from_millis(10);

@@ -17,8 +17,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::ServeError;
 use super::listen::{self, LAST_ANSWERS_WAIT, RunningServers};
-use crate::http::app::{AppState, EndpointRole};
-use crate::service::systemd;
+use super::systemd;
+use crate::push::app::{AppState, EndpointRole};
 use crate::settings::{Role, Settings};
 
 /// Interval at which open sessions and requests are counted.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use state_machine::wire::{EndpointUrls, VapidKey};
 use state_machine::{Chid, Uaid};
 
-use crate::http::endpoint_token::EndpointTokens;
+use crate::push::endpoint_token::EndpointTokens;
 
 pub(super) struct SealedUrls {
     origin: String,

@@ -11,7 +11,7 @@ use storage::maintenance::WaitingPage;
 use storage::{StoreAdmin, StoreError};
 use tokio::time::sleep;
 
-use crate::http::app::SharedState;
+use crate::push::app::SharedState;
 
 /// Time between two counts.
 const EVERY: Duration = Duration::from_secs(60);

@@ -12,10 +12,13 @@
 //! - [`mod@reference`]: the documentation.
 
 pub mod flags;
+pub mod keys;
 pub mod reference;
+pub mod renamed;
 pub mod role;
 pub mod setting;
 pub mod sources;
+pub mod store;
 pub mod table;
 pub mod value;
 
@@ -34,7 +37,7 @@ pub use value::{
 use sources::RawSettings;
 use storage::{WaitingBound, WaitingLimits};
 
-use crate::tls::certificate::CertificateFiles;
+use crate::system::tls::certificate::CertificateFiles;
 
 /// Body size in bytes that is always accepted in the old `aesgcm` encoding.
 ///
@@ -264,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_former_name_is_refused_in_every_place_with_its_new_name() {
-        for (former, now) in crate::renamed::SETTINGS {
+        for (former, now) in renamed::SETTINGS {
             assert!(
                 setting::Setting::find(now).is_some() && setting::Setting::find(former).is_none()
             );

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use state_machine::NodeId;
 
 use super::{Settings, StoreKind};
-use crate::node_address::{AddressError, NodeAddress};
+use crate::system::node_address::{AddressError, NodeAddress};
 
 /// What a process serves (`--role`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -137,9 +137,9 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node_address::AllowedNodes;
     use crate::settings::PublicUrl;
     use crate::settings::value::Value;
+    use crate::system::node_address::AllowedNodes;
 
     /// Checks correct settings of a connection node after `change`.
     fn connect(change: impl FnOnce(&mut Settings)) -> Result<(), RoleProblem> {

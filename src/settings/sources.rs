@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 use super::flags::{Flags, default_of};
+use super::renamed;
 use super::setting::Setting;
 use super::table::Settings;
 use super::value::{DomainName, TomlKind, Value};
-use crate::renamed;
 
 /// Bytes of a file of settings that are read, which may be a device without an end.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;

@@ -20,7 +20,7 @@ use super::value::{
     StoreKind, Value,
 };
 use super::{AccessMode, AllowedOrigins, AllowedVapidKeys};
-use crate::node_address::{AllowedNodes, Networks};
+use crate::system::node_address::{AllowedNodes, Networks};
 use feeds::with_feeds;
 
 /// The default of `metrics_listen`.

@@ -14,7 +14,7 @@ use url::Url;
 
 pub use acme::{DirectoryUrl, DomainName, Email};
 
-use crate::node_address::{AllowedNodes, Networks};
+use crate::system::node_address::{AllowedNodes, Networks};
 
 /// TOML type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use state_machine::feed::{FeedKey, FeedName, FeedValue};
 use url::Url;
 
 use super::help;
-use crate::admin::commands::{FeedTail, KeyArgs, OnStore, ReadOnlyArgs};
+use crate::operate::admin::commands::{FeedTail, KeyArgs, OnStore, ReadOnlyArgs};
 use crate::settings::Flags;
 use crate::settings::value::{PublicUrl, Value as _};
 

@@ -1,6 +1,6 @@
 //! `kalends feed` and `kalends broadcast`.
 //!
-//! On a store, or through the server that holds it, they are commands of [`admin`](crate::admin); with `--url` they are HTTP
+//! On a store, or through the server that holds it, they are commands of [`admin`](crate::operate::admin); with `--url` they are HTTP
 //! requests to a server anywhere.
 //!
 //! - [`args`], [`help`]: the command line.
@@ -27,11 +27,12 @@ use args::{Keyed, Put};
 use remote::Remote;
 use state_machine::feed::FeedName;
 
-use crate::admin::command::{self, AdminError};
-use crate::admin::commands::{FeedPut, KeyArgs, Request};
-use crate::https_client::ClientError;
-use crate::keys::KeysError;
+use crate::operate::admin::command;
+use crate::operate::admin::command::AdminError;
+use crate::operate::admin::commands::{FeedPut, KeyArgs, Request};
 use crate::settings::Settings;
+use crate::settings::keys::KeysError;
+use crate::system::https_client::ClientError;
 
 /// Why a command did not do its work.
 #[derive(Debug, thiserror::Error)]

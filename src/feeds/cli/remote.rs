@@ -13,7 +13,7 @@ use ureq::{Agent, Body};
 use url::Url;
 
 use super::FeedCliError;
-use crate::https_client::{ClientError, http_client, printable, why_unanswered};
+use crate::system::https_client::{ClientError, http_client, printable, why_unanswered};
 
 /// The variable with the token: a flag would show in the list of processes.
 pub const TOKEN_VARIABLE: &str = "KALENDS_FEED_TOKEN";

@@ -15,14 +15,14 @@ use tokio::time::{Instant, sleep};
 use super::args::Tail;
 use super::remote::Remote;
 use super::{FeedCliError, stdout_closed, tail_url};
-use crate::admin::backend::{Backend, connect, reach};
-use crate::admin::bar::Bar;
-use crate::admin::client;
-use crate::admin::command::{AdminError, interrupt, run_here};
-use crate::admin::commands::{FeedTail, Request};
-use crate::admin::output::Completion;
-use crate::admin::print::Printer;
-use crate::admin::tail_cursor::TailCursor;
+use crate::operate::admin::backend::{Backend, connect, reach};
+use crate::operate::admin::bar::Bar;
+use crate::operate::admin::client;
+use crate::operate::admin::command::{AdminError, interrupt, run_here};
+use crate::operate::admin::commands::{FeedTail, Request};
+use crate::operate::admin::output::Completion;
+use crate::operate::admin::print::Printer;
+use crate::operate::admin::tail_cursor::TailCursor;
 use crate::settings::{Settings, StoreKind};
 
 /// The wait before the first attempt to reach a server again; it doubles up to [`RETRY_MAX`].

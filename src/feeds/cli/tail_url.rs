@@ -13,10 +13,10 @@ use super::FeedCliError;
 use super::args::Tail;
 use super::remote::Remote;
 use super::tail::remaining;
-use crate::admin::commands::FeedTail;
-use crate::admin::output::Output;
-use crate::admin::print::Printer;
-use crate::https_client::ClientError;
+use crate::operate::admin::commands::FeedTail;
+use crate::operate::admin::output::Output;
+use crate::operate::admin::print::Printer;
+use crate::system::https_client::ClientError;
 
 /// How long the server may hold a request until there is an update.
 const WAIT: Duration = Duration::from_secs(30);

@@ -7,11 +7,11 @@ use storage::Embedded;
 
 use super::FeedCliError;
 use super::args::Token;
-use crate::admin::command::AdminError;
-use crate::clock::unix_now;
 use crate::feeds::http::tokens::{FeedTokens, Grant, Scopes};
-use crate::keys::{Keys, KeysError};
+use crate::operate::admin::command::AdminError;
+use crate::settings::keys::{Keys, KeysError};
 use crate::settings::{Settings, StoreKind};
+use crate::system::clock::unix_now;
 
 const DAY: Span = Span::from_secs(24 * 60 * 60);
 

@@ -6,7 +6,7 @@ use actix_web::{HttpResponse, HttpResponseBuilder, ResponseError};
 use state_machine::feed::{FeedKey, FeedSyncId};
 
 use super::tokens::{FeedTokenError, Scopes};
-use crate::http::error::{RETRY_AFTER_S, refuse};
+use crate::push::error::{RETRY_AFTER_S, refuse};
 
 /// The documentation of the error numbers.
 const MORE_INFO: &str = "docs/feeds.md#errors";

@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 
 use super::tokens::{FeedTokens, Grant, Scopes};
 use super::{FeedRequestLimits, FeedService, serve};
-use crate::keys::Keys;
+use crate::settings::keys::Keys;
 
 /// What the clock shows at first.
 pub(super) const NOW: Time = Time(1_796_000_000_000);

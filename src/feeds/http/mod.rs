@@ -41,7 +41,7 @@ use state_machine::store::PageLimit;
 use storage::StoreError;
 use tokio::sync::Semaphore;
 
-use crate::http::request_id::request_id;
+use crate::push::request_id::request_id;
 use error::FeedError;
 use query::ReadQuery;
 use target::{Change, Target};

@@ -19,10 +19,10 @@ use super::error::FeedError;
 use super::query::ReadQuery;
 use super::tokens::{Grant, Scopes};
 use super::{FeedService, events, read};
-use crate::http::app::EndpointRole;
-use crate::http::request_id::request_id;
-use crate::http::routes::{cors, preflight_or_refused};
-use crate::http::vapid::{Credentials, VapidKey};
+use crate::push::app::EndpointRole;
+use crate::push::request_id::request_id;
+use crate::push::routes::{cors, preflight_or_refused};
+use crate::push::vapid::{Credentials, VapidKey};
 
 /// Receipts of one page, so that it never counts among the large ones (`feed_pages_max`): each has about 250 bytes.
 const PAGE_ROWS: usize = 250;

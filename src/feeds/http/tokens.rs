@@ -18,7 +18,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use state_machine::Time;
 use state_machine::feed::FeedName;
 
-use crate::keys::{Keys, MAC_BYTES, MacKeys};
+use crate::settings::keys::{Keys, MAC_BYTES, MacKeys};
 
 /// The first part of every token.
 const FORM: &str = "kf1";

@@ -13,7 +13,7 @@ use ureq::{Agent, Error};
 use url::Url;
 
 use super::token_file::{self, TokenFileError};
-use crate::https_client::{ClientError, http_client, why_unanswered};
+use crate::system::https_client::{ClientError, http_client, why_unanswered};
 
 /// The path at which the service lists its broadcasts.
 const PATH: &str = "/v1/broadcasts";

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use crate::regular_file;
+use crate::system::regular_file;
 
 /// Maximum size of the file, in bytes.
 const FILE_BYTES_MAX: u64 = 8192;

@@ -19,7 +19,7 @@ use url::form_urlencoded;
 use super::AdminPage;
 use super::pages;
 use super::session::{SESSION_LIFETIME, Session};
-use crate::http::body::read_body;
+use crate::push::body::read_body;
 
 /// What the page may load, and from where. Nothing is inline.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \

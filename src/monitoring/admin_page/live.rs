@@ -21,10 +21,10 @@ use tokio::time::{Instant, sleep_until};
 use super::AdminPage;
 use super::history::{History, POINT_EVERY, POINTS_MAX};
 use super::session::Session;
-use crate::admin::commands::{ReadOnlyArgs, Request};
-use crate::admin::output::Output;
+use crate::cluster::clock_sentences::sentences;
 use crate::monitoring::collect::{Sample, Value, collect};
-use crate::peers::clock_sentences::sentences;
+use crate::operate::admin::commands::{ReadOnlyArgs, Request};
+use crate::operate::admin::output::Output;
 
 /// Event streams at once. A further one is answered 503, and its page tries again.
 pub(super) const STREAMS_MAX: usize = 32;

@@ -8,9 +8,9 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::HttpDate;
 
 use super::guard::with_security;
-use crate::admin::inspect::{Inspection, text};
-use crate::admin::output::{AccessRow, Output};
-use crate::http::web::escaped;
+use crate::operate::admin::inspect::{Inspection, text};
+use crate::operate::admin::output::{AccessRow, Output};
+use crate::push::web::escaped;
 
 /// Access tokens on one page, the first by name.
 const ROWS_MAX: usize = 1000;

@@ -8,8 +8,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use state_machine::{Span, Time};
 
-use crate::admin::operator_link::OperatorLinks;
-use crate::keys::{Keys, MAC_BYTES, MacKeys, Passes};
+use crate::operate::admin::operator_link::OperatorLinks;
+use crate::settings::keys::{Keys, MAC_BYTES, MacKeys, Passes};
 
 /// Time from signing in to the end of a session.
 pub(super) const SESSION_LIFETIME: Span = Span::from_secs(12 * 60 * 60);
@@ -98,7 +98,7 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::operator_link::LINK_LIFETIME;
+    use crate::operate::admin::operator_link::LINK_LIFETIME;
 
     const START: Time = Time(1_796_000_000_000);
 

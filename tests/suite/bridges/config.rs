@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use actors::Clock;
-use kalends::bridges::Bridges;
+use kalends::push::bridges::Bridges;
 use kalends::settings::Settings;
 use serde_json::{Value, json};
 use slog::{Discard, Logger, o};

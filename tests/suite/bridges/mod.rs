@@ -11,7 +11,7 @@ mod tokens;
 use std::sync::Arc;
 
 use actors::{Bridge, Clock};
-use kalends::bridges::{Bridges, GuardState};
+use kalends::push::bridges::{Bridges, GuardState};
 use kalends::settings::Settings;
 use slog::{Discard, Logger, o};
 use state_machine::{

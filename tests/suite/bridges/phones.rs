@@ -6,7 +6,7 @@ use awc::http::Method;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::future::join_all;
-use kalends::keys::KEYS_FILE;
+use kalends::settings::keys::KEYS_FILE;
 use serde_json::{Value, json};
 
 use crate::harness::push_service::APP;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use kalends::keys;
+use kalends::settings::keys;
 use tempfile::TempDir;
 
 use crate::harness::{

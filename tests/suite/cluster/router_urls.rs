@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use kalends::keys::KEYS_FILE;
+use kalends::settings::keys::KEYS_FILE;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 

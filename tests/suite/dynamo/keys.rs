@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
-use kalends::keys::{KEYS_FILE, generate};
+use kalends::settings::keys::{KEYS_FILE, generate};
 
 use super::starts::Start;
 use crate::harness::{

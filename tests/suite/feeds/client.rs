@@ -2,7 +2,7 @@
 
 use awc::http::Method;
 use kalends::feeds::http::tokens::{FeedTokens, Grant, Scopes};
-use kalends::keys::Keys;
+use kalends::settings::keys::Keys;
 use serde::Deserialize;
 use serde_json::Value;
 use state_machine::Time;

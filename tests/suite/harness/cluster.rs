@@ -1,6 +1,6 @@
 //! Connection nodes and endpoint nodes as processes, over one DynamoDB server.
 
-use kalends::keys;
+use kalends::settings::keys;
 
 use super::{Channel, Launch, Proxy, Role, Server, WireServer, dynamo};
 

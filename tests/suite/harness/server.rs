@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use kalends::keys::KEYS_FILE;
+use kalends::settings::keys::KEYS_FILE;
 use serde_json::Value;
 use tempfile::TempDir;
 

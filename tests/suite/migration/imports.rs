@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use kalends::keys::KEYS_FILE;
+use kalends::settings::keys::KEYS_FILE;
 use tempfile::TempDir;
 use tokio::process::Command;
 use uuid::Uuid;

@@ -1,0 +1,331 @@
+//! Delivery and notifications to other nodes, over HTTP.
+//!
+//! Anything but a signed answer is [`NodeAnswer::Unreachable`] to a push, and proves nothing. It
+//! also opens the circuit breaker of the node, so that a dead node does not cost every push a
+//! timeout. While the breaker is open, only the worker of the node calls it.
+//!
+//! - `peer_state`: the state of one node.
+//! - `worker`: the task that sends notifications and probes.
+//! - `call`: one request. `connections`: what it is sent on.
+//! - `peer_clock`: how far the clock of a node differs. `clock_log`: the log of the clocks that are wrong.
+//! - `pending_notifications`: a queue in memory. After a restart of this process, user agents find
+//!   their messages with the storage scan every `storage_recheck_s`.
+//! - `node_access`: the requests of an operator's command. `router_url_check`: whether a node can be reached by its own name.
+//!
+//! A node that answers and has no pending notifications has no task and no timer of its own.
+
+mod call;
+mod clock_log;
+mod connections;
+mod limits;
+mod node_access;
+mod peer_clock;
+mod peer_state;
+mod pending_notifications;
+mod router_url_check;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::time::Duration;
+
+use actors::observe::PeerStatus;
+use actors::{Clock, NodeDirectory, SharedLogLimiter};
+use bytes::Bytes;
+use hyper::StatusCode;
+use slog::{Logger, warn};
+use state_machine::delivery::NodeAnswer;
+use state_machine::log_limiter::LogLimiter;
+use state_machine::{ClockComparison, Message, NodeId, Span, Time, Uaid};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::request::PeerRequest;
+use super::signature::ClusterKeys;
+use super::wire_message;
+use crate::system::node_address::AllowedNodes;
+use call::{CallError, Caller, Peer};
+use clock_log::ClockLog;
+pub use limits::RemoteLimits;
+pub use node_access::NodeAccess;
+use peer_state::{PeerState, RequestPermit};
+pub use router_url_check::{PeerIdentity, RouterUrlCheck};
+
+/// Minimum time between two searches of a full table for entries to evict.
+const SWEEP_INTERVAL: Span = Span(100);
+
+/// Length to which the logged name of a blocked node is truncated. The URL of a node is never longer.
+const LOGGED_CHARS_MAX: usize = 300;
+
+/// The other nodes, by the URLs of their router ports.
+pub struct RemoteNodes {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    allowed: AllowedNodes,
+    limits: RemoteLimits,
+    caller: Caller,
+    peers: RwLock<PeerTable>,
+    blocked_limiter: SharedLogLimiter,
+    clock_log: ClockLog,
+    /// Monotonic time since this was created.
+    ticks: Clock,
+    /// The runtime of the workers.
+    runtime: Handle,
+    log: Logger,
+}
+
+struct PeerTable {
+    by_node: HashMap<NodeId, Arc<PeerState>>,
+    swept_at: Option<Time>,
+    full_limiter: LogLimiter,
+    is_closed: bool,
+}
+
+impl RemoteNodes {
+    /// Must be called in a runtime that outlives this value: workers run there.
+    pub fn new(
+        keys: Arc<ClusterKeys>,
+        allowed: AllowedNodes,
+        limits: RemoteLimits,
+        clock: Clock,
+        log: Logger,
+    ) -> Self {
+        let table = PeerTable {
+            by_node: HashMap::new(),
+            swept_at: None,
+            full_limiter: LogLimiter::new(limits.log_every),
+            is_closed: false,
+        };
+        let shared = Shared {
+            allowed,
+            limits,
+            caller: Caller::new(keys, clock, &limits),
+            peers: RwLock::new(table),
+            blocked_limiter: SharedLogLimiter::new(limits.log_every),
+            clock_log: ClockLog::new(limits.log_every, log.clone()),
+            ticks: Clock::starting_at(Time(0)),
+            runtime: Handle::current(),
+            log,
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Stops all workers, and refuses further requests. Pushes in progress are completed.
+    pub fn close(&self) {
+        let mut peers = self.shared.peers();
+        peers.is_closed = true;
+        peers.by_node.drain().for_each(|(_, peer)| peer.close());
+    }
+
+    fn notify(&self, node: &NodeId, notification: PeerRequest) {
+        let now = self.shared.ticks.now();
+        if let Some(peer) = self.shared.peer(node, now) {
+            peer.add(notification, now);
+            self.shared.wake_worker(&peer);
+        }
+    }
+}
+
+impl NodeDirectory for RemoteNodes {
+    /// Answers at once if the node must not be called. Dropping the receiver cancels the push.
+    fn deliver(
+        &self,
+        node: &NodeId,
+        uaid: Uaid,
+        message: Message,
+    ) -> oneshot::Receiver<NodeAnswer> {
+        let (reply, answer) = oneshot::channel();
+        let now = self.shared.ticks.now();
+        let peer = self.shared.peer(node, now).ok_or(NodeAnswer::Unreachable);
+        match peer.and_then(|peer| peer.begin(now)) {
+            Ok(permit) => {
+                let body = Bytes::from(wire_message::to_bytes(&message));
+                let push = push(Arc::clone(&self.shared), permit, uaid, body, reply, now);
+                // Each thread has its own HTTP connections.
+                Handle::try_current().unwrap_or_else(|_| self.shared.runtime.clone()).spawn(push);
+            }
+            // The receiver exists until this function returns.
+            Err(refused) => _ = reply.send(refused),
+        }
+        answer
+    }
+
+    fn notify_stored(&self, node: &NodeId, uaid: Uaid) {
+        self.notify(node, PeerRequest::MessageStored(uaid));
+    }
+
+    fn notify_moved(&self, node: &NodeId, uaid: Uaid, connected_at: Time) {
+        self.notify(node, PeerRequest::ConnectedElsewhere(uaid, connected_at));
+    }
+
+    fn peers(&self) -> Vec<PeerStatus> {
+        let now = self.shared.ticks.now();
+        let peers = self.shared.peers.read().unwrap_or_else(PoisonError::into_inner);
+        peers.by_node.iter().map(|(node, peer_state)| peer_state.observe(node, now)).collect()
+    }
+
+    fn clocks(&self) -> ClockComparison {
+        self.shared.clocks()
+    }
+}
+
+impl Drop for RemoteNodes {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+async fn push(
+    shared: Arc<Shared>,
+    permit: RequestPermit,
+    uaid: Uaid,
+    body: Bytes,
+    mut reply: oneshot::Sender<NodeAnswer>,
+    began: Time,
+) {
+    let RemoteLimits { push_wait, hang_after, .. } = shared.limits;
+    let request = PeerRequest::DeliverPush(uaid);
+    let result = tokio::select! {
+        biased;
+        result = shared.call(&permit.peer.peer, request, body, push_wait) => Some(result),
+        () = reply.closed() => None,
+    };
+    let now = shared.ticks.now();
+    let result = match result {
+        Some(result) => result,
+        None if now.since(began) >= hang_after => Err(CallError::TimedOut(push_wait)),
+        // The endpoint stores the message, and the node notices that the connection is closed.
+        None => return,
+    };
+    permit.peer.finished(permit.epoch, &result, now);
+    if result.is_err() {
+        shared.wake_worker(&permit.peer);
+    }
+    // Returned before the answer is sent, so that the next push finds it free.
+    drop(permit);
+    let answer = result.map_or(NodeAnswer::Unreachable, interpret);
+    // The endpoint may have given up in the meantime.
+    let _ = reply.send(answer);
+}
+
+/// The meaning of the signed answer to a push.
+fn interpret(status: StatusCode) -> NodeAnswer {
+    match status {
+        StatusCode::OK => NodeAnswer::Accepted,
+        StatusCode::ACCEPTED => NodeAnswer::Unconfirmed,
+        StatusCode::NOT_FOUND => NodeAnswer::NotHere,
+        StatusCode::GONE => NodeAnswer::NoSuchChannel,
+        StatusCode::SERVICE_UNAVAILABLE => NodeAnswer::Busy,
+        _ => NodeAnswer::Unreachable,
+    }
+}
+
+impl Shared {
+    /// The state of a node; None if the node must not be called, or the table is full.
+    fn peer(&self, node: &NodeId, now: Time) -> Option<Arc<PeerState>> {
+        // A panic cannot leave the table half-updated.
+        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(peer) = peers.by_node.get(node) {
+            return Some(Arc::clone(peer));
+        }
+        drop(peers);
+        let Some(peer) = Peer::allowed(node, &self.allowed) else {
+            self.log_blocked(node, now);
+            return None;
+        };
+        let mut peers = self.peers();
+        if peers.is_closed || !peers.has_room(&self.limits, now, &self.log) {
+            return None;
+        }
+        let new = || Arc::new(PeerState::new(peer, self.limits, &self.log, now));
+        Some(Arc::clone(peers.by_node.entry(node.clone()).or_insert_with(new)))
+    }
+
+    /// Sends a request, and logs clocks that differ.
+    async fn call(
+        &self,
+        peer: &Peer,
+        request: PeerRequest,
+        body: Bytes,
+        wait: Duration,
+    ) -> Result<StatusCode, CallError> {
+        let result = self.caller.call(peer, request, body, wait).await;
+        if self.caller.has_clock_news() && self.clock_log.allows(self.ticks.now()) {
+            self.caller.clock_news_are_logged();
+            self.clock_log.write(&self.clocks());
+        }
+        result
+    }
+
+    /// Empty without a peer that has answered.
+    fn clocks(&self) -> ClockComparison {
+        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+        let known = peers
+            .by_node
+            .iter()
+            .filter_map(|(node, state)| Some((node.clone(), state.peer.clock.ahead()?)));
+        let known: Vec<_> = known.collect();
+        drop(peers);
+        match known.is_empty() {
+            true => ClockComparison::default(),
+            false => ClockComparison::of(known, self.limits.clock_skew),
+        }
+    }
+
+    fn log_blocked(&self, node: &NodeId, now: Time) {
+        if let Some(calls) = self.blocked_limiter.count(now) {
+            // An attacker may write any name into a record: it must neither control a terminal nor
+            // fill the log.
+            let name = node.as_str().chars().take(LOGGED_CHARS_MAX);
+            let name: String = name.flat_map(char::escape_default).collect();
+            warn!(self.log, "a record names a node that nodes_allowed does not allow, so it is not called";
+                "node" => name, "more" => calls - 1);
+        }
+    }
+
+    fn wake_worker(self: &Arc<Self>, peer: &Arc<PeerState>) {
+        peer.wake(|| {
+            let worker = worker::run(Arc::clone(self), Arc::clone(peer));
+            self.runtime.spawn(worker).abort_handle()
+        });
+    }
+
+    fn evict(&self, peer: &Arc<PeerState>) {
+        let mut peers = self.peers();
+        let node = peer.peer.address.node();
+        if peers.by_node.get(node).is_some_and(|known| Arc::ptr_eq(known, peer)) {
+            peers.by_node.remove(node);
+        }
+    }
+
+    fn peers(&self) -> RwLockWriteGuard<'_, PeerTable> {
+        self.peers.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PeerTable {
+    /// Whether another node fits. A full table evicts unused nodes, and then unreachable ones.
+    fn has_room(&mut self, limits: &RemoteLimits, now: Time, log: &Logger) -> bool {
+        if self.by_node.len() < limits.nodes_max {
+            return true;
+        }
+        if self.swept_at.is_none_or(|swept_at| now.since(swept_at) >= SWEEP_INTERVAL) {
+            self.swept_at = Some(now);
+            self.by_node.retain(|_, peer| !peer.close_if_idle(now));
+            if self.by_node.len() >= limits.nodes_max {
+                // Records may name nodes that do not exist: nodes that answer have precedence.
+                self.by_node.retain(|_, peer| !peer.close_if_unreachable());
+            }
+        }
+        let has_room = self.by_node.len() < limits.nodes_max;
+        if !has_room && self.full_limiter.allow(now).is_some() {
+            warn!(log, "records name more nodes than nodes_max, messages for agents of further nodes are stored";
+                "nodes_max" => limits.nodes_max);
+        }
+        has_room
+    }
+}

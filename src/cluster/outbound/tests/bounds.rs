@@ -1,0 +1,114 @@
+//! The limits of requests and of the table of nodes, and the shutdown.
+
+use std::sync::Arc;
+
+use actors::NodeDirectory;
+use state_machine::delivery::NodeAnswer;
+use state_machine::{NodeId, Span};
+use tokio::task::yield_now;
+
+use super::node::{Act, Node, Seen};
+use super::world::{AGENT, World, limits, soon};
+use crate::cluster::outbound::RemoteLimits;
+
+#[tokio::test]
+async fn a_push_above_the_limit_is_busy_at_once() {
+    let world = World::new(RemoteLimits { requests_max: 3, ..limits() });
+    let (release, hold) = Act::hold();
+    let mut node = world.node_that(hold).await;
+    let other = world.node(200).await;
+    let pushes = [world.push(&node.id), world.push(&node.id), world.push(&node.id)];
+    assert_eq!(world.refused(&node.id), NodeAnswer::Busy);
+    assert_eq!(world.pushed(&other.id).await, NodeAnswer::Accepted, "each node has its own bound");
+    for _ in 0..3 {
+        node.asked().await;
+    }
+    release.send_replace(Some(202));
+    for push in pushes {
+        assert_eq!(push.await, Ok(NodeAnswer::Unconfirmed));
+    }
+    assert_eq!(world.pushed(&node.id).await, NodeAnswer::Unconfirmed);
+    assert!(node.noticed().iter().all(|seen| *seen != Seen::HungUp));
+}
+
+#[tokio::test]
+async fn a_node_that_answers_has_no_task() {
+    let world = World::new(limits());
+    let node = world.node(200).await;
+    assert_eq!(world.pushed(&node.id).await, NodeAnswer::Accepted);
+    world.nodes.notify_stored(&node.id, AGENT);
+    world.rests().await;
+}
+
+#[tokio::test]
+async fn a_full_table_admits_a_node_once_another_is_unused() {
+    let limits = RemoteLimits { nodes_max: 2, evict_after: Span(20), ..limits() };
+    let world = World::new(limits);
+    let [a, b, c] = [world.node(200).await, world.node(200).await, world.node(200).await];
+    for node in [&a, &b] {
+        assert_eq!(world.pushed(&node.id).await, NodeAnswer::Accepted);
+    }
+    assert_eq!(world.refused(&c.id), NodeAnswer::Unreachable);
+    while world.pushed(&c.id).await != NodeAnswer::Accepted {
+        assert_eq!(world.pushed(&b.id).await, NodeAnswer::Accepted);
+    }
+    let is_known = |node: &NodeId| world.nodes.shared.peers().by_node.contains_key(node);
+    assert!(!is_known(&a.id) && is_known(&c.id));
+}
+
+#[tokio::test]
+async fn a_full_table_evicts_unreachable_nodes() {
+    let world = World::new(RemoteLimits { nodes_max: 2, ..limits() });
+    for _ in 0..3 {
+        let dead = world.node(200).await;
+        let id = dead.id.clone();
+        dead.die().await;
+        assert_eq!(world.pushed(&id).await, NodeAnswer::Unreachable);
+    }
+    let node = world.node(200).await;
+    while world.pushed(&node.id).await != NodeAnswer::Accepted {}
+    let remembered = world.nodes.shared.peers().by_node.len();
+    assert!(remembered <= 2, "{remembered}");
+}
+
+#[tokio::test]
+async fn an_unreachable_node_without_requests_is_evicted_with_its_notifications() {
+    let world = World::new(RemoteLimits { evict_after: Span(20), ..soon() });
+    let node = world.node(200).await;
+    let id = node.id.clone();
+    node.die().await;
+    world.nodes.notify_stored(&id, AGENT);
+    world.rests().await;
+    assert!(world.nodes.shared.peers().by_node.is_empty());
+}
+
+#[tokio::test]
+async fn after_close_no_request_is_sent() {
+    let world = World::new(soon());
+    let node = world.node(200).await;
+    let id = node.id.clone();
+    let address = node.die().await;
+    assert_eq!(world.pushed(&id).await, NodeAnswer::Unreachable);
+    world.nodes.notify_stored(&id, AGENT);
+    world.nodes.close();
+    world.rests().await;
+    let mut node = Node::start_at(address, &world.keys, &world.clock, world.answers(200)).await;
+    world.nodes.notify_stored(&id, AGENT);
+    assert_eq!(world.refused(&id), NodeAnswer::Unreachable);
+    world.rests().await;
+    assert_eq!(node.noticed(), []);
+}
+
+#[tokio::test]
+async fn after_drop_no_worker_runs() {
+    let world = World::new(limits());
+    let shared = Arc::downgrade(&world.nodes.shared);
+    let gone = world.node(200).await;
+    let id = gone.id.clone();
+    gone.die().await;
+    assert_eq!(world.pushed(&id).await, NodeAnswer::Unreachable);
+    drop(world);
+    while shared.upgrade().is_some() {
+        yield_now().await;
+    }
+}

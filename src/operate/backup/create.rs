@@ -1,0 +1,188 @@
+//! `kalends backup`: a snapshot of the store, then an archive of it.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use clap::Args;
+use storage::durable::{self, NewFile};
+use storage::embedded::{Embedded, SNAPSHOT_DIR};
+
+use zeroize::Zeroizing;
+
+use super::age::Age;
+use super::archive::{self, Manifest};
+use super::meter::Meter;
+use super::{BackupError, CLOCK_FILE, STANDARD};
+use crate::operate::admin::backend::check_owner;
+use crate::operate::admin::command;
+use crate::operate::admin::command::AdminError;
+use crate::operate::admin::commands::Request;
+use crate::settings::keys::{KEYS_FILE, Keys};
+use crate::settings::{Flags, PublicUrl, Settings, StoreKind};
+use crate::system::clock::unix_now;
+
+#[derive(Debug, Args)]
+pub struct BackupArgs {
+    /// The archive to write, with mode 0600; - is standard output
+    pub file: PathBuf,
+    /// Replace FILE if it exists
+    #[arg(long)]
+    pub force: bool,
+    /// Encrypt the archive to this recipient of age, such as age1...; repeatable. The program age must be installed
+    #[arg(long, value_name = "RECIPIENT")]
+    pub encrypt_to: Vec<String>,
+    /// Encrypt the archive with a passphrase, for which age asks on the terminal
+    #[arg(long, conflicts_with = "encrypt_to")]
+    pub passphrase: bool,
+    #[command(flatten)]
+    pub flags: Flags,
+}
+
+/// The directory of the snapshot. It is locked while the command runs, and removed at the end.
+struct SnapshotDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+pub fn run(args: &BackupArgs, settings: &Settings) -> Result<(), BackupError> {
+    let is_standard = args.file.as_os_str() == STANDARD;
+    if !is_standard && fs::metadata(&args.file).is_ok_and(|found| !found.is_file()) {
+        // `--force` would replace a device by a file.
+        return Err(BackupError::NotAFile { file: args.file.clone() });
+    }
+    if !is_standard && !args.force && args.file.exists() {
+        return Err(BackupError::Exists { file: args.file.clone() });
+    }
+    if !is_standard && is_in(&args.file, &settings.data_dir) {
+        return Err(BackupError::InDataDir { dir: settings.data_dir.clone() });
+    }
+    let is_encrypted = args.passphrase || !args.encrypt_to.is_empty();
+    if is_encrypted {
+        Age::check(&args.encrypt_to)?;
+    }
+    if settings.store == StoreKind::DynamoDb {
+        return Ok(command::run(Request::Snapshot, settings)?);
+    }
+    let data_dir = &settings.data_dir;
+    if !Embedded::exists(data_dir) {
+        return Err(AdminError::NoStore { dir: data_dir.clone() }.into());
+    }
+    check_owner(data_dir)?;
+    let keys = Keys::load(data_dir).map_err(BackupError::Keys)?;
+    let snapshot = SnapshotDir::make(data_dir)?;
+    command::run(Request::Snapshot, settings)?;
+    let files = snapshot.add_other_files(data_dir)?;
+    let public_url = settings.public_url.as_ref().map(PublicUrl::as_str);
+    let mut meter = Meter::new(!args.passphrase);
+    meter.begin("reading the copy", bytes_of(&files));
+    let manifest = Manifest::of(&files, &keys, unix_now().0, public_url, &mut meter)?;
+    meter.begin("writing the archive", manifest.files.iter().map(|file| file.bytes).sum());
+    let mut write = |to: Stdio, plain: &mut dyn Write| -> Result<(), WriteError> {
+        if !is_encrypted {
+            return Ok(archive::write(meter.over(plain), &manifest, &files)?);
+        }
+        let mut age = Age::encrypt(&args.encrypt_to, to)?;
+        let written =
+            archive::write(meter.over(io::BufWriter::new(age.input())), &manifest, &files);
+        age.finish()?;
+        Ok(written?)
+    };
+    let written = match is_standard {
+        true => write(Stdio::inherit(), &mut io::stdout().lock()),
+        false => write_file(args, write),
+    };
+    written.map_err(|error| match error {
+        WriteError::Age(error) => error,
+        WriteError::Io(error) if error.kind() == ErrorKind::AlreadyExists => {
+            BackupError::Exists { file: args.file.clone() }
+        }
+        WriteError::Io(error) => BackupError::Unwritable { path: args.file.clone(), error },
+    })
+}
+
+/// Why an archive was not written.
+#[derive(Debug, thiserror::Error)]
+enum WriteError {
+    #[error(transparent)]
+    Age(#[from] BackupError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Whether the file is in the directory, where it could replace a file of the store.
+fn is_in(file: &Path, dir: &Path) -> bool {
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let of_file = parent.unwrap_or(Path::new(".")).canonicalize();
+    of_file.ok().zip(dir.canonicalize().ok()).is_some_and(|(of_file, dir)| of_file == dir)
+}
+
+fn bytes_of(files: &[PathBuf]) -> u64 {
+    files.iter().filter_map(|file| fs::metadata(file).ok()).map(|file| file.len()).sum()
+}
+
+/// Writes under a temporary name, and renames. `write` gets the file as the output of another program, and as its own.
+fn write_file(
+    args: &BackupArgs,
+    write: impl FnOnce(Stdio, &mut dyn Write) -> Result<(), WriteError>,
+) -> Result<(), WriteError> {
+    let mut file = NewFile::new(&args.file)?;
+    let output = file.as_file().try_clone()?.into();
+    let mut plain = io::BufWriter::new(&mut file);
+    write(output, &mut plain)?;
+    plain.flush()?;
+    drop(plain);
+    Ok(if args.force { file.replace() } else { file.create() }?)
+}
+
+impl SnapshotDir {
+    /// Makes the directory empty: a command that was killed may have left one.
+    fn make(data_dir: &Path) -> Result<Self, BackupError> {
+        let path = data_dir.join(SNAPSHOT_DIR);
+        let unwritable = |error| BackupError::Unwritable { path: path.clone(), error };
+        durable::create_dir_all(&path, 0o700).map_err(unwritable)?;
+        let lock = File::open(&path).map_err(unwritable)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(BackupError::Running { dir: data_dir.to_owned() });
+            }
+            Err(TryLockError::Error(error)) => return Err(unwritable(error)),
+        }
+        for entry in fs::read_dir(&path).map_err(unwritable)? {
+            fs::remove_file(entry.map_err(unwritable)?.path()).map_err(unwritable)?;
+        }
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// Adds what belongs to the store but is not in it. It is read after the snapshot, so that it has every key and the
+    /// floor of every message id in the snapshot. Returns the paths of all files, by name.
+    fn add_other_files(&self, data_dir: &Path) -> Result<Vec<PathBuf>, BackupError> {
+        for name in [KEYS_FILE, CLOCK_FILE] {
+            let from = data_dir.join(name);
+            let contents = match fs::read(&from) {
+                Err(error) if error.kind() == ErrorKind::NotFound && name == CLOCK_FILE => continue,
+                read => read.map_err(|error| BackupError::Unreadable { path: from, error })?,
+            };
+            let path = self.path.join(name);
+            let written = durable::create(&path, Zeroizing::new(contents));
+            written.map_err(|error| BackupError::Unwritable { path, error })?;
+        }
+        let unreadable = |error| BackupError::Unreadable { path: self.path.clone(), error };
+        let entries = fs::read_dir(&self.path).map_err(unreadable)?;
+        let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+        let mut paths: Vec<_> = paths.collect::<io::Result<_>>().map_err(unreadable)?;
+        let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
+        paths.retain(|path| name(path).is_some_and(|name| archive::is_known(&name)));
+        paths.sort();
+        Ok(paths)
+    }
+}
+
+impl Drop for SnapshotDir {
+    fn drop(&mut self) {
+        // The next backup removes what stays.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}

@@ -1,0 +1,155 @@
+//! The files and limits of this machine.
+
+use std::io;
+
+use rustix::fs::statvfs;
+use rustix::process::{Resource, getrlimit};
+use state_machine::{Month, Time};
+use storage::embedded::check_dir;
+use storage::maintenance::{Table, TableStatus};
+
+use super::Findings;
+use crate::operate::admin::command;
+use crate::settings::keys::Keys;
+use crate::settings::store::message_tables;
+use crate::settings::{Settings, StoreKind};
+use crate::system::clock::unix_now;
+
+/// Open files beside the connections, about as many as a server reserves.
+const FILES_RESERVED: u64 = 512;
+
+pub(super) fn check(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
+    let dir = &settings.data_dir;
+    if !dir.exists() {
+        findings.fail(
+            "data directory",
+            format!("there is no {}", dir.display()),
+            "start the server once, or name its directory with --data-dir or --config",
+        )?;
+        return Ok(());
+    }
+    match check_dir(dir) {
+        Ok(()) => findings.ok("data directory", format!("{} is private", dir.display()))?,
+        Err(error) => {
+            findings.fail(
+                "data directory",
+                error.to_string(),
+                "correct it: a server does not start",
+            )?;
+        }
+    }
+    match Keys::load(dir) {
+        Ok(_) => findings.ok("keys", "keys.toml can be used")?,
+        Err(error) => {
+            findings.fail(
+                "keys",
+                error.to_string(),
+                "restore keys.toml from a backup: without it no endpoint works",
+            )?;
+        }
+    }
+    if settings.store == StoreKind::Embedded {
+        disk(settings, findings)?;
+    }
+    open_files(settings, findings)?;
+    tables(settings, findings)
+}
+
+fn disk(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
+    let (dir, min) = (&settings.data_dir, settings.disk_free_min);
+    let free = match statvfs(dir) {
+        Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize),
+        Err(error) => {
+            return findings.warn(
+                "disk",
+                format!("its space is unknown: {error}"),
+                "check it with df",
+            );
+        }
+    };
+    let mib = free >> 20;
+    match free {
+        _ if free < min => findings.fail(
+            "disk",
+            format!("{mib} MiB are free, and messages are refused below {} MiB", min >> 20),
+            "free some space, or lower disk_free_min",
+        ),
+        _ if free < min.saturating_mul(4) => findings.warn(
+            "disk",
+            format!("{mib} MiB are free, and messages are refused below {} MiB", min >> 20),
+            "free some space soon",
+        ),
+        _ => findings.ok("disk", format!("{mib} MiB are free")),
+    }
+}
+
+fn open_files(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
+    let wanted = settings.connections_max as u64 + FILES_RESERVED;
+    match getrlimit(Resource::Nofile).maximum {
+        Some(limit) if limit < wanted => findings.warn(
+            "open files",
+            format!(
+                "this user may open {limit}, and connections_max = {} needs {wanted}",
+                settings.connections_max
+            ),
+            "raise LimitNOFILE of the unit or ulimit -n, or lower connections_max",
+        ),
+        Some(limit) => findings.ok("open files", format!("{limit} are allowed")),
+        None => findings.ok("open files", "there is no limit"),
+    }
+}
+
+/// The message tables that a server uses now, and that of next month where servers create none.
+fn tables(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
+    let check = "message tables";
+    let tables = match command::tables(settings) {
+        Ok(tables) => tables,
+        Err(error) => return findings.fail(check, error.to_string(), "as it says"),
+    };
+    let missing =
+        if settings.rotation { missing(&tables, unix_now(), settings) } else { Vec::new() };
+    if missing.is_empty() {
+        return findings.ok(check, "this month's table and the next one's are as they should be");
+    }
+    let remedy =
+        "`kalends tables create` creates it: without it agents cannot change to that month";
+    findings.fail(check, format!("there is no table of {}", missing.join(", ")), remedy)
+}
+
+fn missing(tables: &[TableStatus], now: Time, settings: &Settings) -> Vec<String> {
+    let mut needed = message_tables::needed_months(now, None);
+    if settings.store == StoreKind::DynamoDb && !settings.create_tables {
+        needed.insert(Month::of(now).next());
+    }
+    needed.retain(|month| !tables.iter().any(|table| table.table == Table::Messages(*month)));
+    needed.iter().map(Month::to_string).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use storage::maintenance::Capacity;
+
+    use super::*;
+
+    #[test]
+    fn next_months_table_is_missed_at_once_where_servers_create_none() {
+        let tables = ["2026_10", "2026_11"].map(|month| TableStatus {
+            table: Table::Messages(month.parse().unwrap()),
+            name: month.to_owned(),
+            state: "active".to_owned(),
+            items: 0,
+            bytes: 0,
+            capacity: Capacity::OnDemand,
+        });
+        let missing_at = |day: u64, create_tables| {
+            let settings =
+                Settings { store: StoreKind::DynamoDb, create_tables, ..Settings::default() };
+            missing(&tables, Time(day * 24 * 60 * 60 * 1000), &settings)
+        };
+        // The 13th, the last day of November, and the first of December.
+        assert!(missing_at(20_770, true).is_empty());
+        assert_eq!(missing_at(20_770, false), ["2026_12"]);
+        assert_eq!(missing_at(20_787, true), ["2026_12"]);
+        assert_eq!(missing_at(20_788, true), ["2026_12"]);
+    }
+}

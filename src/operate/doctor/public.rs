@@ -1,0 +1,356 @@
+//! A user agent and an application server that use the public URL.
+
+use std::io;
+use std::pin::pin;
+use std::time::Duration;
+
+use actix_web::rt::task::spawn_blocking;
+use futures_util::{SinkExt, StreamExt};
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::Message;
+use url::Url;
+
+use super::{Findings, reach};
+use crate::dev::agent::{Agent, Event};
+use crate::dev::encrypt::MESSAGE_BYTES_MAX;
+use crate::dev::identity::Identity;
+use crate::dev::keypair::KeyPair;
+use crate::dev::push::Push;
+use crate::dev::subscription::Subscription;
+use crate::dev::to_base64url;
+use crate::system::https_client;
+use crate::system::https_client::{WebSocket, WebSocketClient};
+
+/// Maximum time for a step of the server.
+const STEP_WAIT: Duration = Duration::from_secs(10);
+
+/// A user agent on its connection.
+struct Session {
+    socket: WebSocket,
+    agent: Agent,
+}
+
+pub(super) async fn check(
+    url: &Url,
+    access_token: Option<&str>,
+    has_proxy: bool,
+    idle: Duration,
+    findings: &mut Findings,
+) -> io::Result<()> {
+    if !reach::dns(url, findings).await? {
+        return Ok(());
+    }
+    if let Some(answer) = reach::request(url).await {
+        reach::clock(&answer, findings)?;
+        reach::client_address(&answer, has_proxy, findings)?;
+    }
+    let mut socket_url = url.clone();
+    let scheme = if url.scheme() == "https" { "wss" } else { "ws" };
+    socket_url.set_scheme(scheme).expect("a WebSocket has the host of an HTTP URL");
+    // No finding has the token.
+    let shown = socket_url.clone();
+    if let Some(token) = access_token {
+        socket_url.set_path(&format!("/u/{token}"));
+    }
+    let client = match WebSocketClient::new(&socket_url) {
+        Ok(client) => client,
+        Err(error) => return findings.fail("certificates", error.to_string(), "as it says"),
+    };
+    let pair = KeyPair::generate();
+    let identity = Identity::generate(&socket_url, Some(to_base64url(pair.public())));
+    let agent = Agent::new(identity);
+    let mut session = match Session::connect(&client, agent).await {
+        Ok(session) => session,
+        Err(why) => {
+            let remedy = remedy_of_upgrade(&why);
+            return findings.fail("user agent", format!("{shown}: {why}"), remedy);
+        }
+    };
+    findings.ok("user agent", format!("it connects to {shown} and subscribes"))?;
+    reach::certificate(&session.socket, findings)?;
+    let subscription = session.agent.identity.subscription().expect("it is subscribed");
+    if subscription.endpoint.origin() != url.origin() {
+        let found = format!(
+            "endpoints begin with {}, and the public URL is {}",
+            subscription.endpoint.origin().ascii_serialization(),
+            url.origin().ascii_serialization()
+        );
+        let remedy = "set public_url to the URL that browsers and application servers use, and restart: signed pushes to \
+                      older subscriptions are rejected then";
+        return findings.fail("endpoint", found, remedy);
+    }
+    findings.ok("endpoint", "it begins with the public URL")?;
+    if !direct(&mut session, &subscription, &pair, findings).await? {
+        return Ok(());
+    }
+    large(&mut session, &subscription, &pair, findings).await?;
+    let again = Box::pin(stored(session, &client, &subscription, &pair, findings)).await?;
+    let Some(mut session) = again else {
+        return Ok(());
+    };
+    silent(&mut session, idle, &subscription, &pair, findings).await
+}
+
+/// A push to the connected agent. Returns whether pushes are accepted.
+async fn direct(
+    session: &mut Session,
+    subscription: &Subscription,
+    pair: &KeyPair,
+    findings: &mut Findings,
+) -> io::Result<bool> {
+    let (answer, message) = deliver(session, push(subscription, pair, b"direct")).await;
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(why) => {
+            findings.fail("push", why.clone(), remedy_of_push(&why))?;
+            return Ok(false);
+        }
+    };
+    match message {
+        Ok(_) => findings.ok("push", "a signed push arrives at once")?,
+        Err(why) => {
+            let remedy = "the push was accepted and stored: let the proxy pass frames of WebSockets at once, without buffering";
+            findings.fail("push", format!("it does not arrive: {why}"), remedy)?;
+        }
+    }
+    for header in ["Location", "TTL"] {
+        if !answer.contains(&format!("\n{header}: ")) {
+            let remedy =
+                "application servers need it: let the proxy pass response headers unchanged";
+            findings.warn(
+                "push",
+                format!("the proxy removes the response header {header}"),
+                remedy,
+            )?;
+        }
+    }
+    Ok(true)
+}
+
+async fn large(
+    session: &mut Session,
+    subscription: &Subscription,
+    pair: &KeyPair,
+    findings: &mut Findings,
+) -> io::Result<()> {
+    let (answer, message) =
+        deliver(session, push(subscription, pair, &[b'x'; MESSAGE_BYTES_MAX])).await;
+    match answer.and(message) {
+        Ok(_) => findings.ok("large push", "the largest body of browsers arrives"),
+        Err(why) => {
+            let remedy = "raise the limit of bodies in the proxy (client_max_body_size of nginx, max_size of Caddy) and \
+                          payload_bytes_max to 4096 at least";
+            findings.fail("large push", format!("the largest body of browsers: {why}"), remedy)
+        }
+    }
+}
+
+/// A push to the agent while it is not connected. Returns its next connection.
+async fn stored(
+    session: Session,
+    client: &WebSocketClient,
+    subscription: &Subscription,
+    pair: &KeyPair,
+    findings: &mut Findings,
+) -> io::Result<Option<Session>> {
+    let Session { mut socket, agent } = session;
+    // The server notices the end of the connection in any case.
+    let _ = socket.close(None).await;
+    drop(socket);
+    if let Err(why) = push(subscription, pair, b"stored").await {
+        findings.fail("stored push", why.clone(), remedy_of_push(&why))?;
+        return Ok(None);
+    }
+    let mut session = match Session::connect(client, agent).await {
+        Ok(session) => session,
+        Err(why) => {
+            findings.fail(
+                "stored push",
+                format!("the agent cannot connect again: {why}"),
+                remedy_of_upgrade(&why),
+            )?;
+            return Ok(None);
+        }
+    };
+    match session.message().await {
+        Ok(_) => findings.ok("stored push", "it arrives when the agent connects again")?,
+        Err(why) => {
+            let remedy = "look at the log of the server, and run `kalends preflight`";
+            findings.fail("stored push", format!("it does not arrive: {why}"), remedy)?;
+        }
+    }
+    Ok(Some(session))
+}
+
+/// A push after silence.
+async fn silent(
+    session: &mut Session,
+    idle: Duration,
+    subscription: &Subscription,
+    pair: &KeyPair,
+    findings: &mut Findings,
+) -> io::Result<()> {
+    let seconds = idle.as_secs();
+    findings.wait(&format!("waiting {seconds} s on a silent connection (--idle-s)"));
+    let remedy = "raise the proxy's timeout of silent connections (proxy_read_timeout of nginx) above \
+                  keepalive_interval_s and keepalive_grace_s together";
+    if let Err(why) = session.stays_open(idle).await {
+        return findings.fail(
+            "silent connection",
+            format!("it ends within {seconds} s: {why}"),
+            remedy,
+        );
+    }
+    let (answer, message) = deliver(session, push(subscription, pair, b"late")).await;
+    match answer.and(message) {
+        Ok(_) => findings.ok("silent connection", format!("a push arrives after {seconds} s")),
+        Err(why) => findings.fail("silent connection", format!("after {seconds} s: {why}"), remedy),
+    }
+}
+
+/// Waits for the answer to a push, and for its message if it was accepted. The agent acks it meanwhile.
+async fn deliver(
+    session: &mut Session,
+    push: impl Future<Output = Result<String, String>>,
+) -> (Result<String, String>, Result<(), String>) {
+    let (mut push, mut message) = (pin!(push), None);
+    let answer = loop {
+        tokio::select! {
+            answer = &mut push => break answer,
+            received = session.message(), if message.is_none() => message = Some(received),
+        }
+    };
+    let message = match (&answer, message) {
+        (Err(_), _) => Ok(()),
+        (Ok(_), Some(message)) => message,
+        (Ok(_), None) => session.message().await,
+    };
+    (answer, message)
+}
+
+/// Sends a push. Returns the answer, whose status is that of success.
+async fn push(
+    subscription: &Subscription,
+    pair: &KeyPair,
+    message: &[u8],
+) -> Result<String, String> {
+    let push = Push::signed(subscription, message, pair).map_err(|error| error.to_string())?;
+    let sent = spawn_blocking(move || push.send().map_err(|error| error.to_string())).await;
+    sent.map_err(|error| error.to_string())?
+}
+
+impl Session {
+    /// Connects, and subscribes if the agent has no subscription.
+    async fn connect(client: &WebSocketClient, mut agent: Agent) -> Result<Self, String> {
+        let late = |_| format!("no answer in {} s", STEP_WAIT.as_secs());
+        let mut socket = timeout(STEP_WAIT, client.open()).await.map_err(late)??;
+        let sent = socket.send(Message::text(agent.hello())).await;
+        sent.map_err(|error| https_client::why(&error))?;
+        let mut session = Self { socket, agent };
+        while session.agent.is_waiting() {
+            session.next(STEP_WAIT).await?;
+        }
+        Ok(session)
+    }
+
+    /// Waits for a message, which is acked.
+    async fn message(&mut self) -> Result<(), String> {
+        loop {
+            let events = self.next(STEP_WAIT).await?;
+            if events.iter().any(|event| matches!(event, Event::Message { .. })) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Handles what arrives for this time. An error is the end of the connection.
+    async fn stays_open(&mut self, time: Duration) -> Result<(), String> {
+        let open = async {
+            loop {
+                self.next(Duration::MAX).await?;
+            }
+        };
+        timeout(time, open).await.unwrap_or(Ok(()))
+    }
+
+    /// Handles the next message of the server.
+    async fn next(&mut self, wait: Duration) -> Result<Vec<Event>, String> {
+        let late = |_| format!("nothing arrives in {} s", wait.as_secs());
+        let message = timeout(wait, self.socket.next()).await.map_err(late)?;
+        match message {
+            Some(Ok(Message::Text(text))) => {
+                let step = self.agent.on_message(&text).map_err(|error| error.to_string())?;
+                for text in step.send {
+                    let sent = self.socket.send(Message::text(text)).await;
+                    sent.map_err(|error| error.to_string())?;
+                }
+                Ok(step.events)
+            }
+            Some(Ok(Message::Close(_))) | None => Err("the connection was closed".to_owned()),
+            Some(Ok(_)) => Ok(Vec::new()),
+            Some(Err(error)) => Err(https_client::why(&error)),
+        }
+    }
+}
+
+/// What to do if no WebSocket opens.
+fn remedy_of_upgrade(why: &str) -> &'static str {
+    match status(why) {
+        Some(426) => {
+            "let the proxy pass the headers Upgrade and Connection (docs/deploy/nginx.conf)"
+        }
+        Some(401) => {
+            "the server is closed: make a token with `kalends access add doctor --expires 10m`, and name it with \
+             --access-token"
+        }
+        Some(403) => "a firewall or origins_allowed refuses the connection",
+        Some(404) => "the proxy passes `/` to another place: its location must lead to the server",
+        Some(429) => "a limit by address refuses it: name the proxy in trusted_proxies",
+        Some(502..=504) => {
+            "the proxy does not reach the server: compare its upstream with `listen`, and look whether the server runs"
+        }
+        Some(200..=399) => {
+            "another site answers at this URL: check the name of the virtual host, and DNS"
+        }
+        _ => "check that the server or its proxy listens at this URL, DNS, and firewalls",
+    }
+}
+
+/// What to do if a push is not accepted.
+fn remedy_of_push(why: &str) -> &'static str {
+    match status(why) {
+        Some(300..=399) => "the proxy redirects pushes: let it pass POST for all paths",
+        Some(401) => {
+            "the origin or the clock is wrong: compare public_url with the URL of the endpoint, and run NTP; with \
+             vapid_keys_allowed no key of the doctor is listed"
+        }
+        Some(404 | 405) => {
+            "the proxy does not pass this path: all paths but those of health belong to the server"
+        }
+        Some(413) => "raise the limit of bodies in the proxy",
+        Some(429) => "a limit refuses it: name the proxy in trusted_proxies",
+        Some(502..=504) => {
+            "the proxy does not reach the server, or the server cannot store: look at both logs"
+        }
+        _ => "look at the logs of the proxy and of the server",
+    }
+}
+
+/// The status in `it answered 404 Not Found` and the like.
+fn status(why: &str) -> Option<u16> {
+    let (_, rest) = why.split_once("answered ")?;
+    rest.get(..3)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_remedy_follows_the_status() {
+        let upgrade = "it answered 502 Bad Gateway instead of opening a WebSocket";
+        assert!(remedy_of_upgrade(upgrade).starts_with("the proxy does not reach the server"));
+        assert!(remedy_of_push("the server answered 301 Moved").starts_with("the proxy redirects"));
+        assert_eq!(status("cannot reach https://a"), None);
+    }
+}

@@ -1,0 +1,191 @@
+//! What the public URL leads to: its name in DNS, the clock behind it, the address that limits see, and the end of the
+//! certificate.
+
+use std::io;
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
+
+use actix_web::http::header::HttpDate;
+use actix_web::rt::task::spawn_blocking;
+use serde::Deserialize;
+use state_machine::Span;
+use tokio::net::lookup_host;
+use tokio::time::timeout;
+use tokio_tungstenite::MaybeTlsStream;
+use url::{Host, Url};
+
+use super::{Findings, Level};
+use crate::limits::{Client, ClientSource};
+use crate::system::clock::SystemClock;
+use crate::system::https_client::{WebSocket, http_client};
+use crate::system::tls::certificate::{WARN_BEFORE, validity};
+
+/// Maximum time for DNS to answer.
+const DNS_WAIT: Duration = Duration::from_secs(10);
+
+/// Bytes of an answer that are read.
+const BODY_BYTES_MAX: u64 = 16 * 1024;
+
+/// Difference of two clocks above which the doctor warns. An answer has its time in whole seconds.
+const CLOCK_WARN: Duration = Duration::from_secs(30);
+
+/// Difference of two clocks above which the check fails: signed pushes are then refused by some servers.
+const CLOCK_FAIL: Duration = Duration::from_secs(300);
+
+/// Looks the name of the URL up. Returns whether it has an address.
+pub(super) async fn dns(url: &Url, findings: &mut Findings) -> io::Result<bool> {
+    let (Some(Host::Domain(name)), Some(port)) = (url.host(), url.port_or_known_default()) else {
+        return Ok(true);
+    };
+    let found = match timeout(DNS_WAIT, lookup_host((name, port))).await {
+        Ok(Ok(found)) => Ok(addresses(found.map(|address| address.ip()))),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("no answer in {} s", DNS_WAIT.as_secs())),
+    };
+    match found {
+        Ok(addresses) => findings.ok("DNS", format!("{name} is {addresses}")).map(|()| true),
+        Err(why) => {
+            let remedy = "add an A or AAAA record for the name, or correct public_url";
+            findings.fail("DNS", format!("{name} has no address: {why}"), remedy).map(|()| false)
+        }
+    }
+}
+
+/// Each address once, in the order of the answer.
+fn addresses(found: impl Iterator<Item = IpAddr>) -> String {
+    let mut addresses: Vec<String> = Vec::new();
+    for address in found.map(|address| address.to_string()) {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    addresses.join(", ")
+}
+
+/// The answer to a plain request of the URL. Its status does not matter.
+pub(super) struct Answer {
+    date: Option<SystemTime>,
+    /// Who the request came from. None if no server of Kalends answered.
+    client: Option<Client>,
+}
+
+/// Requests the URL. There is no answer without a server: the next check has the reason.
+pub(super) async fn request(url: &Url) -> Option<Answer> {
+    let url = url.clone();
+    spawn_blocking(move || answer(&url)).await.ok().flatten()
+}
+
+fn answer(url: &Url) -> Option<Answer> {
+    #[derive(Deserialize)]
+    struct Body {
+        client: Client,
+    }
+    let mut answer = http_client(url).ok()?.get(url.as_str()).call().ok()?;
+    let date = answer.headers().get("date").and_then(|date| date.to_str().ok()?.parse().ok());
+    let body = answer.body_mut().with_config().limit(BODY_BYTES_MAX).read_to_string();
+    let body = body.ok().and_then(|text| serde_json::from_str::<Body>(&text).ok());
+    Some(Answer {
+        date: date.map(|date: HttpDate| date.into()),
+        client: body.map(|body| body.client),
+    })
+}
+
+/// Compares the clock of this machine with the one that answers.
+pub(super) fn clock(answer: &Answer, findings: &mut Findings) -> io::Result<()> {
+    let Some(theirs) = answer.date else { return Ok(()) };
+    let remedy = "run NTP on both machines: VAPID tokens, TTLs and months depend on the clock";
+    match compared(theirs, SystemTime::now()) {
+        (Level::Ok, found) => findings.ok("clock", found),
+        (Level::Warn, found) => findings.warn("clock", found, remedy),
+        (Level::Fail, found) => findings.fail("clock", found, remedy),
+    }
+}
+
+fn compared(theirs: SystemTime, ours: SystemTime) -> (Level, String) {
+    let (apart, which) = match theirs.duration_since(ours) {
+        Ok(ahead) => (ahead, "ahead of"),
+        Err(behind) => (behind.duration(), "behind"),
+    };
+    let level = match apart {
+        _ if apart >= CLOCK_FAIL => Level::Fail,
+        _ if apart >= CLOCK_WARN => Level::Warn,
+        _ => {
+            let found = format!("it differs by less than {} s", CLOCK_WARN.as_secs());
+            return (Level::Ok, found);
+        }
+    };
+    (level, format!("the clock that answers is {} s {which} this machine's", apart.as_secs()))
+}
+
+/// Whether the address of a client passes the proxy, if there is one. Otherwise all clients have the limits of one.
+pub(super) fn client_address(
+    answer: &Answer,
+    has_proxy: bool,
+    findings: &mut Findings,
+) -> io::Result<()> {
+    let Some(Client { address, from }) = &answer.client else { return Ok(()) };
+    match from {
+        ClientSource::Connection if has_proxy => findings.warn(
+            "limits by address",
+            format!("the server sees {address}, and no address in X-Forwarded-For of a trusted proxy"),
+            "let the proxy set X-Forwarded-For and name it in trusted_proxies: otherwise all clients together have the \
+             limits of one address",
+        ),
+        ClientSource::Connection => {
+            findings.ok("limits by address", format!("the server sees {address}"))
+        }
+        ClientSource::Forwarded => findings.ok(
+            "limits by address",
+            format!("the server sees {address}, by the proxy's X-Forwarded-For"),
+        ),
+    }
+}
+
+/// Warns of a certificate that ends soon. Nothing is found without TLS.
+pub(super) fn certificate(socket: &WebSocket, findings: &mut Findings) -> io::Result<()> {
+    let MaybeTlsStream::Rustls(stream) = socket.get_ref() else { return Ok(()) };
+    let chain = stream.get_ref().1.peer_certificates();
+    let Some((_, expires)) = chain.and_then(|chain| validity(chain.first()?)) else {
+        return findings.warn("certificate", "its end cannot be read", "look at it with openssl");
+    };
+    let left = expires.since(SystemClock::shifted(0).now());
+    let found = format!("it ends in {} days", left.0 / Span::from_secs(24 * 60 * 60).0);
+    if left <= WARN_BEFORE {
+        let remedy = "renew it: all agents disconnect when it ends";
+        return findings.warn("certificate", found, remedy);
+    }
+    findings.ok("certificate", found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_half_a_minute_apart_are_warned_of_and_five_minutes_fail() {
+        let ours = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        for (seconds, level) in [
+            (0, Level::Ok),
+            (29, Level::Ok),
+            (30, Level::Warn),
+            (299, Level::Warn),
+            (300, Level::Fail),
+        ] {
+            let apart = Duration::from_secs(seconds);
+            let (ahead, behind) = (compared(ours + apart, ours), compared(ours - apart, ours));
+            assert_eq!((ahead.0, behind.0), (level, level), "{seconds} s");
+            let words = |which| format!("is {seconds} s {which} this machine's");
+            if level != Level::Ok {
+                assert!(
+                    ahead.1.contains(&words("ahead of")) && behind.1.contains(&words("behind"))
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_found_for_each_kind_of_socket_is_named_once() {
+        let found = ["127.0.0.1", "::1", "127.0.0.1"].map(|text| text.parse::<IpAddr>().unwrap());
+        assert_eq!(addresses(found.into_iter()), "127.0.0.1, ::1");
+    }
+}

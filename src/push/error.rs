@@ -1,0 +1,333 @@
+//! Error responses: status, headers and body with the error numbers of autopush.
+
+use std::fmt;
+
+use actix_web::http::header::{
+    CACHE_CONTROL, RETRY_AFTER, SEC_WEBSOCKET_VERSION, UPGRADE, WWW_AUTHENTICATE,
+};
+use actix_web::http::{ConnectionType, StatusCode};
+use actix_web::{HttpResponse, HttpResponseBuilder, ResponseError};
+use serde::Serialize;
+use serde_json::Value;
+use state_machine::store::FullScope;
+use state_machine::{BridgeOutcome, Span};
+
+use super::endpoint_token::TokenError;
+use super::message_url::MessageUrlError;
+use super::push_headers::HeaderError;
+use super::receipts::ReceiptError;
+use super::simplepush::FormError;
+use super::vapid::VapidError;
+use crate::limits::OverLimit;
+pub(crate) use crate::system::unread_request::MORE_INFO;
+
+/// `Retry-After` of a 503, in seconds.
+pub(crate) const RETRY_AFTER_S: u64 = 5;
+
+/// `Retry-After` while too many messages wait or too many connections are open, in seconds: some have to end first.
+const FULL_RETRY_AFTER_S: u64 = 60;
+
+/// How long a sender may cache a 410.
+const GONE_FOR_SECS: u32 = 86_400;
+
+/// Why a request is refused. Internal causes are logged, and never part of a response.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PushError {
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    #[error(transparent)]
+    Location(#[from] MessageUrlError),
+    #[error(transparent)]
+    Vapid(#[from] VapidError),
+    #[error(transparent)]
+    Receipt(#[from] ReceiptError),
+    #[error("there is nothing at this URL")]
+    NotFound,
+    #[error("this message is gone: delivered, replaced, dropped or expired")]
+    MessageGone,
+    /// The user agent has no router record.
+    #[error("the user agent of this endpoint is gone: remove the subscription")]
+    UserGone,
+    /// The router record was removed while the request was in progress.
+    #[error("the user agent of this endpoint went away: remove the subscription")]
+    UserWentAway,
+    #[error("there is no such subscription, or no longer: remove it")]
+    NoSuchSubscription,
+    /// The user agent speaks SimplePush and the request is a POST, or the reverse.
+    #[error(
+        "wrong method for this endpoint: PUT is for user agents of SimplePush, POST for the others"
+    )]
+    OtherProtocol,
+    #[error(transparent)]
+    Form(#[from] FormError),
+    #[error("the body is larger than {max_bytes} bytes")]
+    TooLarge { max_bytes: usize },
+    /// The server, or a service that it depends on, is overloaded or down.
+    #[error("the server cannot take the message now: try again later")]
+    Unavailable,
+    /// The bridge did not accept the message.
+    #[error("{}", bridge_text(*.0))]
+    Bridge(BridgeOutcome),
+    /// As many messages wait as may: see the settings of the group "Waiting messages".
+    #[error("too many messages wait for {}: try again later", full(*.0))]
+    WaitingFull(FullScope),
+    /// The connect limit is reached, or the server is draining.
+    #[error("no more user agents can connect here now: try again later")]
+    TooManyConnections,
+    /// The address has `address_connections_max` connections.
+    #[error("too many user agents of this address are connected: try again later")]
+    AddressFull,
+    /// The sender asks too often.
+    #[error(transparent)]
+    OverLimit(#[from] OverLimit),
+    /// The handshake of a web page that is neither of this server nor in `origins_allowed`.
+    #[error("web pages of this origin cannot connect: user agents connect here")]
+    OtherOrigin,
+    /// The same answer for a token that is missing, unknown, revoked or expired.
+    #[error(
+        "the URL needs a valid access token, as in wss://HOST/u/TOKEN: ask the operator of this server for one"
+    )]
+    Access,
+    /// The access token has as many connected agents as it may have.
+    #[error("too many user agents are connected with this access token: try again later")]
+    AccessFull,
+    /// A request to `/` that is no WebSocket handshake (RFC 6455 §4.2.1).
+    #[error("this is not a valid WebSocket handshake")]
+    Handshake(StatusCode),
+    /// Any other status of HTTP, such as a method that is not allowed.
+    #[error("{}", http_text(*.0))]
+    Http(StatusCode),
+}
+
+/// The body of every 4xx and 5xx response.
+#[derive(Serialize)]
+struct Body<'a> {
+    code: u16,
+    errno: u16,
+    error: &'a str,
+    message: &'a str,
+    more_info: &'a str,
+    #[serde(flatten)]
+    fields: Option<&'a Value>,
+}
+
+impl PushError {
+    pub fn errno(&self) -> u16 {
+        self.code().1
+    }
+
+    fn code(&self) -> (StatusCode, u16) {
+        match self {
+            Self::Header(error) => (StatusCode::BAD_REQUEST, header_errno(*error)),
+            Self::Vapid(_) | Self::Access | Self::Token(TokenError::KeyNeeded) => {
+                (StatusCode::UNAUTHORIZED, 109)
+            }
+            Self::Token(TokenError::OtherKey) => (StatusCode::FORBIDDEN, 109),
+            Self::Token(TokenError::Unknown)
+            | Self::Location(_)
+            | Self::NotFound
+            | Self::MessageGone => (StatusCode::NOT_FOUND, 102),
+            Self::OtherProtocol => (StatusCode::BAD_REQUEST, 108),
+            Self::Form(FormError::DataTooLarge { .. }) => (StatusCode::PAYLOAD_TOO_LARGE, 104),
+            Self::Form(_) => (StatusCode::BAD_REQUEST, 999),
+            Self::Receipt(ReceiptError::UnknownLink) => (StatusCode::BAD_REQUEST, 116),
+            Self::Receipt(ReceiptError::Full) => (StatusCode::TOO_MANY_REQUESTS, 201),
+            Self::UserGone => (StatusCode::GONE, 103),
+            Self::UserWentAway => (StatusCode::GONE, 105),
+            Self::NoSuchSubscription => (StatusCode::GONE, 106),
+            Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, 104),
+            Self::Bridge(outcome) => bridge_code(*outcome),
+            Self::Unavailable | Self::TooManyConnections => (StatusCode::SERVICE_UNAVAILABLE, 201),
+            Self::WaitingFull(_) | Self::AddressFull | Self::AccessFull | Self::OverLimit(_) => {
+                (StatusCode::TOO_MANY_REQUESTS, 201)
+            }
+            Self::OtherOrigin => (StatusCode::FORBIDDEN, 999),
+            Self::Handshake(status) | Self::Http(status) => (*status, 999),
+        }
+    }
+
+    /// The answer to a push or a handshake. An invalid one closes its connection, so that each costs its sender a new one.
+    pub(super) fn closing_response(&self) -> HttpResponse {
+        let mut response = self.error_response();
+        if let StatusCode::BAD_REQUEST
+        | StatusCode::UNAUTHORIZED
+        | StatusCode::FORBIDDEN
+        | StatusCode::NOT_FOUND
+        | StatusCode::PAYLOAD_TOO_LARGE
+        | StatusCode::UPGRADE_REQUIRED = response.status()
+        {
+            response.head_mut().set_connection_type(ConnectionType::Close);
+        }
+        response
+    }
+
+    /// The answer with further fields.
+    pub(super) fn response_with(&self, message: &dyn fmt::Display, fields: &Value) -> HttpResponse {
+        let (code, headers) = (self.code(), |response: &mut _| self.add_headers(response));
+        respond(message, code, MORE_INFO, headers, Some(fields))
+    }
+
+    fn add_headers(&self, response: &mut HttpResponseBuilder) {
+        if let Self::WaitingFull(_)
+        | Self::AddressFull
+        | Self::AccessFull
+        | Self::Receipt(ReceiptError::Full) = self
+        {
+            response.insert_header((RETRY_AFTER, FULL_RETRY_AFTER_S));
+        }
+        if let Self::Bridge(BridgeOutcome::Busy { .. } | BridgeOutcome::Unavailable) = self {
+            let wait_s = match self {
+                Self::Bridge(BridgeOutcome::Busy { retry_after: Some(Span(ms)) }) => {
+                    ms.div_ceil(1000)
+                }
+                _ => RETRY_AFTER_S,
+            };
+            response.insert_header((RETRY_AFTER, wait_s));
+        }
+        if let Self::OverLimit(over) = self {
+            // draft-ietf-httpapi-ratelimit-headers-10
+            let OverLimit { policy, per_minute, .. } = over;
+            let wait_s = over.retry_after_s();
+            response.insert_header((RETRY_AFTER, wait_s));
+            response.insert_header(("ratelimit", format!(r#""{policy}";r=0;t={wait_s}"#)));
+            response
+                .insert_header(("ratelimit-policy", format!(r#""{policy}";q={per_minute};w=60"#)));
+        }
+        match self.status_code() {
+            StatusCode::UNAUTHORIZED => {
+                // There is no scheme for a token in the URL, and a 401 must name one (RFC 9110 §15.5.2).
+                let scheme = if *self == Self::Access { "access-token" } else { "vapid" };
+                response.insert_header((WWW_AUTHENTICATE, scheme));
+            }
+            StatusCode::GONE => {
+                response.insert_header((CACHE_CONTROL, format!("max-age={GONE_FOR_SECS}")));
+            }
+            StatusCode::SERVICE_UNAVAILABLE => {
+                response.insert_header((RETRY_AFTER, RETRY_AFTER_S));
+            }
+            StatusCode::UPGRADE_REQUIRED => {
+                // RFC 9110 §15.5.22, RFC 6455 §4.2.2
+                response.insert_header((UPGRADE, "websocket"));
+                response.insert_header((SEC_WEBSOCKET_VERSION, "13"));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// As autopush answers (docs/sources.md#errors-of-bridges). `Accepted` is no error.
+fn bridge_code(outcome: BridgeOutcome) -> (StatusCode, u16) {
+    match outcome {
+        BridgeOutcome::RecipientGone => (StatusCode::GONE, 106),
+        BridgeOutcome::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, 104),
+        BridgeOutcome::Busy { .. } => (StatusCode::TOO_MANY_REQUESTS, 201),
+        BridgeOutcome::Accepted | BridgeOutcome::UnknownApp | BridgeOutcome::Misconfigured => {
+            (StatusCode::BAD_GATEWAY, 900)
+        }
+        BridgeOutcome::Unauthorized => (StatusCode::BAD_GATEWAY, 901),
+        BridgeOutcome::Unavailable => (StatusCode::BAD_GATEWAY, 902),
+        BridgeOutcome::TimedOut => (StatusCode::SERVICE_UNAVAILABLE, 903),
+    }
+}
+
+fn bridge_text(outcome: BridgeOutcome) -> String {
+    let text = match outcome {
+        BridgeOutcome::TooLarge { max_bytes } => {
+            return format!(
+                "the message is larger than the {max_bytes} bytes that the bridge allows"
+            );
+        }
+        BridgeOutcome::RecipientGone => {
+            "the user agent of this endpoint is gone from its bridge: remove the subscription"
+        }
+        BridgeOutcome::Busy { .. } => "the bridge takes no further message now: try again later",
+        BridgeOutcome::UnknownApp => "the bridge of this endpoint is not set up on this server",
+        BridgeOutcome::Accepted | BridgeOutcome::Misconfigured => {
+            "the bridge refuses the message: the operator finds the reason in the log"
+        }
+        BridgeOutcome::Unauthorized => "the bridge does not accept this server",
+        BridgeOutcome::Unavailable => "the bridge cannot be reached: try again later",
+        BridgeOutcome::TimedOut => "the bridge did not answer in time: try again later",
+    };
+    text.to_owned()
+}
+
+fn full(scope: FullScope) -> &'static str {
+    match scope {
+        FullScope::User => "this user agent",
+        FullScope::Channel => "this subscription",
+    }
+}
+
+fn http_text(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::UPGRADE_REQUIRED => {
+            "this is a push server: user agents connect here with a WebSocket"
+        }
+        StatusCode::METHOD_NOT_ALLOWED => "this URL does not take this method",
+        StatusCode::REQUEST_TIMEOUT => "the body did not arrive in time",
+        StatusCode::BAD_REQUEST => "the body did not arrive as a whole",
+        other => other.canonical_reason().unwrap_or("the request cannot be answered"),
+    }
+}
+
+fn header_errno(error: HeaderError) -> u16 {
+    match error {
+        HeaderError::DhMissing => 101,
+        HeaderError::TtlMissing => 111,
+        HeaderError::TtlInvalid => 112,
+        HeaderError::Topic => 113,
+        HeaderError::TtlNegative => 114,
+        // autopush ignores `Urgency` and has no number for it.
+        HeaderError::Urgency => 115,
+        HeaderError::EncodingMissing
+        | HeaderError::EncodingUnknown
+        | HeaderError::SaltMissing
+        | HeaderError::NotBase64(_)
+        | HeaderError::Malformed(_)
+        | HeaderError::Repeated(_)
+        | HeaderError::VapidKeyReused(_)
+        | HeaderError::InBodyAlready { .. }
+        | HeaderError::NoHeaderInBody
+        | HeaderError::EncryptionKey => 110,
+    }
+}
+
+impl ResponseError for PushError {
+    fn status_code(&self) -> StatusCode {
+        self.code().0
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        refuse(self, self.code(), MORE_INFO, |response| self.add_headers(response))
+    }
+}
+
+/// Builds the error response; pushes and feeds have the same body.
+pub(crate) fn refuse(
+    error: &dyn fmt::Display,
+    (status, errno): (StatusCode, u16),
+    more_info: &str,
+    add_headers: impl FnOnce(&mut HttpResponseBuilder),
+) -> HttpResponse {
+    respond(error, (status, errno), more_info, add_headers, None)
+}
+
+fn respond(
+    error: &dyn fmt::Display,
+    (status, errno): (StatusCode, u16),
+    more_info: &str,
+    add_headers: impl FnOnce(&mut HttpResponseBuilder),
+    fields: Option<&Value>,
+) -> HttpResponse {
+    let mut response = HttpResponse::build(status);
+    add_headers(&mut response);
+    let (code, message) = (status.as_u16(), &error.to_string());
+    let error = status.canonical_reason().unwrap_or("Error");
+    response.json(Body { code, errno, error, message, more_info, fields })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+//! `/_matrix/push/v1/notify`: a Matrix push gateway for the endpoints of this server.
+//!
+//! A Matrix homeserver sends no Web Push. It sends a JSON notification to a gateway, and the pushkey of each device in
+//! it is the endpoint of an app. The gateway of other push servers sends requests to any URL; this one sends none.
+
+use actix_web::body::BoxBody;
+use actix_web::http::StatusCode;
+use actix_web::web::{self, Bytes, Data};
+use actix_web::{HttpRequest, HttpResponse, Resource, ResponseError};
+use futures_util::future::join_all;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use slog::debug;
+use state_machine::{BridgeOutcome, Chid, Encoding, Message, Payload, Span, Topic, Uaid, Urgency};
+use url::Url;
+
+use super::app::{EndpointRole, LocalEndpoint};
+use super::body::read_body;
+use super::endpoint_token::{EndpointToken, TokenError, TokenVersion};
+use super::{PushError, routes, web_push};
+
+/// Size of a request: twice that of the largest event of Matrix, which a notification may contain.
+const REQUEST_BYTES_MAX: usize = 131_072;
+
+/// Devices of one request. Homeservers send one.
+const DEVICES_MAX: usize = 16;
+
+/// The longest pushkey of Matrix.
+const PUSHKEY_BYTES_MAX: usize = 512;
+
+/// Matrix has no TTL. Synapse drops a notification that it could not send for a day, and so does this server.
+const TTL: Span = Span::from_secs(24 * 60 * 60);
+
+/// The topic of notifications without an event. They only have counts, so the newest replaces the others.
+const COUNTS_TOPIC: &str = "matrix-counts";
+
+/// What every app understands, as a pusher of the format `event_id_only` sends nothing else.
+const ESSENTIAL: [&str; 4] = ["event_id", "room_id", "counts", "prio"];
+
+/// The resource of the gateway.
+pub(super) fn resource() -> Resource {
+    web::resource("/_matrix/push/v1/notify")
+        .route(routes::read().to(discover))
+        .post(notify)
+        .default_service(web::route().to(async || NotifyError::Method.response()))
+}
+
+/// Apps ask the server of their endpoint for a gateway, with the path replaced (UnifiedPush).
+async fn discover() -> HttpResponse {
+    HttpResponse::Ok().json(json!({"unifiedpush": {"gateway": "matrix"}}))
+}
+
+async fn notify(
+    request: HttpRequest,
+    body: web::Payload,
+    app: Data<EndpointRole>,
+    endpoint: Data<LocalEndpoint>,
+) -> HttpResponse {
+    match forward(&request, body, &app, &endpoint).await {
+        Ok(rejected) => HttpResponse::Ok().json(json!({"rejected": rejected})),
+        Err(error) => {
+            debug!(app.common.log, "refused a Matrix notification"; "reason" => %error);
+            error.response()
+        }
+    }
+}
+
+/// Pushes to every device. Returns the pushkeys that no later notification can reach: the homeserver deletes them.
+///
+/// If a device cannot be served now, the whole request is refused and the homeserver repeats it. The other devices then
+/// receive it twice, with the same `event_id`.
+async fn forward(
+    request: &HttpRequest,
+    body: web::Payload,
+    app: &EndpointRole,
+    endpoint: &LocalEndpoint,
+) -> Result<Vec<String>, NotifyError> {
+    let (headers, limits) = (request.headers(), &app.common.limits);
+    let address = limits.address(request.peer_addr(), headers);
+    let charge = || limits.push_from(address).map_err(PushError::from);
+    charge()?;
+    let wait = app.limits.body_timeout;
+    // What is read is dropped, so that a request holds little while its pushes wait for acks.
+    let (pushkeys, message) = {
+        let body = read_body(headers, body, REQUEST_BYTES_MAX, wait).await?;
+        let Notification { pushkeys, fields } = Notification::read(&body)?;
+        (pushkeys, Forwarded::new(&fields, app.limits.payload_bytes_max)?)
+    };
+    // Each further device is a push too.
+    pushkeys.iter().skip(1).try_for_each(|_| charge())?;
+    let pushes = pushkeys.iter().map(|pushkey| push_to(app, endpoint, pushkey, &message));
+    let outcomes = join_all(pushes).await;
+    let mut rejected = Vec::new();
+    for (pushkey, outcome) in pushkeys.into_iter().zip(outcomes) {
+        match outcome {
+            Ok(()) => {}
+            Err(error) if is_final(&error) => rejected.push(pushkey),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(rejected)
+}
+
+async fn push_to(
+    app: &EndpointRole,
+    endpoint: &LocalEndpoint,
+    pushkey: &str,
+    message: &Forwarded,
+) -> Result<(), PushError> {
+    let EndpointToken { uaid, chid } = open(app, pushkey)?;
+    app.common.limits.push_to(uaid, chid, None)?;
+    let pushed = push_form(app, endpoint, (uaid, chid), message, &message.data).await;
+    match (pushed, &message.reduced) {
+        // A bridge takes less than `payload_bytes_max`.
+        (Err(PushError::Bridge(BridgeOutcome::TooLarge { .. })), Some(reduced)) => {
+            match push_form(app, endpoint, (uaid, chid), message, reduced).await {
+                // Given up: the homeserver would repeat it for a day, and send no other one meanwhile.
+                Err(PushError::Bridge(BridgeOutcome::TooLarge { .. })) => Ok(()),
+                pushed => pushed,
+            }
+        }
+        (pushed, _) => pushed,
+    }
+}
+
+async fn push_form(
+    app: &EndpointRole,
+    endpoint: &LocalEndpoint,
+    (uaid, chid): (Uaid, Chid),
+    message: &Forwarded,
+    data: &Bytes,
+) -> Result<(), PushError> {
+    let (data, topic, urgency) = (data.clone(), message.topic.clone(), message.urgency);
+    let accepted_at = app.common.clock.now();
+    let id = app.ids.mint(accepted_at, topic.is_some());
+    // Gateways label the text as encrypted, and servers do not look into it.
+    let payload = Some(Payload { encoding: Encoding::Aes128Gcm, data });
+    let ttl = TTL.min(app.limits.ttl_max);
+    let message =
+        Message { id, chid, topic, urgency, accepted_at, ttl, offers: 0, receipt: None, payload };
+    web_push::deliver(app, endpoint, uaid, message, &mut None).await.map(|_accepted| ())
+}
+
+/// Decrypts the token of a pushkey, which must be an endpoint of this server that needs no VAPID key. A server that
+/// allows only listed keys takes none.
+fn open(app: &EndpointRole, pushkey: &str) -> Result<EndpointToken, PushError> {
+    let url = Url::parse(pushkey).ok();
+    let endpoint = url.as_ref().and_then(|url| endpoint_token(url, &app.origin));
+    let (version, token) = endpoint.ok_or(TokenError::Unknown)?;
+    let opened = app.tokens.decrypt(version, token, None)?;
+    app.vapid.check_allowed(None)?;
+    Ok(opened)
+}
+
+/// The token in an endpoint of the server with this origin: scheme, host and port (RFC 6454 §5).
+fn endpoint_token<'a>(url: &'a Url, origin: &str) -> Option<(TokenVersion, &'a str)> {
+    let is_ours = url.origin().ascii_serialization() == origin;
+    is_ours.then(|| TokenVersion::in_path(url.path())).flatten()
+}
+
+/// Whether no later notification can succeed: the subscription is gone, restricted to a VAPID key, or not of this
+/// server, or its agent speaks SimplePush.
+fn is_final(error: &PushError) -> bool {
+    *error == PushError::OtherProtocol
+        || matches!(
+            error.status_code(),
+            StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND | StatusCode::GONE
+        )
+}
+
+#[derive(Deserialize)]
+struct Request {
+    notification: Fields,
+}
+
+/// A notification, and the apps that it is for.
+#[derive(Debug)]
+struct Notification {
+    /// One of each device.
+    pushkeys: Vec<String>,
+    /// Those that the apps receive: all but `devices`.
+    fields: Fields,
+}
+
+type Fields = Map<String, Value>;
+
+impl Notification {
+    fn read(body: &[u8]) -> Result<Self, NotifyError> {
+        let request = serde_json::from_slice(body);
+        let Request { notification: mut fields } = request.map_err(|error| {
+            if error.is_data() { NotifyError::NoNotification } else { NotifyError::NotJson }
+        })?;
+        let Some(Value::Array(devices)) = fields.remove("devices") else {
+            return Err(NotifyError::NoDevices);
+        };
+        if devices.len() > DEVICES_MAX {
+            return Err(NotifyError::TooManyDevices);
+        }
+        let pushkey = |device: &Value| {
+            let pushkey = device["pushkey"].as_str().filter(|key| key.len() <= PUSHKEY_BYTES_MAX);
+            pushkey.map(str::to_owned).ok_or(NotifyError::NoPushkey)
+        };
+        let pushkeys = devices.iter().map(pushkey).collect::<Result<_, _>>()?;
+        Ok(Self { pushkeys, fields })
+    }
+}
+
+/// The message that every device gets: the request without its devices.
+#[derive(Debug, Clone)]
+struct Forwarded {
+    data: Bytes,
+    /// The [`ESSENTIAL`] fields, unless `data` is that.
+    reduced: Option<Bytes>,
+    topic: Option<Topic>,
+    urgency: Urgency,
+}
+
+impl Forwarded {
+    /// What does not fit into `bytes_max` is reduced to its [`ESSENTIAL`] fields. A homeserver would repeat a refused
+    /// notification for a day, and send no other one meanwhile.
+    fn new(fields: &Fields, bytes_max: usize) -> Result<Self, NotifyError> {
+        let text = |name| fields.get(name).and_then(Value::as_str).unwrap_or_default();
+        let (whole, reduced) = (to_json(fields), to_json(&essential(fields)));
+        let (data, reduced) = match whole.len() <= bytes_max {
+            true => (whole, Some(reduced)),
+            false => (reduced, None),
+        };
+        if data.len() > bytes_max {
+            return Err(NotifyError::TooLong);
+        }
+        let has_event = !text("event_id").is_empty();
+        let topic = (!has_event).then(|| Topic::parse(COUNTS_TOPIC).expect("it is a topic"));
+        let urgency = if text("prio") == "low" { Urgency::Low } else { Urgency::High };
+        Ok(Self { data, reduced, topic, urgency })
+    }
+}
+
+fn to_json(notification: &Fields) -> Bytes {
+    #[derive(Serialize)]
+    struct Text<'a> {
+        notification: &'a Fields,
+    }
+    serde_json::to_vec(&Text { notification }).expect("JSON can be written").into()
+}
+
+fn essential(fields: &Fields) -> Fields {
+    let fields = fields.iter().filter(|(name, _)| ESSENTIAL.contains(&name.as_str()));
+    fields.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Why a request is refused, in the words of Matrix.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum NotifyError {
+    #[error("this URL takes GET, HEAD and POST")]
+    Method,
+    #[error("the body is not JSON")]
+    NotJson,
+    #[error("the body has no notification, or one that is not a JSON object, or several")]
+    NoNotification,
+    #[error("the notification has no devices, or they are not a list")]
+    NoDevices,
+    #[error(
+        "a device has no pushkey, or one that is not a text of at most {PUSHKEY_BYTES_MAX} bytes"
+    )]
+    NoPushkey,
+    #[error("the notification has more than {DEVICES_MAX} devices")]
+    TooManyDevices,
+    #[error("event_id, room_id, counts and prio of the notification do not fit into a message")]
+    TooLong,
+    #[error(transparent)]
+    Push(#[from] PushError),
+}
+
+impl NotifyError {
+    fn response(&self) -> HttpResponse {
+        let response = match self {
+            Self::Method => routes::refused("GET, HEAD, POST"),
+            Self::NotJson | Self::NoNotification | Self::NoDevices | Self::NoPushkey => {
+                PushError::Http(StatusCode::BAD_REQUEST).closing_response()
+            }
+            Self::TooManyDevices | Self::TooLong => {
+                PushError::Http(StatusCode::PAYLOAD_TOO_LARGE).closing_response()
+            }
+            Self::Push(error) => error.closing_response(),
+        };
+        let body = json!({"errcode": self.errcode(response.status()), "error": self.to_string()});
+        response.set_body(BoxBody::new(body.to_string()))
+    }
+
+    fn errcode(&self, status: StatusCode) -> &'static str {
+        match (self, status) {
+            (Self::Method, _) => "M_UNRECOGNIZED",
+            (Self::NotJson, _) => "M_NOT_JSON",
+            (Self::NoNotification | Self::NoDevices | Self::NoPushkey, _) => "M_BAD_JSON",
+            (_, StatusCode::PAYLOAD_TOO_LARGE) => "M_TOO_LARGE",
+            (_, StatusCode::TOO_MANY_REQUESTS) => "M_LIMIT_EXCEEDED",
+            _ => "M_UNKNOWN",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

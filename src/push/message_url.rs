@@ -1,0 +1,176 @@
+//! The `Location` of a stored message, `/m/{id}`: the URL with which its sender deletes it.
+//!
+//! The id is sealed. It authorises its holder to delete that one message, and cannot be forged.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use state_machine::{Chid, MessageId, MessageKey, Topic, Uaid};
+
+use crate::settings::keys::{Keys, SealKeys, TAG_BYTES};
+
+const ID_BYTES: usize = 16;
+const IDS_BYTES: usize = 3 * ID_BYTES;
+
+/// Maximum length of a topic (RFC 8030 §5.4).
+const TOPIC_MAX_BYTES: usize = 32;
+
+const PLAIN_MAX_BYTES: usize = IDS_BYTES + TOPIC_MAX_BYTES;
+const SEALED_MAX_BYTES: usize = PLAIN_MAX_BYTES + TAG_BYTES;
+
+const ID_MAX_CHARS: usize = SEALED_MAX_BYTES.div_ceil(3) * 4;
+
+pub struct MessageUrls {
+    keys: SealKeys,
+}
+
+/// The id was not made with the keys of this server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no such message: the id in the URL is not one of this server's")]
+pub struct MessageUrlError;
+
+impl MessageUrls {
+    pub fn new(keys: &Keys) -> Self {
+        Self { keys: SealKeys::derive(keys, "message location") }
+    }
+
+    /// The path of a message of `uaid`, to append to the public URL.
+    pub fn encrypt(&self, uaid: Uaid, message: &MessageKey) -> String {
+        let topic = message.topic.as_ref().map_or("", Topic::as_str).as_bytes();
+        let mut buffer = [0; SEALED_MAX_BYTES];
+        let sealed = &mut buffer[..IDS_BYTES + topic.len() + TAG_BYTES];
+        sealed[..ID_BYTES].copy_from_slice(&uaid.0);
+        sealed[ID_BYTES..2 * ID_BYTES].copy_from_slice(&message.chid.0);
+        sealed[2 * ID_BYTES..IDS_BYTES].copy_from_slice(&message.id.to_bytes());
+        sealed[IDS_BYTES..IDS_BYTES + topic.len()].copy_from_slice(topic);
+        self.keys.seal(&[], sealed);
+        let mut path = String::with_capacity(3 + ID_MAX_CHARS);
+        path.push_str("/m/");
+        URL_SAFE_NO_PAD.encode_string(sealed, &mut path);
+        path
+    }
+
+    /// Decrypts the id of a path: the user agent and its message.
+    pub fn decrypt(&self, id: &str) -> Result<(Uaid, MessageKey), MessageUrlError> {
+        if id.len() > ID_MAX_CHARS {
+            return Err(MessageUrlError);
+        }
+        let mut sealed = [0; SEALED_MAX_BYTES + 3];
+        let sealed_len =
+            URL_SAFE_NO_PAD.decode_slice(id, &mut sealed).map_err(|_| MessageUrlError)?;
+        let plain_len = sealed_len.checked_sub(TAG_BYTES).ok_or(MessageUrlError)?;
+        let mut buffer = [0; SEALED_MAX_BYTES];
+        let plain = &mut buffer[..plain_len];
+        self.keys.open(&[], &sealed[..sealed_len], plain).map_err(|_| MessageUrlError)?;
+        parse(plain).ok_or(MessageUrlError)
+    }
+}
+
+fn parse(plain: &[u8]) -> Option<(Uaid, MessageKey)> {
+    let (uaid, rest) = plain.split_first_chunk::<ID_BYTES>()?;
+    let (chid, rest) = rest.split_first_chunk::<ID_BYTES>()?;
+    let (id, topic) = rest.split_first_chunk::<ID_BYTES>()?;
+    let topic = match topic {
+        [] => None,
+        text => Some(Topic::parse(std::str::from_utf8(text).ok()?).ok()?),
+    };
+    let message = MessageKey { id: MessageId::from_bytes(*id), chid: Chid(*chid), topic };
+    Some((Uaid(*uaid), message))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::fuzz::fuzz;
+
+    fn message_urls() -> MessageUrls {
+        MessageUrls::new(&Keys::from_texts(&["A".repeat(43)]).unwrap())
+    }
+
+    fn message(topic: Option<&str>) -> MessageKey {
+        let topic = topic.map(|text| Topic::parse(text).unwrap());
+        let id = MessageId::from_uuid_v7(0x0190_1234_5678_7abc, topic.is_some());
+        MessageKey { id, chid: Chid([2; 16]), topic }
+    }
+
+    #[test]
+    fn a_location_decrypts_to_its_message() {
+        let longest = "t".repeat(32);
+        for topic in [None, Some("t"), Some(longest.as_str())] {
+            let path = message_urls().encrypt(Uaid([1; 16]), &message(topic));
+            let id = path.strip_prefix("/m/").unwrap();
+            assert_eq!(message_urls().decrypt(id), Ok((Uaid([1; 16]), message(topic))));
+        }
+    }
+
+    #[test]
+    fn the_longest_id_has_the_maximum_length() {
+        let path = message_urls().encrypt(Uaid([1; 16]), &message(Some(&"t".repeat(32))));
+        assert_eq!(path.len(), "/m/".len() + ID_MAX_CHARS);
+    }
+
+    #[test]
+    fn a_location_does_not_contain_the_ids_in_clear() {
+        let path = message_urls().encrypt(Uaid([1; 16]), &message(None));
+        let sealed = URL_SAFE_NO_PAD.decode(path.strip_prefix("/m/").unwrap()).unwrap();
+        assert!(!sealed.windows(8).any(|bytes| bytes == [1; 8] || bytes == [2; 8]));
+    }
+
+    #[test]
+    fn a_location_with_a_changed_character_is_unknown() {
+        let path = message_urls().encrypt(Uaid([1; 16]), &message(Some("topic")));
+        let id = path.strip_prefix("/m/").unwrap();
+        for at in 0..id.len() {
+            let mut changed = id.to_owned();
+            changed.replace_range(at..=at, if id[at..].starts_with('A') { "B" } else { "A" });
+            assert_eq!(message_urls().decrypt(&changed), Err(MessageUrlError), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_location_is_no_endpoint_token_and_a_token_is_no_location() {
+        use crate::push::endpoint_token::{EndpointTokens, TokenError, TokenVersion};
+
+        let tokens = EndpointTokens::new(&Keys::from_texts(&["A".repeat(43)]).unwrap());
+        let path = tokens.encrypt(Uaid([1; 16]), Chid([2; 16]), None);
+        assert_eq!(
+            message_urls().decrypt(path.strip_prefix("/wpush/").unwrap()),
+            Err(MessageUrlError)
+        );
+        let path = message_urls().encrypt(Uaid([1; 16]), &message(None));
+        let opened = tokens.decrypt(TokenVersion::Short, path.strip_prefix("/m/").unwrap(), None);
+        assert_eq!(opened, Err(TokenError::Unknown));
+    }
+
+    #[test]
+    fn an_id_that_is_too_short_too_long_or_not_base64_is_unknown() {
+        for id in ["", "A", "AAAA", "!", "é", &"A".repeat(21), &"A".repeat(22), &"A".repeat(128)] {
+            assert_eq!(message_urls().decrypt(id), Err(MessageUrlError), "{id}");
+        }
+        assert_eq!(message_urls().decrypt(&"A".repeat(1 << 20)), Err(MessageUrlError));
+    }
+
+    #[test]
+    fn no_hostile_location_panics_or_is_accepted() {
+        let (urls, made) = (message_urls(), [message(None), message(Some("topic"))]);
+        let id = |message| urls.encrypt(Uaid([1; 16]), message).split_off("/m/".len());
+        fuzz("message_urls", &made.each_ref().map(id), |bytes| {
+            if let Ok((uaid, message)) = urls.decrypt(&String::from_utf8_lossy(bytes)) {
+                assert!(uaid == Uaid([1; 16]) && made.contains(&message), "forged: {message:?}");
+            }
+        });
+    }
+
+    proptest! {
+        #[test]
+        fn no_id_panics(id in "\\PC{0,140}") {
+            prop_assert!(message_urls().decrypt(&id).is_err());
+        }
+
+        #[test]
+        fn no_base64_panics(id in "[A-Za-z0-9_-]{0,140}") {
+            prop_assert!(message_urls().decrypt(&id).is_err());
+        }
+    }
+}

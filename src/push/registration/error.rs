@@ -1,0 +1,127 @@
+//! The errors of the registration API, with the numbers of autopush.
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
+use actix_web::{HttpResponse, HttpResponseBuilder, ResponseError};
+
+use state_machine::bridged_call::BridgedError;
+
+use super::body;
+use crate::limits::OverLimit;
+use crate::push::PushError;
+use crate::push::error::{MORE_INFO, RETRY_AFTER_S, refuse};
+
+/// `WWW-Authenticate` of a 401 (RFC 6750 §3).
+const SCHEME: &str = "Bearer realm=\"registration\"";
+
+/// Why a request is refused. A client of Mozilla's application-services reads `errno` 103 of a 410 as the end of its
+/// registration, and a 409 as another registration of its own: neither is the answer to anything else.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum RegistrationError {
+    /// The limits by sender, the body, and paths that do not exist have the answers of pushes.
+    #[error(transparent)]
+    Push(#[from] PushError),
+    #[error("this server has no bridge of this type")]
+    UnknownType,
+    #[error("Google has ended GCM: register with the type fcm")]
+    Gcm,
+    #[error("this server has no bridge to ADM: register with the type fcm")]
+    Adm,
+    #[error("this server has no such application: the operator must add it to bridges_file")]
+    UnknownApp,
+    /// The same answer for a wrong secret, an unknown uaid, and one that is none.
+    #[error("send the secret of this registration, once: `Authorization: webpush SECRET`")]
+    Secret,
+    #[error("the body is not a JSON object in UTF-8")]
+    Body,
+    #[error(
+        "token is the text that the bridge gave the application: {} to {} ASCII characters without spaces",
+        body::TOKEN_CHARS_MIN,
+        body::TOKEN_CHARS_MAX
+    )]
+    Token,
+    #[error("channelID is a UUID")]
+    ChannelId,
+    #[error("aps is a JSON object of at most {} bytes", body::APS_BYTES_MAX)]
+    Aps,
+    #[error("key is an uncompressed point on P-256 in URL-safe base64")]
+    Key,
+    /// There is no record of this uaid.
+    #[error("this registration is gone: register anew")]
+    UnknownAgent,
+    #[error("there is no such channel, or no longer")]
+    NoSuchChannel,
+    #[error("the user agent has as many channels as it may have")]
+    TooManyChannels,
+    #[error("the server cannot do this now: try again later")]
+    Unavailable,
+    #[error("this URL does not take this method")]
+    Method {
+        /// The methods of the URL.
+        allow: &'static str,
+    },
+}
+
+impl RegistrationError {
+    /// The error number in the body.
+    pub(super) fn errno(&self) -> u16 {
+        self.code().1
+    }
+
+    fn code(&self) -> (StatusCode, u16) {
+        match self {
+            Self::Push(error) => (error.status_code(), error.errno()),
+            Self::UnknownType => (StatusCode::NOT_FOUND, 108),
+            Self::Gcm | Self::Adm => (StatusCode::GONE, 108),
+            Self::UnknownApp | Self::Body | Self::Token | Self::ChannelId | Self::Aps => {
+                (StatusCode::BAD_REQUEST, 108)
+            }
+            Self::Key => (StatusCode::BAD_REQUEST, 110),
+            Self::Secret => (StatusCode::UNAUTHORIZED, 109),
+            Self::UnknownAgent => (StatusCode::GONE, 103),
+            Self::NoSuchChannel => (StatusCode::GONE, 106),
+            Self::TooManyChannels => (StatusCode::PAYLOAD_TOO_LARGE, 104),
+            Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, 201),
+            Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, 999),
+        }
+    }
+
+    fn add_headers(&self, response: &mut HttpResponseBuilder) {
+        match self {
+            Self::Secret => response.insert_header((WWW_AUTHENTICATE, SCHEME)),
+            Self::Unavailable => response.insert_header((RETRY_AFTER, RETRY_AFTER_S)),
+            Self::Method { allow } => response.insert_header((ALLOW, *allow)),
+            _ => response,
+        };
+    }
+}
+
+impl From<OverLimit> for RegistrationError {
+    fn from(error: OverLimit) -> Self {
+        Self::Push(error.into())
+    }
+}
+
+impl From<BridgedError> for RegistrationError {
+    fn from(error: BridgedError) -> Self {
+        match error {
+            BridgedError::UnknownAgent => Self::UnknownAgent,
+            BridgedError::NoSuchChannel => Self::NoSuchChannel,
+            BridgedError::TooManyChannels => Self::TooManyChannels,
+            BridgedError::NoSpace | BridgedError::Unavailable => Self::Unavailable,
+        }
+    }
+}
+
+impl ResponseError for RegistrationError {
+    fn status_code(&self) -> StatusCode {
+        self.code().0
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        match self {
+            Self::Push(error) => error.error_response(),
+            _ => refuse(self, self.code(), MORE_INFO, |response| self.add_headers(response)),
+        }
+    }
+}

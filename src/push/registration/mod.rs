@@ -1,0 +1,224 @@
+//! `/v1/{type}/{app}/registration`: user agents behind bridges register over HTTP, as with autopush.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `POST registration` | a new uaid with its secret, and its first channel |
+//! | `PUT registration/{uaid}` | replaces the token |
+//! | `GET registration/{uaid}` | the channels |
+//! | `DELETE registration/{uaid}` | removes the agent |
+//! | `POST registration/{uaid}/subscription` | a further channel |
+//! | `DELETE registration/{uaid}/subscription/{chid}` | removes a channel |
+//!
+//! The secret is verified before the store is read, so a wrong one and an unknown uaid are answered alike. There are no
+//! CORS headers: the clients are applications, not web pages.
+
+mod body;
+mod error;
+#[cfg(test)]
+mod fixture;
+mod secrets;
+mod target;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::http::Method;
+use actix_web::http::header::{AUTHORIZATION, CACHE_CONTROL, HeaderMap};
+use actix_web::middleware::DefaultHeaders;
+use actix_web::web::{self, Data, Payload, ServiceConfig};
+use actix_web::{HttpRequest, HttpResponse};
+use actors::BridgedAgents;
+use serde_json::json;
+use slog::{Logger, debug};
+use state_machine::wire::EndpointUrls;
+use state_machine::{BridgeName, BridgeRecipient, Uaid};
+
+use super::PushError;
+use super::body::read_body;
+use super::request_id::request_id;
+use crate::limits::Limits;
+use body::{BODY_BYTES_MAX, Fields, chid};
+use error::RegistrationError;
+pub use secrets::RegistrationSecrets;
+use target::{Resource, Target};
+
+pub struct RegistrationService {
+    pub agents: Arc<BridgedAgents>,
+    /// The applications of each bridge.
+    pub apps: BTreeSet<(BridgeName, Box<str>)>,
+    pub secrets: RegistrationSecrets,
+    pub urls: Box<dyn EndpointUrls + Send + Sync>,
+    pub limits: Arc<Limits>,
+    /// Whether user agents need an access token: no new one registers here, and those that did remain.
+    pub is_closed: bool,
+    /// How long a body may take to arrive.
+    pub body_timeout: Duration,
+    pub log: Logger,
+}
+
+/// Answers requests of bridged agents with `service`.
+pub(crate) fn routes(service: &Data<RegistrationService>, config: &mut ServiceConfig) {
+    config.service(
+        web::scope(target::SCOPE)
+            .app_data(service.clone())
+            .wrap(DefaultHeaders::new().add((CACHE_CONTROL, "no-store")))
+            .default_service(web::route().to(answer)),
+    );
+}
+
+async fn answer(
+    request: HttpRequest,
+    payload: Payload,
+    service: Data<RegistrationService>,
+) -> Result<HttpResponse, RegistrationError> {
+    let answer = service.serve(&request, payload).await;
+    answer.inspect_err(|error| {
+        debug!(service.log, "refused a request of a bridged user agent"; "request" => request_id(request.headers()),
+            "errno" => error.errno(), "reason" => %error);
+    })
+}
+
+impl RegistrationService {
+    async fn serve(
+        &self,
+        request: &HttpRequest,
+        payload: Payload,
+    ) -> Result<HttpResponse, RegistrationError> {
+        let headers = request.headers();
+        let address = self.limits.address(request.peer_addr(), headers);
+        self.limits.connect_from(address)?;
+        let target = Target::read(request.uri().path())?;
+        self.check_app(&target)?;
+        let body = async || {
+            let body = read_body(headers, payload, BODY_BYTES_MAX, self.body_timeout).await?;
+            Fields::parse(&body)
+        };
+        let method = request.method();
+        match (target.resource, method) {
+            (Resource::New, &Method::POST) if self.is_closed => Err(PushError::Access.into()),
+            (Resource::New, &Method::POST) => self.register(&target, &body().await?, address).await,
+            (Resource::Agent(uaid), &Method::PUT) => {
+                let uaid = self.authorize(uaid, headers)?;
+                self.update(uaid, &target, &body().await?).await
+            }
+            (Resource::Agent(text), &Method::GET) => {
+                self.channels(self.authorize(text, headers)?, text).await
+            }
+            (Resource::Agent(uaid), &Method::DELETE) => {
+                self.agents.unregister(self.authorize(uaid, headers)?).await?;
+                Ok(done())
+            }
+            (Resource::Channels(uaid), &Method::POST) => {
+                let uaid = self.authorize(uaid, headers)?;
+                self.subscribe(uaid, &body().await?, address).await
+            }
+            (Resource::Channel(uaid, channel), &Method::DELETE) => {
+                let uaid = self.authorize(uaid, headers)?;
+                let channel = chid(channel).ok_or(RegistrationError::NoSuchChannel)?;
+                self.agents.unsubscribe(uaid, channel).await?;
+                Ok(done())
+            }
+            (resource, _) => Err(RegistrationError::Method { allow: resource.methods() }),
+        }
+    }
+
+    fn check_app(&self, target: &Target<'_>) -> Result<(), RegistrationError> {
+        let mut apps = self.apps.iter().filter(|(bridge, _)| *bridge == target.bridge).peekable();
+        apps.peek().ok_or(RegistrationError::UnknownType)?;
+        let is_known = apps.any(|(_, app)| **app == *target.app);
+        if is_known { Ok(()) } else { Err(RegistrationError::UnknownApp) }
+    }
+
+    /// Verifies the secret of an agent, and charges its request. Nothing is read from the store before.
+    fn authorize(&self, uaid: &str, headers: &HeaderMap) -> Result<Uaid, RegistrationError> {
+        let uaid = Uaid::parse(uaid).map_err(|_| RegistrationError::Secret)?;
+        let given = secret(headers).ok_or(RegistrationError::Secret)?;
+        if !self.secrets.verify(uaid, given) {
+            return Err(RegistrationError::Secret);
+        }
+        self.limits.request_of_agent(uaid)?;
+        self.admit(true)?;
+        Ok(uaid)
+    }
+
+    /// Charges a request to the limit of connections per second, which protects the store.
+    fn admit(&self, is_named: bool) -> Result<(), RegistrationError> {
+        let is_admitted = self.limits.try_admit(is_named);
+        if is_admitted { Ok(()) } else { Err(RegistrationError::Unavailable) }
+    }
+
+    async fn register(
+        &self,
+        target: &Target<'_>,
+        fields: &Fields,
+        address: Option<IpAddr>,
+    ) -> Result<HttpResponse, RegistrationError> {
+        let (recipient, chid, key) = (target.recipient(fields)?, fields.channel()?, fields.key()?);
+        self.limits.new_agent_from(address)?;
+        self.limits.register_from(address)?;
+        self.admit(false)?;
+        let uaid = self.agents.register(recipient, chid).await?;
+        Ok(HttpResponse::Ok().json(json!({
+            "uaid": uaid.to_string(),
+            "channelID": chid.to_string(),
+            "endpoint": self.urls.endpoint(uaid, chid, key.as_ref()),
+            "secret": self.secrets.make(uaid),
+        })))
+    }
+
+    async fn update(
+        &self,
+        uaid: Uaid,
+        target: &Target<'_>,
+        fields: &Fields,
+    ) -> Result<HttpResponse, RegistrationError> {
+        self.agents.update(uaid, target.recipient(fields)?).await?;
+        Ok(done())
+    }
+
+    /// The client compares the `uaid` with its own as text: it is answered as it was written, dashed or not.
+    async fn channels(&self, uaid: Uaid, text: &str) -> Result<HttpResponse, RegistrationError> {
+        let channels = self.agents.channels(uaid).await?;
+        let channels: Vec<_> = channels.iter().map(ToString::to_string).collect();
+        Ok(HttpResponse::Ok().json(json!({"uaid": text, "channelIDs": channels})))
+    }
+
+    async fn subscribe(
+        &self,
+        uaid: Uaid,
+        fields: &Fields,
+        address: Option<IpAddr>,
+    ) -> Result<HttpResponse, RegistrationError> {
+        let (chid, key) = (fields.channel()?, fields.key()?);
+        self.limits.register_of_agent(uaid)?;
+        self.limits.register_from(address)?;
+        self.agents.subscribe(uaid, chid).await?;
+        let endpoint = self.urls.endpoint(uaid, chid, key.as_ref());
+        Ok(HttpResponse::Ok().json(json!({"channelID": chid.to_string(), "endpoint": endpoint})))
+    }
+}
+
+impl Target<'_> {
+    fn recipient(&self, fields: &Fields) -> Result<BridgeRecipient, RegistrationError> {
+        let (token, aps) = (fields.token()?, fields.aps(self.bridge)?);
+        Ok(BridgeRecipient { bridge: self.bridge, app: self.app.as_str().into(), token, aps })
+    }
+}
+
+/// The secret of `Authorization: webpush SECRET` or `Authorization: Bearer SECRET`.
+fn secret(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(AUTHORIZATION);
+    let text = values.next()?.to_str().ok()?;
+    let (scheme, secret) = text.trim().split_once(' ')?;
+    let is_known = ["webpush", "bearer"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+    (is_known && values.next().is_none()).then_some(secret.trim())
+}
+
+/// The answer without content.
+fn done() -> HttpResponse {
+    HttpResponse::Ok().json(json!({}))
+}

@@ -1,0 +1,10 @@
+//! What a server needs of its machine: the clock, the log, files with secrets, ports, TLS, HTTP clients, addresses.
+
+pub mod clock;
+pub mod http_port;
+pub mod https_client;
+pub mod node_address;
+pub mod regular_file;
+pub mod telemetry;
+pub mod tls;
+pub mod unread_request;
