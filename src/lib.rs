@@ -7,6 +7,7 @@
 
 pub mod cli;
 pub mod cluster;
+pub mod command;
 pub mod dev;
 pub mod feeds;
 #[cfg(test)]

@@ -1,8 +1,33 @@
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::path::Path;
+
+use state_machine::feed::{FeedKey, FeedName, FeedValue};
+use state_machine::{Month, Uaid};
+use storage::maintenance::Throughput;
+
+use tokio::sync::watch;
+
+use crate::command::StoreCommand;
+use crate::command::fixture::Fixture;
+use crate::dev::subscribe::SubscribeArgs;
+use crate::server::serve::DevArgs;
+use crate::settings::Role;
+
 use super::*;
 
-fn parse(args: &[&str]) -> Result<Cli, clap::Error> {
+fn parse(args: &[&str]) -> Result<ArgMatches, clap::Error> {
     let words: Vec<_> = ["kalends"].iter().chain(args).map(OsString::from).collect();
     super::parse(&words)
+}
+
+/// The arguments of the command that the words name.
+fn args<C: FromArgMatches>(words: &[&str]) -> Result<C, clap::Error> {
+    let mut matches = parse(words)?;
+    while let Some((_, below)) = matches.remove_subcommand() {
+        matches = below;
+    }
+    C::from_arg_matches(&matches)
 }
 
 fn help(args: &[&str]) -> String {
@@ -11,26 +36,20 @@ fn help(args: &[&str]) -> String {
 
 #[test]
 fn the_definition_is_sound() {
-    command().debug_assert();
+    grammar().debug_assert();
 }
 
 #[test]
 fn without_a_command_it_serves_with_the_flags_of_serve() {
-    let cli = parse(&["--listen", "[::1]:1"]).unwrap();
-    assert!(cli.action.is_none());
-    let Some(Action::Serve(args)) = parse(&["serve", "--listen", "[::1]:1"]).unwrap().action else {
-        panic!("expected serve");
-    };
-    assert_eq!(args.flags, cli.flags);
-    assert_eq!(parse(&[]).unwrap().flags, Flags::default());
+    assert!(parse(&["--listen", "[::1]:1"]).unwrap().subcommand().is_none());
+    let flags = args::<Flags>(&["--listen", "[::1]:1"]).unwrap();
+    assert_eq!(args::<Serve>(&["serve", "--listen", "[::1]:1"]).unwrap().flags, flags);
+    assert_eq!(args::<Flags>(&[]).unwrap(), Flags::default());
 }
 
 #[test]
 fn a_role_is_all_unless_named_and_the_help_of_serve_shows_how_to_start_a_cluster() {
-    let role = |args: &[&str]| match parse(args).map(|cli| cli.action) {
-        Ok(Some(Action::Serve(args))) => Some(args.role),
-        _ => None,
-    };
+    let role = |words: &[&str]| args::<Serve>(words).ok().map(|serve| serve.role);
     assert_eq!(role(&["serve"]), Some(Role::All));
     let help = help(&["serve", "--help"]);
     for named in [Role::All, Role::Connection, Role::Endpoint] {
@@ -79,10 +98,7 @@ fn flags_before_a_command_are_refused() {
 
 #[test]
 fn a_shifted_clock_is_for_developers_who_say_so() {
-    let dev = |args: &[&str]| match parse(args).map(|cli| cli.action) {
-        Ok(Some(Action::Serve(args))) => Some(args.dev),
-        _ => None,
-    };
+    let dev = |words: &[&str]| args::<Serve>(words).ok().map(|serve| serve.dev);
     let shifted = DevArgs { dev: true, clock_offset_s: -86_400 };
     assert_eq!(dev(&["serve", "--dev", "--clock-offset-s", "-86400"]), Some(shifted));
     assert_eq!(dev(&["serve"]), Some(DevArgs::default()));
@@ -94,25 +110,209 @@ fn a_shifted_clock_is_for_developers_who_say_so() {
 
 #[test]
 fn each_command_is_understood() {
-    assert!(matches!(
-        parse(&["dev", "replay", "a.session", "--trace"]).unwrap().action,
-        Some(Action::Dev(DevAction::Replay { trace: true, .. }))
-    ));
-    assert!(matches!(
-        parse(&["dev", "states", "--format", "dot"]).unwrap().action,
-        Some(Action::Dev(DevAction::States { format: StatesFormat::Dot }))
-    ));
-    assert!(matches!(
-        parse(&["keys", "generate"]).unwrap().action,
-        Some(Action::Keys(KeysAction::Generate))
-    ));
-    assert!(matches!(
-        parse(&["keys", "cluster", "--data-dir", "x", "--store", "dynamodb"]).unwrap().action,
-        Some(Action::Keys(KeysAction::Cluster { .. }))
-    ));
-    let action = parse(&["subscribe", "https://a", "--json"]).unwrap().action;
-    let Some(Action::Subscribe(args)) = action else { panic!("expected subscribe") };
-    assert_eq!((args.url.as_str(), args.json), ("wss://a/", true));
+    for line in [
+        "dev replay a.session --trace",
+        "dev states --format dot",
+        "keys generate",
+        "keys cluster --data-dir x --store dynamodb",
+        "push http://a --message x",
+    ] {
+        parse(&line.split(' ').collect::<Vec<_>>()).unwrap();
+    }
+    let subscribe = args::<SubscribeArgs>(&["subscribe", "https://a", "--json"]).unwrap();
+    assert_eq!((subscribe.url.as_str(), subscribe.json), ("wss://a/", true));
+}
+
+/// The line is read as the command. A server that gets it in JSON reads the same one.
+fn expect<C>(lines: &mut BTreeSet<&'static str>, line: &str, expected: C)
+where
+    C: StoreCommand + Debug + PartialEq,
+{
+    let words: Vec<_> = line.split(' ').collect();
+    assert!(line.starts_with(C::NAME), "{line}");
+    let command = args::<C>(&words).unwrap_or_else(|error| panic!("{line}: {error}"));
+    assert_eq!(command, expected, "{line}");
+    assert!(command.is_within_bounds(), "{line}");
+    let json = serde_json::to_string(&command).unwrap();
+    assert!(!json.contains('\n'), "it must fit on one line");
+    assert_eq!(serde_json::from_str::<C>(&json).unwrap(), command, "{line}");
+    lines.insert(C::NAME);
+}
+
+#[test]
+fn each_command_line_is_read_as_its_command_and_carried_to_the_server() {
+    const UAID: Uaid = Uaid([7; 16]);
+    let month = |text: &str| -> Month { text.parse().unwrap() };
+    let mut lines = BTreeSet::new();
+    let lines = &mut lines;
+    expect(lines, "preflight --data-dir /x", preflight::Preflight {});
+    expect(lines, "tables list --json", tables::list::List { json: true });
+    expect(lines, "tables status --json --data-dir /x", tables::status::GetStatus { json: true });
+    let lower_prior = Some(Throughput { read: 7, write: 5 });
+    expect(lines, "tables create --lower-prior 7:5", tables::create::Create { lower_prior });
+    let drop_old = tables::drop_old::DropOld { keep: 1, dry_run: false, force: false };
+    expect(lines, "tables drop-old", drop_old);
+    let (from, to) = (month("2026_09"), month("2026_11"));
+    let copy = tables::copy::Copy { from, to, server_stopped: true };
+    expect(lines, "tables copy 2026_09 2026_11 --server-stopped", copy);
+    let drop = tables::drop::Drop { month: from, yes: true, force: false };
+    expect(lines, "tables drop 2026_09 --yes", drop);
+    let since = None;
+    let inactive =
+        users::drop_inactive::DropInactive { months: 12, rate: 100, dry_run: false, since };
+    expect(lines, "users drop-inactive", inactive);
+    for uaid in [UAID.to_string(), "07070707-0707-0707-0707-070707070707".to_owned()] {
+        expect(lines, &format!("users drop {uaid}"), users::drop::DropUser { uaid: UAID });
+    }
+    let server_stopped = true;
+    expect(lines, "users repair --server-stopped", users::repair::Repair { server_stopped });
+    expect(
+        lines,
+        "store repair --server-stopped",
+        store_copy::repair::StoreRepair { server_stopped },
+    );
+    expect(lines, "nodes --json", nodes::ListNodes { json: true });
+    let (name, expires) = ("a".to_owned(), Some(5));
+    let add = access::add::AccessAdd { name: name.clone(), expires, agents_max: 7, json: true };
+    expect(lines, "access add a --expires 5s --agents-max 7 --json", add);
+    expect(lines, "access list", access::list::AccessList { json: false });
+    let rotate = access::rotate::AccessRotate { name: name.clone(), expires, json: true };
+    expect(lines, "access rotate a --expires 5s --json", rotate);
+    expect(lines, "access revoke a", access::revoke::AccessRevoke { name });
+    let (feed, key) = (FeedName::broadcasts(), FeedKey::parse("a/b").unwrap());
+    let (of, url) = (feeds::key_args::KeyArgs { feed: feed.clone(), key: key.clone() }, None);
+    let value = Some("v".to_owned());
+    expect(
+        lines,
+        "feed put broadcasts a/b v",
+        feeds::put::Put { of: of.clone(), url: None, value },
+    );
+    let delete = feeds::delete::Delete { of: of.clone(), url: None };
+    expect(lines, "feed delete broadcasts a/b", delete);
+    expect(lines, "feed republish broadcasts a/b", feeds::republish::Republish { of, url });
+    expect(lines, "feed list --json", feeds::list::FeedList { json: true });
+    let tail = feeds::tail::FeedTail {
+        feed,
+        after: 7,
+        count: Some(1),
+        once: true,
+        cursor_file: None,
+        json: false,
+        url: None,
+    };
+    expect(lines, "feed tail broadcasts --after 7 --count 1 --once", tail);
+    let version = FeedValue::parse("\"1\"").unwrap();
+    let put = feeds::broadcast_put::BroadcastPut { id: key, version };
+    expect(lines, "broadcast put a/b \"1\"", put);
+    expect(lines, "broadcast list", feeds::broadcast_list::BroadcastList { json: false });
+
+    // Their arguments are for their own process: what a server gets is without them.
+    let apart = [inspect::command::Inspect::NAME, backup::create::Backup::NAME];
+    lines.extend(apart);
+    let served: BTreeSet<_> = COMMANDS.served().map(|served| served.name).collect();
+    assert_eq!(*lines, served, "each command that a server runs has its line");
+    let backup = serde_json::to_string(&args::<backup::create::Backup>(&["backup", "x"]).unwrap());
+    assert_eq!(backup.unwrap(), "{}");
+    let inspect = args::<inspect::command::Inspect>(&["inspect", &UAID.to_string()]).unwrap();
+    assert_eq!(serde_json::to_string(&inspect).unwrap(), r#"{"subject":null,"json":false}"#);
+}
+
+#[test]
+fn invalid_arguments_are_refused() {
+    for wrong in [
+        "tables copy 2026_09",
+        "tables copy 2026_09 2026_13",
+        "tables drop 2026-09 --yes",
+        "tables drop-old --keep 0",
+        "tables create --lower-prior 5",
+        "tables create --lower-prior 0:5",
+        "tables create --lower-prior 5:-5",
+        "tables list --jsn",
+        "tables create --json",
+        "users drop-inactive --months 1",
+        "users drop-inactive --rate 0",
+        "users drop-inactive --since x",
+        "users drop",
+        "users drop 0707",
+        "feed put",
+        "feed put f",
+        "feed put F k v",
+        "feed put f k v more",
+        "feed put f k v --url ftp://a",
+        "feed put f k v --url https://user:secret@a",
+        "feed put f k v --url https://a/?token=x",
+        "feed tail f --url https://a/v1/feeds",
+        "feed put f k --vale x",
+        "feed delete f",
+        "feed republish f k v",
+        "feed list f",
+        "feed tail f --after -1",
+        "feed tail f --after x",
+        "feed tail f --count 0",
+        "feed tail f --token x",
+        "feed token f --days 0",
+        "feed token f --days 36526",
+        "feed token",
+        "feed token f",
+        "broadcast put a/b",
+    ] {
+        let refused = parse(&wrong.split(' ').collect::<Vec<_>>()).unwrap_err();
+        assert_eq!(refused.exit_code(), 2, "{wrong}");
+    }
+    let long = help(&["feed", "put", "f", &"k".repeat(257), "v"]);
+    assert!(long.contains("a key is 1 to 256 bytes"), "{long}");
+}
+
+#[test]
+fn a_value_is_an_argument_or_standard_input() {
+    for (line, expected) in [
+        ("a/b v --data-dir x", Some("v")),
+        ("k --data-dir x", None),
+        ("k -", Some("-")),
+        ("k -5", Some("-5")),
+        ("k -- --data-dir", Some("--data-dir")),
+    ] {
+        let words: Vec<_> = ["feed", "put", "f"].into_iter().chain(line.split(' ')).collect();
+        let put = args::<feeds::put::Put>(&words).unwrap();
+        assert_eq!(put.value.as_deref(), expected, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn requests_that_the_command_line_would_refuse_are_refused() {
+    let context = Fixture::with(&[]).await.context;
+    let (_stop, stopped) = watch::channel(false);
+    for (name, json) in [
+        ("tables drop", r#"{"month": "2026_13", "yes": true, "force": false}"#),
+        ("tables drop-old", r#"{"keep": -1, "dry_run": true, "force": false}"#),
+        ("tables drop-old", r#"{"keep": 1, "dry_run": true, "force": false, "more": 1}"#),
+        ("tables drop-old", r#"{"keep": 4000000000, "dry_run": true, "force": false}"#),
+        ("users drop-inactive", r#"{"months": 0, "rate": 1, "dry_run": true, "since": null}"#),
+        ("users drop-inactive", r#"{"months": 2, "rate": 0, "dry_run": true, "since": null}"#),
+        ("users drop", r#"{"uaid": "0707"}"#),
+        ("inspect", r#"{"subject": null, "json": false}"#),
+        ("access revoke", r#"{"name": "a b"}"#),
+        ("access rotate", r#"{"name": "a b", "expires": null, "json": false}"#),
+        ("access rotate", r#"{"name": "a", "expires": 0, "json": false}"#),
+        ("access add", r#"{"name": "a", "expires": 0, "agents_max": 0, "json": false}"#),
+        ("access add", r#"{"name": "", "expires": null, "agents_max": 0, "json": false}"#),
+        ("access add", r#"{"name": "a", "expires": null, "agents_max": 1000001, "json": false}"#),
+        ("tables create", r#"{"lower_prior": {"read": 0, "write": 1}}"#),
+        ("feed put", r#"{"of": {"feed": "a", "key": "k"}, "value": null}"#),
+        ("feed delete", r#"{"of": {"feed": "A", "key": "k"}}"#),
+        ("feed delete", r#"{"of": {"feed": "a", "key": ""}}"#),
+        ("feed tail", r#"{"feed": "a", "after": -1, "count": null, "once": true}"#),
+    ] {
+        let served = COMMANDS.served().find(|served| served.name == name).expect(name);
+        let json = serde_json::from_str(json).expect("it is JSON");
+        let started = served.start(json, context.clone(), stopped.clone());
+        assert!(started.is_err(), "{name}");
+    }
+    assert!(
+        !COMMANDS
+            .served()
+            .any(|served| ["store copy", "import autopush-redis"].contains(&served.name))
+    );
 }
 
 #[test]
@@ -181,15 +381,24 @@ fn the_help_of_a_command_shows_the_settings_that_it_has_to_do_with() {
     assert!(token.is_ok(), "what is hidden is taken");
 }
 
+#[test]
+fn the_help_shows_the_settings_that_name_the_store_and_accepts_all_others() {
+    let (short, long) = (help(&["tables", "create", "-h"]), help(&["tables", "create", "--help"]));
+    assert!(short.contains("--data-dir") && short.contains("--lower-prior"), "{short}");
+    assert!(!short.contains("--dynamodb") && long.contains("--dynamodb-region"), "{long}");
+    assert!(!long.contains("--hello-timeout-ms"), "{long}");
+    assert!(parse(&["tables", "create", "--hello-timeout-ms", "5"]).is_ok());
+}
+
 /// The help of every command, short and long.
-fn helps(mut command: Command) -> String {
+fn helps(mut command: Grammar) -> String {
     let own = format!("{}\n{}\n", command.render_help(), command.render_long_help());
     command.get_subcommands().cloned().fold(own, |text, command| text + &helps(command))
 }
 
 #[test]
 fn the_help_of_each_command_that_does_something_has_its_exit_codes() {
-    fn check(command: &mut Command) -> usize {
+    fn check(command: &mut Grammar) -> usize {
         let help = command.render_long_help().to_string();
         let is_leaf = !command.has_subcommands();
         assert_eq!(help.contains("Exit codes: 0 done; 1 failed"), is_leaf, "{help}");
@@ -197,12 +406,12 @@ fn the_help_of_each_command_that_does_something_has_its_exit_codes() {
         let commands = command.get_subcommands_mut().filter(|command| command.get_name() != "help");
         usize::from(is_leaf) + commands.map(check).sum::<usize>()
     }
-    assert!(check(&mut command()) > 40, "the commands are where this test looks");
+    assert!(check(&mut grammar()) > 40, "the commands are where this test looks");
 }
 
 #[test]
 fn every_file_of_the_repository_that_a_help_names_is_there() {
-    let helps = helps(command());
+    let helps = helps(grammar());
     let files: Vec<_> = helps
         .split_whitespace()
         .map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()))
@@ -218,7 +427,7 @@ fn every_file_of_the_repository_that_a_help_names_is_there() {
 
 #[test]
 fn an_example_that_listens_to_the_world_says_where_the_world_finds_it() {
-    let examples = help::SERVE.split_once("Examples").unwrap().1.replace("\\\n", "");
+    let examples = Serve::HELP.split_once("Examples").unwrap().1.replace("\\\n", "");
     let open: Vec<_> = examples.lines().filter(|line| line.contains("0.0.0.0")).collect();
     assert_eq!(open.len(), 3);
     assert!(open.iter().all(|line| line.contains("--public-url https://")), "{open:?}");
@@ -250,24 +459,6 @@ fn a_switch_with_its_value_behind_a_space_is_refused_with_how_to_write_it() {
     assert!(error.contains("tip: `--rotation` is true or false"), "{error}");
     let error = help(&["serve", "--rotation", "--nonsense"]);
     assert!(!error.contains("true or false"), "{error}");
-}
-
-#[test]
-fn a_private_vapid_key_is_printed_only_where_it_is_asked_for() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("vapid.pem");
-    let public = vapid_key(&path, false).unwrap();
-    let both = vapid_key(&path, true).unwrap();
-    let private = both.strip_prefix(&format!("{public}\n")).unwrap();
-    let bare = dir.path().join("bare");
-    std::fs::write(&bare, private).unwrap();
-    assert_eq!(vapid_key(&bare, false).unwrap(), public);
-
-    let args = ["keys", "vapid", "vapid.pem", "--private"];
-    assert!(matches!(
-        parse(&args).unwrap().action,
-        Some(Action::Keys(KeysAction::Vapid { private: true, .. }))
-    ));
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //! - [`subscribe`], [`output`]: the user agent on a socket, and what it prints.
 //! - [`push`]: sending a message.
 //! - [`subscription`]: what an application server knows of a user agent.
-//! - [`replay`], [`view`], [`states`]: the state machines, run by scripts and drawn.
+//! - [`replay`], [`view`], [`states`]: the state machines, run by scripts and drawn; [`man`]: manual pages.
 //! - [`keypair`], [`encrypt`], [`vapid_sign`], [`vapid_key`]: keys, encryption (RFC 8291),
 //!   signatures (RFC 8292).
 
@@ -15,6 +15,7 @@ pub mod agent;
 pub mod encrypt;
 pub mod identity;
 pub mod keypair;
+pub mod man;
 pub mod output;
 pub mod push;
 pub mod replay;
@@ -27,6 +28,7 @@ pub mod vapid_key;
 pub mod vapid_sign;
 pub mod view;
 
+use crate::command::Group;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -41,6 +43,12 @@ use storage::durable;
 use crate::system::https_client::ClientError;
 use agent::AgentError;
 use encrypt::EncryptionError;
+
+pub const GROUP: Group = Group {
+    name: "dev",
+    about: "Inspect the state machines (for developers of Kalends)",
+    help: "",
+};
 
 /// Why a command did not do what it was asked.
 #[derive(Debug, thiserror::Error)]

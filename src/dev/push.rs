@@ -18,6 +18,7 @@ use super::subscription::{KeyTexts, Keys, Subscription};
 use super::vapid_key::VapidKey;
 use super::vapid_sign::{Claims, authorization};
 use super::{ToolError, to_base64url};
+use crate::command::{Command, Commands, Failure};
 use crate::system::https_client::{ClientError, http_client, printable, why_unanswered};
 
 /// Arguments of `kalends push`: a subscription, a message and its headers.
@@ -100,6 +101,21 @@ fn contact(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err("expected a mailto: or https: URL, such as mailto:me@example.net".into())
+}
+
+impl Command for PushArgs {
+    const NAME: &'static str = "push";
+    const ABOUT: &'static str = "Act as an application server: send one message";
+    const HELP: &'static str = "\
+Examples:
+  kalends push --subscription sub.json --message hello
+  kalends push --subscription sub.json --vapid-key vapid.pem --sub mailto:me@example.net < file
+  kalends push https://push.example.net/wpush/TOKEN --message ''
+                                                 notify the agent without a payload";
+
+    fn run(self, _commands: Commands) -> Result<(), Failure> {
+        Ok(run(&self)?)
+    }
 }
 
 /// Sends one message and prints the answer.

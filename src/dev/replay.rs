@@ -6,12 +6,15 @@ use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use harness::script::{Language, MachineState, Mismatch, Script, TraceStep};
 use serde::Serialize;
 use serde_json::json;
 use storage::durable;
 
 use super::{ToolError, print};
+use crate::command::failure;
+use crate::command::{Command, Commands};
 
 /// Bytes of a file at most.
 const SCRIPT_BYTES_MAX: u64 = 16 << 20;
@@ -55,14 +58,50 @@ pub(super) struct Failure {
     report: String,
 }
 
-/// Replays each file, until one differs.
-pub fn run_all(files: &[PathBuf], output: Output) -> Result<(), ToolError> {
-    files.iter().try_for_each(|file| run(file, output))
+#[derive(Debug, Args)]
+pub struct Replay {
+    /// `.session`, `.feed`, `.delivery` or `.agent` files as in fixtures/
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Print each event, phase and effect
+    #[arg(long)]
+    trace: bool,
+    /// Print the same as lines of JSON, with the unacked messages and all deadlines
+    #[arg(long, conflicts_with = "trace")]
+    json: bool,
+    /// Write the effects of the machines into the scripts, where they are missing or differ
+    #[arg(long, conflicts_with_all = ["trace", "json"])]
+    write: bool,
+}
+
+impl Command for Replay {
+    const NAME: &'static str = "dev replay";
+    const ABOUT: &'static str = "Run scripts of a session, a feed, a push or an agent on two nodes through the state machines";
+    const HELP: &'static str = "\
+Examples:
+  kalends dev replay fixtures/sessions/hello_of_a_new_agent.session --trace
+  kalends dev replay fixtures/feeds/time_table.feed --trace
+  kalends dev replay fixtures/deliveries/unconfirmed_then_stored.delivery --trace
+  kalends dev replay fixtures/agents/notification_lost.agent --json | jq .
+  kalends dev replay --write new.session         fill the effects in";
+
+    /// Replays each file, until one differs.
+    fn run(self, _commands: Commands) -> Result<(), failure::Failure> {
+        if self.write {
+            return Ok(write(&self.files)?);
+        }
+        let output = match (self.trace, self.json) {
+            (true, _) => Output::Trace,
+            (_, true) => Output::Json,
+            (false, false) => Output::Result,
+        };
+        Ok(self.files.iter().try_for_each(|file| run(file, output))?)
+    }
 }
 
 /// Writes the machines' effects into scripts. Files that are right stay as they are, and no file is written if one of
 /// them cannot be filled.
-pub fn write(files: &[PathBuf]) -> Result<(), ToolError> {
+fn write(files: &[PathBuf]) -> Result<(), ToolError> {
     let mut filled = Vec::new();
     for file in files {
         let text = read(file)?;
@@ -218,7 +257,9 @@ mod tests {
         assert!(filled.starts_with(&hello) && filled.len() > hello.len(), "{filled}");
         let history = fs::read_to_string(path("d.feed")).unwrap();
         assert!(history.ends_with("table< fred version=1 waits value=bob\n"), "{history}");
-        run_all(&files(&["a.session", "a.session", "d.feed"]), Output::Result).unwrap();
+        for file in files(&["a.session", "d.feed"]) {
+            run(&file, Output::Result).unwrap();
+        }
     }
 
     #[test]

@@ -20,6 +20,7 @@ use super::ToolError;
 use super::agent::{Agent, AgentError, Event, Step};
 use super::identity::{Identity, vapid_public_key};
 use super::output::Output;
+use crate::command::{Command, Commands, Failure};
 use crate::system::https_client::{ClientError, WebSocket, WebSocketClient, printable, why};
 
 #[derive(Debug, Clone, clap::Args)]
@@ -52,6 +53,24 @@ pub struct SubscribeArgs {
     /// Print one JSON object a line, for programs
     #[arg(long)]
     pub json: bool,
+}
+
+impl Command for SubscribeArgs {
+    const NAME: &'static str = "subscribe";
+    const ABOUT: &'static str = "Act as a user agent: subscribe, and print each message";
+    const HELP: &'static str = "\
+Examples:
+  kalends subscribe                              a new agent on ws://127.0.0.1:8080/
+  kalends subscribe wss://push.example.net/ --state agent.json
+                                                 the same agent every time
+  kalends subscribe --subscription sub.json --count 1
+                                                 end after one message
+  kalends subscribe --vapid-public-key \"$(kalends keys vapid vapid.pem)\"
+                                                 accept only messages signed with that key";
+
+    fn run(self, _commands: Commands) -> Result<(), Failure> {
+        Ok(run(&self)?)
+    }
 }
 
 /// Runs until `--count` messages are received, or for ever.

@@ -3,3 +3,4 @@
 pub mod cli;
 pub mod http;
 pub mod import;
+pub mod store;

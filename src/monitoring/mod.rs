@@ -21,7 +21,7 @@ use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
 use slog::{Logger, info, warn};
 
-use crate::operate::admin::job_context::JobContext;
+use crate::command::Context;
 use crate::push::app::AppState;
 use crate::settings::Settings;
 use crate::settings::table::METRICS_LISTEN;
@@ -77,7 +77,7 @@ pub fn start(
     port: Option<TcpListener>,
     settings: &Settings,
     node: &AppState,
-    jobs: JobContext,
+    jobs: Context,
 ) -> Result<(), MetricsPortError> {
     let log = &node.common.log;
     if let Some(listener) = port {

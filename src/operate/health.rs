@@ -11,24 +11,15 @@ use serde_json::Value;
 use ureq::tls::TlsConfig;
 use url::Url;
 
+use crate::command::{Command, Commands, Failure, Shown, load};
 use crate::settings::{Flags, Settings};
 use crate::system::https_client::{ClientError, http_client, why_unanswered};
-
-pub const HELP: &str = "\
-Asks the server on this machine, at the address of `listen`, for /health. The exit code is 0 if it is
-healthy, 1 if it is not or does not answer in 5 seconds. The certificate is not verified if the server is
-asked at a loopback address.
-
-Examples:
-  kalends health                                 HEALTHCHECK of a container
-  kalends health --config /etc/kalends/kalends.toml
-  kalends health --url https://push.example.net";
 
 /// Maximum time for the answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
-pub struct HealthArgs {
+pub struct Health {
     /// The server to ask, if not the one of the settings
     #[arg(long, value_name = "URL", value_parser = origin)]
     pub url: Option<Url>,
@@ -51,14 +42,30 @@ pub enum HealthError {
     Output(#[from] std::io::Error),
 }
 
-pub fn run(args: &HealthArgs, settings: &Settings) -> Result<(), HealthError> {
-    let mut url = args.url.clone().unwrap_or_else(|| local(settings));
-    url.set_path("/health");
-    let health = ask(&url)?;
-    let connections = health["connections"].as_u64();
-    let connections =
-        connections.map_or_else(String::new, |agents| format!(", user agents: {agents}"));
-    Ok(writeln!(stdout(), "healthy{connections}")?)
+impl Command for Health {
+    const NAME: &'static str = "health";
+    const ABOUT: &'static str = "Ask the server of this machine whether it is healthy";
+    const HELP: &'static str = "\
+Asks the server on this machine, at the address of `listen`, for /health. The exit code is 0 if it is
+healthy, 1 if it is not or does not answer in 5 seconds. The certificate is not verified if the server is
+asked at a loopback address.
+
+Examples:
+  kalends health                                 HEALTHCHECK of a container
+  kalends health --config /etc/kalends/kalends.toml
+  kalends health --url https://push.example.net";
+    const SETTINGS: Shown = Shown::Only(&["config", "listen"]);
+
+    fn run(self, _commands: Commands) -> Result<(), Failure> {
+        let settings = load(&self.flags)?;
+        let mut url = self.url.unwrap_or_else(|| local(&settings));
+        url.set_path("/health");
+        let health = ask(&url)?;
+        let connections = health["connections"].as_u64();
+        let connections =
+            connections.map_or_else(String::new, |agents| format!(", user agents: {agents}"));
+        Ok(writeln!(stdout(), "healthy{connections}").map_err(HealthError::Output)?)
+    }
 }
 
 fn ask(url: &Url) -> Result<Value, HealthError> {

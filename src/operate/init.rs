@@ -6,20 +6,12 @@ use std::path::PathBuf;
 use clap::Args;
 use storage::durable::NewFile;
 
+use crate::command::{Command, Commands, Failure, Shown};
 use crate::settings::reference::chosen;
 use crate::settings::{Flags, PublicUrl, Settings, SettingsError};
 
-pub const HELP: &str = "\
-Asks for what the first start needs: the public URL, whether a proxy is in front, the data directory, and
-who may connect. A setting that is given as a flag is not asked for. The answers are checked at once.
-
-Examples:
-  kalends init                                   writes kalends.toml here
-  kalends init /etc/kalends/kalends.toml --public-url https://push.example.net
-  kalends init --yes --access token              no questions: defaults for the rest";
-
 #[derive(Debug, Args)]
-pub struct InitArgs {
+pub struct Init {
     /// The file to write
     #[arg(default_value = "kalends.toml")]
     pub file: PathBuf,
@@ -60,7 +52,31 @@ struct Questions<I, O> {
     chosen: Chosen,
 }
 
-pub fn run(args: &InitArgs) -> Result<(), InitError> {
+impl Command for Init {
+    const NAME: &'static str = "init";
+    const ABOUT: &'static str = "Write a file of settings after four questions";
+    const HELP: &'static str = "\
+Asks for what the first start needs: the public URL, whether a proxy is in front, the data directory, and
+who may connect. A setting that is given as a flag is not asked for. The answers are checked at once.
+
+Examples:
+  kalends init                                   writes kalends.toml here
+  kalends init /etc/kalends/kalends.toml --public-url https://push.example.net
+  kalends init --yes --access token              no questions: defaults for the rest";
+    const SETTINGS: Shown =
+        Shown::Only(&["data_dir", "listen", "public_url", "trusted_proxies", "access"]);
+
+    fn run(self, _commands: Commands) -> Result<(), Failure> {
+        init(&self).map_err(|error| match error {
+            InitError::Settings(_) | InitError::NoAnswer | InitError::Config => {
+                Failure::usage(error)
+            }
+            error => error.into(),
+        })
+    }
+}
+
+fn init(args: &Init) -> Result<(), InitError> {
     if args.flags.config.is_some() {
         return Err(InitError::Config);
     }
@@ -76,7 +92,7 @@ pub fn run(args: &InitArgs) -> Result<(), InitError> {
     Ok(writeln!(output, "Wrote {file}. Start the server: kalends serve --config {file}")?)
 }
 
-fn write(args: &InitArgs, text: &str) -> Result<(), InitError> {
+fn write(args: &Init, text: &str) -> Result<(), InitError> {
     let write = || -> io::Result<()> {
         let mut file = NewFile::with_mode(&args.file, 0o644)?;
         file.write_all(text.as_bytes())?;

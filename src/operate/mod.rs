@@ -1,9 +1,20 @@
-//! What an operator does: one folder for each capability.
+//! What an operator does on the command line: a folder for each capability, and in it a file for each command.
+//!
+//! Arguments and settings come in, from the command line or through a server's `admin.sock`. Sentences and reports leave,
+//! as text or JSON. The operator's page calls the same jobs.
 
-pub mod admin;
+pub mod access;
 pub mod backup;
+pub mod completions;
 pub mod doctor;
+pub mod exclusive;
 pub mod health;
 pub mod import;
 pub mod init;
-pub mod shell;
+pub mod inspect;
+pub mod keys;
+pub mod nodes;
+pub mod preflight;
+pub mod store_copy;
+pub mod tables;
+pub mod users;

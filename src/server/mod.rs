@@ -28,6 +28,7 @@ mod open_files;
 mod open_store;
 mod other_servers;
 mod router_url_check;
+pub mod serve;
 mod shutdown;
 pub mod sockets;
 mod startup_log;
@@ -41,16 +42,17 @@ use std::time::Duration;
 use actix::System;
 use actix_web::web::Data;
 use actors::{Clock, Directory};
+use hyper::http::Extensions;
 use slog::{Logger, info, warn};
 use storage::StoreAdmin;
 
 pub use error::ServeError;
 
 use crate::cluster::outbound::NodeAccess;
+use crate::command::socket;
+use crate::command::{Commands, Context, Servers};
 use crate::feeds::import;
 use crate::monitoring;
-use crate::operate::admin;
-use crate::operate::admin::job_context::{JobContext, ProcessView, Servers};
 use crate::push::app::AppState;
 use crate::server::acme::port::Answers;
 use crate::server::sockets::InheritedSockets;
@@ -67,14 +69,19 @@ use shutdown::{Shutdown, Signals};
 
 /// Serves until SIGTERM or SIGINT. The settings fit the role ([`Settings::check`]). The clock is
 /// `clock_offset_s` seconds ahead of the system's.
-pub fn run(role: Role, settings: &Settings, clock_offset_s: i64) -> Result<(), ServeError> {
+pub fn run(
+    role: Role,
+    settings: &Settings,
+    clock_offset_s: i64,
+    commands: Commands,
+) -> Result<(), ServeError> {
     let (log, log_state, _guard) = telemetry::logger(settings);
     let _panics = PanicLog::start(log.clone());
     let machine = SystemClock::shifted(clock_offset_s);
     if machine.is_shifted() {
         warn!(log, "the clock is shifted"; "offset_s" => clock_offset_s);
     }
-    System::new().block_on(serve(role, settings, machine, (log, log_state)))
+    System::new().block_on(serve(role, settings, machine, (log, log_state), commands))
 }
 
 async fn serve(
@@ -82,6 +89,7 @@ async fn serve(
     settings: &Settings,
     machine: SystemClock,
     (log, log_state): (Logger, Arc<LogState>),
+    commands: Commands,
 ) -> Result<(), ServeError> {
     // First of all: a signal during startup must end the server too.
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;
@@ -125,8 +133,9 @@ async fn serve(
     if let Some(source) = source {
         import::start(source, settings, &node.common.feeds, &log);
     }
-    let jobs = job_context(settings, &store, &node, &origin, (peers, nodes));
-    let admin = admin::socket::start(&settings.data_dir, jobs.clone(), &node.common.log);
+    let jobs = command_context(settings, &store, &node, &origin, (peers, nodes));
+    let (dir, log) = (&settings.data_dir, &node.common.log);
+    let admin = socket::start(dir, commands.served(), jobs.clone(), log);
     maintenance::start(node.clone(), machine, upkeep);
     watch_messages(settings, &store, &node);
     monitoring::start(metrics_port, settings, &node, jobs)?;
@@ -199,50 +208,35 @@ fn tls(
     Ok(Some(Arc::new(tls)))
 }
 
-fn process_view(
-    settings: &Settings,
-    origin: &str,
-    (peers, nodes): (Option<NodeAccess>, Directory),
-    node: &AppState,
-) -> ProcessView {
-    ProcessView {
-        origin: Some(origin.to_owned()),
-        peers,
-        nodes: Some(nodes),
-        limits: Some(Arc::clone(&node.common.limits)),
-        unacked_max: settings.unacked_max,
-        pushes: node.endpoints.as_ref().map(|endpoints| Arc::clone(&endpoints.history)),
-    }
-}
-
 /// What the commands of operators work on, at `admin.sock` and on the operator's page. Most commands use DynamoDB
 /// without the server.
-fn job_context(
+fn command_context(
     settings: &Settings,
     store: &Arc<dyn StoreAdmin>,
     node: &AppState,
     origin: &str,
     (peers, nodes): (Option<NodeAccess>, Directory),
-) -> JobContext {
-    let process = process_view(settings, origin, (peers, nodes), node);
+) -> Context {
     let common = &node.common;
     let clients = node.connections.as_ref().map(|connections| &connections.clients);
-    JobContext {
+    let mut parts = Extensions::new();
+    parts.insert(common.feeds.clone());
+    parts.insert(common.access.clone());
+    parts.insert(Arc::clone(&common.limits));
+    parts.insert(nodes);
+    peers.map(|peers| parts.insert(peers));
+    clients.map(|clients| parts.insert(clients.registry.clone()));
+    node.endpoints.as_ref().map(|endpoints| parts.insert(Arc::clone(&endpoints.history)));
+    Context {
         store: Arc::clone(store),
-        copy_source: None,
+        settings: Arc::new(settings.clone()),
         clock: common.clock.clone(),
-        rotation: settings.rotation,
         frozen_month: clients.and_then(|clients| clients.config.frozen_month),
-        registry: clients.map(|clients| clients.registry.clone()),
-        makes_tables: settings.store == StoreKind::Embedded || settings.create_tables,
         servers: match settings.store {
             StoreKind::Embedded => Servers::ThisOne,
             StoreKind::DynamoDb => Servers::Unknown,
         },
-        feeds: Some(common.feeds.clone()),
-        access: Some(common.access.clone()),
-        feed_keys_max: settings.feed_keys_max,
-        feed_value_bytes_max: settings.feed_value_bytes_max,
-        process: process.into(),
+        origin: Some(origin.to_owned()),
+        parts: parts.into(),
     }
 }

@@ -49,8 +49,9 @@ pub enum LogFormat {
 }
 
 /// Store of records and messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum StoreKind {
+    #[default]
     Embedded,
     DynamoDb,
 }

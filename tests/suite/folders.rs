@@ -1,6 +1,6 @@
-//! The order of folders and crates in `docs/architecture.md`, held against the sources.
+//! The order of folders and crates in `docs/architecture.md`, held against the sources, and the absence of circles.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -45,6 +45,49 @@ fn every_import_in_src_leads_to_the_same_folder_or_a_lower_one() {
     );
 }
 
+/// Two files or folders of a folder that need each other are one, or what both need goes below them. A `mod.rs` is one
+/// of them: what it uses takes nothing from it.
+#[test]
+fn no_files_or_folders_of_src_need_each_other() {
+    let src = Path::new(ROOT).join("src");
+    let sources = crate::rules::sources();
+    let of_production = |path: &&(std::path::PathBuf, String)| {
+        let name = path.0.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        path.0.starts_with(&src) && !is_of_tests(name)
+    };
+    let sources: Vec<_> = sources.iter().filter(of_production).collect();
+    let modules: BTreeSet<_> = sources.iter().map(|(path, _)| module_of(path)).collect();
+    let mut uses = Vec::new();
+    for (path, text) in &sources {
+        let from = module_of(path);
+        for import in imports(&from, &without_tests(text)) {
+            let known = (0..=import.len()).rev().find(|end| modules.contains(&import[..*end]));
+            let to = import[..known.unwrap_or_default()].to_vec();
+            if !from.is_empty() && !to.is_empty() && to != from {
+                uses.push((from.clone(), to));
+            }
+        }
+    }
+    assert!(uses.len() > 1000, "the imports are where this test looks: {}", uses.len());
+    let circles = circles(&uses);
+    assert!(circles.is_empty(), "these need each other:\n{}", circles.join("\n"));
+}
+
+#[test]
+fn a_circle_is_found_between_files_folders_and_a_folder_and_its_mod() {
+    let module = |text: &str| text.split('/').map(str::to_owned).collect::<Vec<_>>();
+    let found = |uses: &[(&str, &str)]| {
+        let uses = uses.iter().map(|(from, to)| (module(from), module(to)));
+        circles(&uses.collect::<Vec<_>>()).len()
+    };
+    assert_eq!(found(&[("a/x", "b/y"), ("b/y", "c"), ("a/x", "c")]), 0);
+    assert_eq!(found(&[("a/x", "a/y"), ("a/y", "a/x")]), 2);
+    // The files are none, and the folders are.
+    assert_eq!(found(&[("a/x", "b/y"), ("b/z", "a/w"), ("c", "a/x")]), 2);
+    assert_eq!(found(&[("a", "a/x"), ("a/x", "a")]), 2);
+    assert_eq!(found(&[("a/x", "a/y"), ("a/y", "b"), ("b", "a")]), 2);
+}
+
 #[test]
 fn every_crate_depends_on_lower_crates_only() {
     let order = listed("### Crates");
@@ -65,13 +108,43 @@ fn every_crate_depends_on_lower_crates_only() {
     assert_eq!(members, order.iter().map(String::as_str).collect(), "the list has every member");
 }
 
+/// The uses that are part of a circle of the parts of one folder.
+fn circles(uses: &[(Import, Import)]) -> Vec<String> {
+    let mut why = BTreeMap::new();
+    for (from, to) in uses {
+        let shared = from.iter().zip(to).take_while(|(from, to)| from == to).count();
+        let part = |module: &'_ Import| {
+            module.get(shared).map(String::as_str).unwrap_or("mod.rs").to_owned()
+        };
+        let pair = [part(from), part(to)];
+        why.entry((from[..shared].to_vec(), pair))
+            .or_insert_with(|| format!("{} -> {}", from.join("/"), to.join("/")));
+    }
+    let mut left: BTreeSet<_> = why.keys().cloned().collect();
+    // What needs nothing of its folder that is left, or is needed by nothing, is in no circle.
+    loop {
+        let before = left.len();
+        for end in [0, 1] {
+            let ends: BTreeSet<_> =
+                left.iter().map(|(folder, pair)| (folder.clone(), pair[end].clone())).collect();
+            left.retain(|(folder, pair)| ends.contains(&(folder.clone(), pair[1 - end].clone())));
+        }
+        if left.len() == before {
+            return left.iter().map(|use_| why[use_].clone()).collect();
+        }
+    }
+}
+
 #[test]
 fn imports_are_found_in_groups_in_paths_and_through_super() {
     let text = "use crate::{a, b::{self, c}};\nuse super::d::E;\n// use crate::comment;\nfn f() { crate::g::h() }\n\
-                mod tests {\n    use super::i;\n}\n";
+                mod k;\npub use k::L;\nmod tests {\n    use super::i;\n}\n";
     let found = imports(&["x".to_owned(), "y".to_owned()], text);
     let found: BTreeSet<_> = found.iter().map(|import| import.join("::")).collect();
-    assert_eq!(found, ["a", "b", "b::c", "g::h", "x::d::E", "x::y::i"].map(str::to_owned).into());
+    assert_eq!(
+        found,
+        ["a", "b", "b::c", "g::h", "x::d::E", "x::y::i", "x::y::k::L"].map(str::to_owned).into()
+    );
 }
 
 /// The backticked names that begin the items of the list below a heading, from top to bottom.
@@ -100,9 +173,32 @@ fn module_of(path: &Path) -> Vec<String> {
     parts.filter(|part| part != "mod").collect()
 }
 
-fn modules_of(lib: &str) -> Vec<String> {
-    let declared = lib.lines().filter_map(|line| line.split_once("mod ")?.1.strip_suffix(';'));
+fn modules_of(text: &str) -> Vec<String> {
+    let declared = text.lines().filter_map(|line| line.split_once("mod ")?.1.strip_suffix(';'));
     declared.map(str::to_owned).collect()
+}
+
+fn is_of_tests(name: &str) -> bool {
+    matches!(name, "tests.rs" | "fixture.rs") || name.ends_with("_tests.rs")
+}
+
+/// The text of a file without its items for tests, each of which ends where its indentation does.
+fn without_tests(text: &str) -> String {
+    let (mut kept, mut lines) = (String::new(), text.lines());
+    while let Some(line) = lines.next() {
+        if line.trim_start() != "#[cfg(test)]" {
+            kept += line;
+            kept.push('\n');
+            continue;
+        }
+        let indent = &line[..line.len() - line.trim_start().len()];
+        let is_end = |line: &&str| {
+            let is_whole = line.ends_with(';') || line.ends_with('}');
+            is_whole && line.strip_prefix(indent).is_some_and(|rest| !rest.starts_with(' '))
+        };
+        lines.by_ref().find(is_end);
+    }
+    kept
 }
 
 /// All imports of a file. What its inline modules, which are at its end, import from `super` is its own.
@@ -110,14 +206,23 @@ fn imports(module: &[String], text: &str) -> Vec<Import> {
     let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
     let code = code.collect::<Vec<_>>().join("\n");
     let inline = code.find("\nmod tests {").unwrap_or(code.len());
+    let parent = &module[..module.len().saturating_sub(1)];
+    let mut roots = vec![
+        ("crate::".to_owned(), Vec::new()),
+        ("super::".to_owned(), parent.to_vec()),
+        ("self::".to_owned(), module.to_vec()),
+    ];
+    for child in modules_of(&code) {
+        roots.push((format!("{child}::"), [module, &[child]].concat()));
+    }
     let mut found = Vec::new();
-    for (start, skipped) in [("crate::", module.len()), ("super::", 1)] {
-        for (at, _) in code.match_indices(start) {
+    for (start, root) in roots {
+        for (at, _) in code.match_indices(&start) {
             let before = |sign: char| sign.is_alphanumeric() || "_:".contains(sign);
             if !code[..at].ends_with(before) {
                 let is_inline = start == "super::" && at > inline;
-                let kept = module.len() - if is_inline { 0 } else { skipped };
-                expand(module[..kept].to_vec(), &code[at + start.len()..], &mut found);
+                let root = if is_inline { module.to_vec() } else { root.clone() };
+                expand(root, &code[at + start.len()..], &mut found);
             }
         }
     }

@@ -10,22 +10,46 @@ use std::path::{Path, PathBuf};
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use clap::Args;
 use storage::durable;
 use uuid::Uuid;
 
 use super::replay::{self, Recording};
 use super::{ToolError, print};
+use crate::command::{Command, Commands, Failure};
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// Writes a page with these scripts, and prints its path.
-pub fn run(files: &[PathBuf], output: Option<&Path>) -> Result<(), ToolError> {
-    let recordings: Vec<Recording> =
-        files.iter().map(|file| replay::record(file)).collect::<Result<_, _>>()?;
-    let path = write(&page(&recordings), output)?;
-    Ok(print(&[path.display().to_string()])?)
+#[derive(Debug, Args)]
+pub struct View {
+    /// Scripts as for `replay`; the page lets the reader choose among several
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// The page [default: a new file in the directory for temporary files]
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl Command for View {
+    const NAME: &'static str = "dev view";
+    const ABOUT: &'static str =
+        "Write a page that plays scripts step by step, with the diagram of their machines";
+    const HELP: &'static str = "\
+The page is one file without requests to other servers. It shows where a script fails: the expected effects and the
+real ones. The command prints the path of the page, and ends with 0 also if a script fails.
+
+Examples:
+  kalends dev view fixtures/sessions/direct_push_acked.session
+  xargs kalends dev view --output machine.html < fixtures/shown.txt";
+
+    fn run(self, _commands: Commands) -> Result<(), Failure> {
+        let recordings = self.files.iter().map(|file| replay::record(file));
+        let recordings: Vec<Recording> = recordings.collect::<Result<_, _>>()?;
+        let path = write(&page(&recordings), self.output.as_deref())?;
+        Ok(print(&[path.display().to_string()])?)
+    }
 }
 
 fn write(page: &str, output: Option<&Path>) -> Result<PathBuf, ToolError> {
@@ -170,7 +194,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let bad = folder.path().join("bad.agent");
         fs::write(&bad, "# Bad.\nat yesterday\n").unwrap();
-        let error = run(std::slice::from_ref(&bad), None).unwrap_err().to_string();
+        let error = replay::record(&bad).unwrap_err().to_string();
         assert_eq!(
             error,
             format!(
@@ -178,6 +202,6 @@ mod tests {
                 bad.display()
             )
         );
-        assert!(run(&[folder.path().join("none.session")], None).is_err());
+        assert!(replay::record(&folder.path().join("none.session")).is_err());
     }
 }

@@ -12,11 +12,8 @@ use ureq::http::{Response, StatusCode};
 use ureq::{Agent, Body};
 use url::Url;
 
-use super::FeedCliError;
+use crate::command::entry::FEED_TOKEN_VARIABLE;
 use crate::system::https_client::{ClientError, http_client, printable, why_unanswered};
-
-/// The variable with the token: a flag would show in the list of processes.
-pub const TOKEN_VARIABLE: &str = "KALENDS_FEED_TOKEN";
 
 /// Maximum size of a page, in bytes: several times the default of a server, of which JSON may write a byte as six.
 const PAGE_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -38,6 +35,17 @@ const TOO_OLD: u16 = 318;
 
 /// Characters that are encoded in one segment of a path (RFC 3986 §3.3). Dots too: `.` and `..` alone have a meaning.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
+
+/// Why a server cannot be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoteError {
+    #[error(
+        "set {FEED_TOKEN_VARIABLE} to a token of the feed: `kalends feed token` makes one where the server's keys are"
+    )]
+    NoToken,
+    #[error(transparent)]
+    Client(#[from] ClientError),
+}
 
 /// A server and the token for one of its feeds.
 #[derive(Debug, Clone)]
@@ -62,13 +70,10 @@ struct Refusal {
 
 impl Remote {
     /// The server at `url`, with the token in the environment.
-    pub fn at(url: &Url) -> Result<Self, FeedCliError> {
-        let token = std::env::var(TOKEN_VARIABLE).unwrap_or_default();
+    pub fn at(url: &Url) -> Result<Self, RemoteError> {
+        let token = std::env::var(FEED_TOKEN_VARIABLE).unwrap_or_default();
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(FeedCliError::Unusable(format!(
-                "set {TOKEN_VARIABLE} to a token of the feed: `kalends feed token` makes one where the \
-                 server's keys are"
-            )));
+            return Err(RemoteError::NoToken);
         }
         Ok(Self {
             base: url.as_str().trim_end_matches('/').to_owned(),

@@ -1,68 +1,183 @@
-//! `kalends feed tail`: a feed's updates from the store, or through the server that holds it. With `--url`,
-//! [`tail_url`] reads them.
+//! `kalends feed tail`: a feed's updates as they are published.
+//!
+//! The job reads the store, or follows the publisher of the server. The process of the command runs it on a store, and
+//! then through one server of it after the other. [`tail_url`] reads the updates of a server over HTTP instead.
 
 use std::io::ErrorKind::BrokenPipe;
-use std::io::{IsTerminal, Write, stderr, stdout};
+use std::io::{self, Write, stdout};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use actors::{FeedSubscription, Feeds, SubscriptionError};
+use clap::Args;
+use serde::{Deserialize, Serialize};
 use state_machine::Span;
 use state_machine::backoff::Backoff;
+use state_machine::feed::consumer::ConsumerEnd;
+use state_machine::feed::{FeedName, FeedPage, FeedSyncId};
 use tokio::net::UnixStream;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
+use url::Url;
 
-use super::args::Tail;
-use super::remote::Remote;
-use super::{FeedCliError, stdout_closed, tail_url};
-use crate::operate::admin::backend::{Backend, connect, reach};
-use crate::operate::admin::bar::Bar;
-use crate::operate::admin::client;
-use crate::operate::admin::command::{AdminError, interrupt, run_here};
-use crate::operate::admin::commands::{FeedTail, Request};
-use crate::operate::admin::output::Completion;
-use crate::operate::admin::print::Printer;
-use crate::operate::admin::tail_cursor::TailCursor;
+use super::key_args::server;
+use super::remote::{Remote, RemoteError};
+use super::stdout_closed;
+use super::tail_cursor::{CursorError, TailCursor};
+use super::tail_url::{self, UrlTailError};
+use super::update_printer::{Remaining, UpdatePrinter};
+use crate::command::backend::{connect, reach};
+use crate::command::client;
+use crate::command::printer::Printer;
+use crate::command::store_command::{interrupt, run_here};
+use crate::command::{Backend, CommandError, Completion, Failure, Job, JobError, StoreCommand};
+use crate::feeds::store::PAGE;
 use crate::settings::{Settings, StoreKind};
 
-/// The wait before the first attempt to reach a server again; it doubles up to [`RETRY_MAX`].
-const RETRY: Span = Span(250);
+/// The wait before the first attempt to reach a server again; it doubles up to [`SERVER_RETRY_MAX`].
+const SERVER_RETRY: Span = Span(250);
 
 /// The longest of these waits.
-const RETRY_MAX: Span = Span::from_secs(4);
+const SERVER_RETRY_MAX: Span = Span::from_secs(4);
+
+/// The interval at which a store without a server in this process is read.
+const POLL: Span = Span::from_secs(1);
+
+/// The longest wait after a failure of the store; the first one is [`POLL`].
+const RETRY_MAX: Span = Span::from_secs(60);
+
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FeedTail {
+    /// Name of the feed
+    #[arg(value_parser = FeedName::parse)]
+    pub feed: FeedName,
+    /// Begin behind number N; with --cursor-file, only if FILE does not exist yet
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = update_number)]
+    pub after: u64,
+    /// End after N updates
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// End when all updates that exist are printed
+    #[arg(long)]
+    pub once: bool,
+    /// Keep the number of the last printed update in FILE, and begin behind it. Each update is printed at
+    /// least once, also after kill -9: the last ones may be printed again. FILE.lock keeps a second tail away
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    pub cursor_file: Option<PathBuf>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    #[serde(skip)]
+    pub json: bool,
+    /// Use the server at URL over HTTP; the token in KALENDS_FEED_TOKEN must allow reading
+    #[arg(long, value_name = "URL", value_parser = server)]
+    #[serde(skip)]
+    pub url: Option<Url>,
+}
+
+fn update_number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "expected the number of an update, such as 42".to_owned())
+}
+
+/// Why a tail ended.
+#[derive(Debug, thiserror::Error)]
+enum TailError {
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    #[error(transparent)]
+    Cursor(#[from] CursorError),
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    #[error(transparent)]
+    Url(#[from] UrlTailError),
+    #[error(transparent)]
+    Runtime(#[from] io::Error),
+}
+
+impl StoreCommand for FeedTail {
+    const NAME: &'static str = "feed tail";
+    const ABOUT: &'static str = "Print a feed's updates as they are published";
+    const HELP: &'static str = "\
+Prints `NUMBER KEY = VALUE` or `NUMBER KEY deleted` until Ctrl-C, or until its output is closed. If
+the server ends, it waits for the next one. If none runs on an embedded store, it prints what is there
+and waits for one.
+
+Examples:
+  kalends feed tail prices --data-dir /var/lib/kalends
+  kalends feed tail prices --cursor-file prices.cursor --json --config /etc/kalends/kalends.toml
+  kalends feed tail prices --once --after 42 --data-dir /var/lib/kalends
+  KALENDS_FEED_TOKEN=kf1... kalends feed tail prices --url https://push.example.net";
+    const FOLLOWS: bool = true;
+    type Report = FeedPage;
+
+    fn is_json(&self) -> bool {
+        self.json
+    }
+
+    fn main(self, settings: &Settings) -> Result<(), Failure> {
+        Ok(follow(&self, settings)?)
+    }
+
+    /// Writes pages until `count` updates are written, or with `once` until the end of the feed.
+    async fn run(self, job: &Job<FeedPage>) -> Result<(), JobError> {
+        let Self { feed, after, count, once, .. } = self;
+        let mut pages = Pages::open(job, feed, FeedSyncId(after), once)?;
+        let mut left =
+            count.map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX));
+        loop {
+            let mut page = pages.next(job).await?;
+            let is_last = page.is_last();
+            page.truncate(left);
+            left -= page.updates.len();
+            job.report(page).await?;
+            if left == 0 || (once && is_last) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl FeedTail {
+    fn of(remaining: Remaining) -> Self {
+        let Remaining { feed, after, count, once } = remaining;
+        Self { feed, after, count, once, cursor_file: None, json: false, url: None }
+    }
+}
 
 /// Prints updates until `--count`, the end of the feed with `--once`, or an interrupt.
-pub fn run(args: &Tail, settings: &Settings) -> Result<(), FeedCliError> {
+fn follow(args: &FeedTail, settings: &Settings) -> Result<(), TailError> {
     let remote = args.url.as_ref().map(Remote::at).transpose()?;
-    let FeedTail { feed, after, .. } = &args.tail;
-    let cursor = TailCursor::begin(feed, *after, args.cursor_file.as_deref());
-    let cursor = cursor.map_err(AdminError::from)?;
-    let bar = Bar::new(stderr().is_terminal());
-    let mut printer = Printer::new(stdout().lock(), args.json, bar).tailing(cursor);
+    let tail = TailCursor::begin(&args.feed, args.after, args.cursor_file.as_deref())?;
+    let printer = Printer::new(stdout().lock(), args.json);
+    let mut printer = UpdatePrinter { printer, tail, count: args.count, once: args.once };
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
         let stop = interrupted();
         match &remote {
             Some(remote) => tokio::select! {
                 () = stopped(stop) => Ok(()),
-                ended = tail_url::follow(args, remote, &mut printer) => ended,
+                ended = tail_url::follow(remote, &mut printer) => Ok(ended?),
             },
-            None => Ok(Local { args, settings, stop }.follow(&mut printer).await?),
+            None => Ok(Local { settings, stop }.follow(&mut printer).await?),
         }
     });
     // An HTTP request in progress is abandoned.
     runtime.shutdown_background();
     let ended = match ended {
         // A reader such as `head` closes the output when it has enough. That is no error.
-        Err(FeedCliError::Admin(AdminError::Io(error))) if error.kind() == BrokenPipe => Ok(()),
+        Err(
+            TailError::Command(CommandError::Io(error))
+            | TailError::Url(UrlTailError::Command(CommandError::Io(error))),
+        ) if error.kind() == BrokenPipe => Ok(()),
         ended => ended,
     };
-    printer.end();
+    printer.printer.end();
     // Not after a tail that was refused at once.
-    if let Some(cursor) = printer.tail().filter(|_| args.cursor_file.is_some())
-        && (ended.is_ok() || cursor.count() > 0)
-    {
-        printer.eprint(&cursor.summary());
+    let UpdatePrinter { printer, tail, .. } = printer;
+    if args.cursor_file.is_some() && (ended.is_ok() || tail.count() > 0) {
+        printer.eprint(&tail.summary());
     }
     ended
 }
@@ -83,25 +198,15 @@ fn interrupted() -> watch::Receiver<bool> {
     stop
 }
 
-/// The updates that are still to be printed.
-pub(super) fn remaining<W: Write>(args: &Tail, printer: &Printer<W>) -> FeedTail {
-    let (after, printed) =
-        printer.tail().map_or((args.tail.after, 0), |tail| (tail.cursor(), tail.count()));
-    let count = args.tail.count.map(|count| count.saturating_sub(printed));
-    FeedTail { after, count, ..args.tail.clone() }
-}
-
 /// A feed in the store that the settings name.
 struct Local<'a> {
-    args: &'a Tail,
     settings: &'a Settings,
     stop: watch::Receiver<bool>,
 }
 
 impl Local<'_> {
-    async fn follow<W: Write>(&self, printer: &mut Printer<W>) -> Result<(), AdminError> {
-        let request = Request::FeedTail(remaining(self.args, printer));
-        let Some(backend) = self.or_interrupted(reach(&request, self.settings)).await else {
+    async fn follow<W: Write>(&self, printer: &mut UpdatePrinter<W>) -> Result<(), CommandError> {
+        let Some(backend) = self.or_interrupted(reach(self.settings)).await else {
             return Ok(());
         };
         match backend? {
@@ -109,18 +214,20 @@ impl Local<'_> {
             Backend::Own(context) => {
                 let has_lock = self.settings.store == StoreKind::Embedded;
                 // A tail that stayed in the store would keep its server out.
-                let once = self.args.tail.once || has_lock;
-                let tail = FeedTail { once, ..remaining(self.args, printer) };
+                let once = printer.once || has_lock;
+                let tail = FeedTail { once, ..FeedTail::of(printer.remaining()) };
                 let stop = stopped(self.stop.clone());
-                let end = run_here(Request::FeedTail(tail), &context, printer, stop).await;
+                let end = run_here(tail, &context, &mut |output| printer.print(output), stop).await;
                 context.store.close().await?;
                 drop(context);
                 let is_done = self.is_done(end?, printer)?;
                 if is_done || !has_lock {
                     return Ok(());
                 }
-                printer.eprint("no server is running here: this is all there is until one starts");
-                let mut backoff = Backoff::new(RETRY, RETRY_MAX);
+                printer
+                    .printer
+                    .eprint("no server is running here: this is all there is until one starts");
+                let mut backoff = Backoff::new(SERVER_RETRY, SERVER_RETRY_MAX);
                 let Some(stream) = self.next_server(&mut backoff).await? else { return Ok(()) };
                 self.follow_servers(stream, printer).await
             }
@@ -132,27 +239,29 @@ impl Local<'_> {
     async fn follow_servers<W: Write>(
         &self,
         mut stream: UnixStream,
-        printer: &mut Printer<W>,
-    ) -> Result<(), AdminError> {
-        let (mut backoff, mut is_lost) = (Backoff::new(RETRY, RETRY_MAX), false);
+        printer: &mut UpdatePrinter<W>,
+    ) -> Result<(), CommandError> {
+        let (mut backoff, mut is_lost) = (Backoff::new(SERVER_RETRY, SERVER_RETRY_MAX), false);
         loop {
-            let (request, began) =
-                (Request::FeedTail(remaining(self.args, printer)), Instant::now());
-            match client::call(stream, &request, printer, stopped(self.stop.clone())).await {
-                Ok(Completion::Stopped) | Err(AdminError::Server(_) | AdminError::ServerGone) => {
+            let began = Instant::now();
+            let request = (FeedTail::NAME, FeedTail::of(printer.remaining()));
+            let (sink, stop) = (&mut |output| printer.print(output), stopped(self.stop.clone()));
+            match client::call(stream, request, sink, stop).await {
+                Ok(Completion::Stopped)
+                | Err(CommandError::Server(_) | CommandError::ServerGone) => {
                     if *self.stop.borrow() {
                         return Ok(());
                     }
-                    if self.args.tail.once {
-                        return Err(AdminError::ServerGone);
+                    if printer.once {
+                        return Err(CommandError::ServerGone);
                     }
                 }
                 end => return self.is_done(end?, printer).map(|_| ()),
             }
-            if began.elapsed() > Duration::from_millis(RETRY_MAX.0) || !is_lost {
+            if began.elapsed() > Duration::from_millis(SERVER_RETRY_MAX.0) || !is_lost {
                 backoff.reset();
                 is_lost = true;
-                printer.eprint("the server is gone, waiting for it");
+                printer.printer.eprint("the server is gone, waiting for it");
             }
             let Some(next) = self.next_server(&mut backoff).await? else { return Ok(()) };
             stream = next;
@@ -160,7 +269,7 @@ impl Local<'_> {
     }
 
     /// A connection to the next server; none after an interrupt.
-    async fn next_server(&self, backoff: &mut Backoff) -> Result<Option<UnixStream>, AdminError> {
+    async fn next_server(&self, backoff: &mut Backoff) -> Result<Option<UnixStream>, CommandError> {
         while self.or_interrupted(sleep(Duration::from_millis(backoff.next().0))).await.is_some() {
             if let Some(stream) = connect(&self.settings.data_dir).await? {
                 return Ok(Some(stream));
@@ -170,12 +279,16 @@ impl Local<'_> {
     }
 
     /// Whether all wanted updates are printed.
-    fn is_done<W: Write>(&self, end: Completion, printer: &Printer<W>) -> Result<bool, AdminError> {
+    fn is_done<W: Write>(
+        &self,
+        end: Completion,
+        printer: &UpdatePrinter<W>,
+    ) -> Result<bool, CommandError> {
         match end {
-            Completion::Failed(why) => Err(AdminError::Job(why)),
+            Completion::Failed(why) => Err(CommandError::Job(why)),
             Completion::Stopped => Ok(true),
             Completion::Done | Completion::Unwell => {
-                Ok(self.args.tail.once || remaining(self.args, printer).count == Some(0))
+                Ok(printer.once || printer.remaining().count == Some(0))
             }
         }
     }
@@ -191,4 +304,100 @@ impl Local<'_> {
 async fn stopped(mut stop: watch::Receiver<bool>) {
     // An error means that the sender is gone.
     let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// The pages behind a cursor.
+struct Pages {
+    feed: FeedName,
+    cursor: FeedSyncId,
+    once: bool,
+    /// The publisher of this process; without one, the store is polled.
+    publisher: Option<FeedSubscription>,
+}
+
+impl Pages {
+    fn open(
+        job: &Job<FeedPage>,
+        feed: FeedName,
+        cursor: FeedSyncId,
+        once: bool,
+    ) -> Result<Self, JobError> {
+        let feeds = job.context.part::<Feeds>().filter(|_| !once);
+        let publisher = feeds.map(|feeds| feeds.subscribe(feed.clone(), cursor)).transpose();
+        let publisher = publisher.map_err(|error| JobError::Refused(error.to_string()))?;
+        Ok(Self { feed, cursor, once, publisher })
+    }
+
+    /// The next page; waits until there is one, unless the tail ends with what is there.
+    async fn next(&mut self, job: &Job<FeedPage>) -> Result<FeedPage, JobError> {
+        let page = match &mut self.publisher {
+            Some(publisher) => match job.or_interrupted(publisher.next()).await? {
+                Ok(page) => page,
+                Err(SubscriptionError::Closed) => return Err(JobError::Stopped),
+                Err(SubscriptionError::End(end)) => return Err(self.refused(end)),
+            },
+            None => self.poll(job).await?,
+        };
+        self.cursor = page.cursor;
+        Ok(page)
+    }
+
+    async fn poll(&self, job: &Job<FeedPage>) -> Result<FeedPage, JobError> {
+        let mut backoff = Backoff::new(POLL, RETRY_MAX);
+        loop {
+            let wait = match self.fetch(job).await {
+                Ok(page) if self.once || page.cursor > self.cursor => return Ok(page),
+                Ok(_) => {
+                    backoff.reset();
+                    POLL
+                }
+                Err(JobError::Store(error)) if !self.once => {
+                    let wait = backoff.next();
+                    let text = format!("{error}; trying again in {} s", wait.0 / 1000);
+                    job.problem(text).await?;
+                    wait
+                }
+                Err(error) => return Err(error),
+            };
+            job.wait_until(Instant::now() + Duration::from_millis(wait.0)).await?;
+        }
+    }
+
+    async fn fetch(&self, job: &Job<FeedPage>) -> Result<FeedPage, JobError> {
+        let fetch = || job.context.store.fetch_feed(self.feed.clone(), self.cursor, PAGE);
+        let page = job.step(fetch).await?;
+        match page.or_else(|| self.feed.is_always_there().then(FeedPage::default)) {
+            None => Err(self.refused(ConsumerEnd::NoSuchFeed)),
+            Some(FeedPage { head, .. }) if head < self.cursor => {
+                Err(self.refused(ConsumerEnd::CursorFromTheFuture { head }))
+            }
+            Some(page) if page.is_too_late(self.cursor) => {
+                Err(self.refused(ConsumerEnd::CursorTooOld { horizon: page.horizon }))
+            }
+            Some(page) => Ok(page),
+        }
+    }
+
+    fn refused(&self, end: ConsumerEnd) -> JobError {
+        let Self { feed, cursor, .. } = self;
+        let head = match end {
+            ConsumerEnd::CursorFromTheFuture { head } => head,
+            ConsumerEnd::CursorTooOld { horizon } => {
+                return JobError::Refused(format!(
+                    "the cursor {cursor} is too old, {feed} has forgotten deletions up to {horizon}: discard what \
+                     was printed, and remove the cursor file or give --after 0"
+                ));
+            }
+            ConsumerEnd::NoSuchFeed if feed.is_always_there() => FeedSyncId::NONE,
+            ConsumerEnd::NoSuchFeed => {
+                return JobError::Refused(format!(
+                    "there is no feed {feed}: it begins with its first write (`kalends feed put {feed} ...`)"
+                ));
+            }
+        };
+        JobError::Refused(format!(
+            "the cursor {cursor} is from the future, the last number of {feed} is {head}: if it was restored \
+             from a backup, remove the cursor file or give a lesser --after"
+        ))
+    }
 }

@@ -9,14 +9,19 @@ use state_machine::feed::FeedPage;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::FeedCliError;
-use super::args::Tail;
 use super::remote::Remote;
-use super::tail::remaining;
-use crate::operate::admin::commands::FeedTail;
-use crate::operate::admin::output::Output;
-use crate::operate::admin::print::Printer;
+use super::update_printer::{Remaining, UpdatePrinter};
+use crate::command::CommandError;
 use crate::system::https_client::ClientError;
+
+/// Why a tail over HTTP ended.
+#[derive(Debug, thiserror::Error)]
+pub enum UrlTailError {
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    #[error(transparent)]
+    Client(#[from] ClientError),
+}
 
 /// How long the server may hold a request until there is an update.
 const WAIT: Duration = Duration::from_secs(30);
@@ -30,14 +35,13 @@ const RETRY: Span = Span(500);
 /// The longest of these waits.
 const RETRY_MAX: Span = Span::from_secs(30);
 
-pub(super) async fn follow<W: Write>(
-    args: &Tail,
+pub async fn follow<W: Write>(
     remote: &Remote,
-    printer: &mut Printer<W>,
-) -> Result<(), FeedCliError> {
+    printer: &mut UpdatePrinter<W>,
+) -> Result<(), UrlTailError> {
     let (mut backoff, mut was_there) = (Backoff::new(RETRY, RETRY_MAX), false);
     loop {
-        let (tail, began) = (remaining(args, printer), Instant::now());
+        let (tail, began) = (printer.remaining(), Instant::now());
         match fetch(remote, &tail).await {
             Ok(page) => {
                 backoff.reset();
@@ -45,13 +49,15 @@ pub(super) async fn follow<W: Write>(
                 if print(page, &tail, printer)? {
                     return Ok(());
                 }
-                if remaining(args, printer).after == tail.after {
+                if printer.remaining().after == tail.after {
                     sleep_until(began + PAUSE).await;
                 }
             }
-            Err(ClientError::Unreachable { why, .. }) if was_there && !args.tail.once => {
+            Err(ClientError::Unreachable { why, .. }) if was_there && !printer.once => {
                 let wait = Duration::from_millis(backoff.next().0);
-                printer.eprint(&format!("{why}; trying again in {:.1} s", wait.as_secs_f64()));
+                printer
+                    .printer
+                    .eprint(&format!("{why}; trying again in {:.1} s", wait.as_secs_f64()));
                 sleep(wait).await;
             }
             // At the first request most likely a wrong URL.
@@ -60,7 +66,7 @@ pub(super) async fn follow<W: Write>(
     }
 }
 
-async fn fetch(remote: &Remote, tail: &FeedTail) -> Result<FeedPage, ClientError> {
+async fn fetch(remote: &Remote, tail: &Remaining) -> Result<FeedPage, ClientError> {
     let (remote, tail) = (remote.clone(), tail.clone());
     let wait = if tail.once { Duration::ZERO } else { WAIT };
     let fetched = spawn_blocking(move || remote.fetch(&tail.feed, tail.after, tail.count, wait));
@@ -70,13 +76,13 @@ async fn fetch(remote: &Remote, tail: &FeedTail) -> Result<FeedPage, ClientError
 /// Prints a page. Whether it was the last one.
 fn print<W: Write>(
     mut page: FeedPage,
-    tail: &FeedTail,
-    printer: &mut Printer<W>,
-) -> Result<bool, FeedCliError> {
+    tail: &Remaining,
+    printer: &mut UpdatePrinter<W>,
+) -> Result<bool, CommandError> {
     let is_all = tail.once && page.is_last();
     let count = tail.count.map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX));
     page.truncate(count);
     let is_enough = page.updates.len() == count;
-    printer.print(Output::Page(page))?;
+    printer.page(&page)?;
     Ok(is_enough || is_all)
 }

@@ -23,8 +23,7 @@ use super::history::{History, POINT_EVERY, POINTS_MAX};
 use super::session::Session;
 use crate::cluster::clock_sentences::sentences;
 use crate::monitoring::collect::{Sample, Value, collect};
-use crate::operate::admin::commands::{ReadOnlyArgs, Request};
-use crate::operate::admin::output::Output;
+use crate::operate::tables::status::{GetStatus, Status};
 
 /// Event streams at once. A further one is answered 503, and its page tries again.
 pub(super) const STREAMS_MAX: usize = 32;
@@ -145,12 +144,9 @@ fn count_months(page: &Data<AdminPage>, now: Time) {
     months.due = Some(now + COUNT_EVERY);
     let page = Data::clone(page);
     actix_web::rt::spawn(async move {
-        let outputs = page.perform(Request::Status(ReadOnlyArgs::default())).await;
-        for output in outputs.unwrap_or_default() {
-            if let Output::Status(status) = output {
-                let (agents, leaving) = (status.agents, status.unfinished_moves);
-                page.live.months().counted = Some(MonthCount { at: now.0, agents, leaving });
-            }
+        let (reports, _) = page.perform(GetStatus::default()).await.unwrap_or_default();
+        for Status { agents, unfinished_moves: leaving, .. } in reports {
+            page.live.months().counted = Some(MonthCount { at: now.0, agents, leaving });
         }
     });
 }

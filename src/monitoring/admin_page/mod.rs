@@ -26,13 +26,15 @@ use state_machine::token_bucket::{Rate, TokenBucket};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::timeout;
 
-use crate::operate::admin::access_command::AccessRevoke;
-use crate::operate::admin::commands::{Inspect, ReadOnlyArgs, Request};
-use crate::operate::admin::inspect::target::Target;
-use crate::operate::admin::job;
-use crate::operate::admin::job_context::JobContext;
-use crate::operate::admin::operator_link::LINK_PARAMETER;
-use crate::operate::admin::output::{Completion, Output};
+use crate::command::job::OUTPUTS_MAX;
+use crate::command::store_command::perform;
+use crate::command::{Completion, Context, Output, StoreCommand};
+use crate::operate::access::list::AccessList;
+use crate::operate::access::operator::LINK_PARAMETER;
+use crate::operate::access::revoke::AccessRevoke;
+use crate::operate::inspect::command::Inspect;
+use crate::operate::inspect::facts::Inspection;
+use crate::operate::inspect::target::Target;
 use crate::push::app::AppState;
 use crate::settings::keys::Keys;
 use crate::settings::{Settings, StoreKind};
@@ -49,7 +51,7 @@ const COMMAND_WAIT: Duration = Duration::from_secs(60);
 /// The state of the page.
 pub(super) struct AdminPage {
     node: AppState,
-    jobs: JobContext,
+    jobs: Context,
     data_dir: PathBuf,
     interval: Duration,
     /// Whether the agents of each month are counted: on DynamoDB that would cost reads of all records.
@@ -64,11 +66,7 @@ pub(super) struct AdminPage {
 
 impl AdminPage {
     /// None if the setting or the keys forbid it: then the log has the reason.
-    pub(super) fn new(
-        settings: &Settings,
-        node: &AppState,
-        jobs: JobContext,
-    ) -> Option<Data<Self>> {
+    pub(super) fn new(settings: &Settings, node: &AppState, jobs: Context) -> Option<Data<Self>> {
         if !settings.admin_page {
             return None;
         }
@@ -104,16 +102,18 @@ impl AdminPage {
         bucket.try_acquire(&self.wrong_rate, 0, now).is_ok()
     }
 
-    /// Runs a command of an operator and collects its output.
-    async fn perform(&self, request: Request) -> Result<Vec<Output>, String> {
+    /// Runs a command of an operator and collects its results and its sentences.
+    async fn perform<C: StoreCommand>(
+        &self,
+        command: C,
+    ) -> Result<(Vec<C::Report>, Vec<String>), String> {
         let permit = self.commands.try_acquire();
         let _permit = permit.map_err(|_| "other commands are running: try again".to_owned())?;
-        let (log, command) = (&self.node.common.log, request.name());
-        let (outputs, mut queue) = mpsc::channel(job::OUTPUTS_MAX);
+        let (outputs, mut queue) = mpsc::channel(OUTPUTS_MAX);
         let (stop, stopped) = watch::channel(false);
         let work = async {
             let stops = async {
-                let job = job::perform(request, &self.jobs, outputs, stopped);
+                let job = perform(command, &self.jobs, outputs, stopped);
                 tokio::pin!(job);
                 if let Ok(end) = timeout(COMMAND_WAIT, &mut job).await {
                     return end;
@@ -122,19 +122,21 @@ impl AdminPage {
                 job.await
             };
             let collect = async {
-                let mut all = Vec::new();
+                let (mut reports, mut notes) = (Vec::new(), Vec::new());
                 while let Some(output) = queue.recv().await {
                     match output {
                         Output::Progress(_) | Output::Problem(_) | Output::End(_) => {}
-                        output => all.push(output),
+                        Output::Report(report) => reports.push(report),
+                        Output::Note(note) => notes.push(note),
                     }
                 }
-                all
+                (reports, notes)
             };
             tokio::join!(stops, collect)
         };
         let (end, outputs) = work.await;
-        info!(log, "a command of the operator's page ended"; "command" => command, "result" => end.name());
+        info!(self.node.common.log, "a command of the operator's page ended";
+            "command" => C::NAME, "result" => end.name());
         match end {
             Completion::Failed(why) => Err(why),
             Completion::Stopped => Err("the command took too long and was stopped".to_owned()),
@@ -267,19 +269,13 @@ async fn revoke(request: HttpRequest, body: Payload, page: Data<AdminPage>) -> H
     if form.field("confirmed") != "yes" {
         return pages::confirmation(&page.form_token(&session), name);
     }
-    let request = Request::AccessRevoke(AccessRevoke { name: name.to_owned() });
-    let revoked = match request.is_within_bounds() {
-        true => page.perform(request).await,
+    let command = AccessRevoke { name: name.to_owned() };
+    let revoked = match command.is_within_bounds() {
+        true => page.perform(command).await,
         false => Err("this is no name of an access token".to_owned()),
     };
-    let text = match revoked {
-        Ok(outputs) => outputs.into_iter().find_map(|output| match output {
-            Output::Note(text) => Some(text),
-            _ => None,
-        }),
-        Err(why) => Some(why),
-    };
-    page.list(&session, &text.unwrap_or_default()).await
+    let text = revoked.map_or_else(|why| why, |(_, notes)| notes.concat());
+    page.list(&session, &text).await
 }
 
 impl AdminPage {
@@ -287,25 +283,19 @@ impl AdminPage {
         self.sessions.form_token(session)
     }
 
-    async fn inspect(&self, target: &str) -> Result<Output, String> {
+    async fn inspect(&self, target: &str) -> Result<Inspection, String> {
         let target: Target = target.parse()?;
         let subject =
             target.decode(|| Keys::load(&self.data_dir)).map_err(|why| why.to_string())?;
-        let request = Request::Inspect(Inspect { subject, json: false });
-        let found = self.perform(request).await?.pop();
+        let command = Inspect { subject: Some(subject), ..Inspect::default() };
+        let found = self.perform(command).await?.0.pop();
         found.ok_or_else(|| "there is no result".to_owned())
     }
 
     /// The page of access tokens, with a sentence about what was done.
     async fn list(&self, session: &Session, done: &str) -> HttpResponse {
-        let listed = self.perform(Request::AccessList(ReadOnlyArgs::default())).await;
-        let rows = listed.map(|outputs| {
-            let rows = outputs.into_iter().filter_map(|output| match output {
-                Output::Access(rows) => Some(rows),
-                _ => None,
-            });
-            rows.flatten().collect()
-        });
+        let listed = self.perform(AccessList::default()).await;
+        let rows = listed.map(|(batches, _)| batches.into_iter().flat_map(|rows| rows.0).collect());
         pages::people(&self.form_token(session), rows, done)
     }
 }

@@ -8,8 +8,9 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::HttpDate;
 
 use super::guard::with_security;
-use crate::operate::admin::inspect::{Inspection, text};
-use crate::operate::admin::output::{AccessRow, Output};
+use crate::operate::access::list::AccessRow;
+use crate::operate::inspect::facts::Inspection;
+use crate::operate::inspect::text;
 use crate::push::web::escaped;
 
 /// Access tokens on one page, the first by name.
@@ -54,11 +55,10 @@ pub(super) fn message(status: StatusCode, text: &str) -> HttpResponse {
 }
 
 /// What is known of a user agent, or why nothing is.
-pub(super) fn inspection(form: &str, found: &Result<Output, String>) -> HttpResponse {
+pub(super) fn inspection(form: &str, found: &Result<Inspection, String>) -> HttpResponse {
     let mut main = "<h2>User agent</h2>".to_owned();
     match found {
-        Ok(Output::Inspection(facts)) => main += &inspected(form, facts),
-        Ok(_) => main += "<p>There is no result.</p>",
+        Ok(facts) => main += &inspected(form, facts),
         Err(why) => main += &format!("<p class=\"down\">{}</p>", escaped(why)),
     }
     answer(StatusCode::OK, &[("bar", &bar(form)), ("main", &main), ("script", "")])

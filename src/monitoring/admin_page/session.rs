@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use state_machine::{Span, Time};
 
-use crate::operate::admin::operator_link::OperatorLinks;
+use crate::operate::access::operator::OperatorLinks;
 use crate::settings::keys::{Keys, MAC_BYTES, MacKeys, Passes};
 
 /// Time from signing in to the end of a session.
@@ -98,7 +98,7 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operate::admin::operator_link::LINK_LIFETIME;
+    use crate::operate::access::operator::LINK_LIFETIME;
 
     const START: Time = Time(1_796_000_000_000);
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::operate::admin::print::on_one_line;
+use crate::command::text::on_one_line;
 
 /// A text as the archive has it. It is shown with its control characters escaped.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -6,39 +6,84 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use clap::Args;
+use serde::{Deserialize, Serialize};
+use storage::StoreFuture;
 use storage::durable::{self, NewFile};
 use storage::embedded::{Embedded, SNAPSHOT_DIR};
-
+use tokio::sync::watch;
 use zeroize::Zeroizing;
 
 use super::age::Age;
 use super::archive::{self, Manifest};
 use super::meter::Meter;
 use super::{BackupError, CLOCK_FILE, STANDARD};
-use crate::operate::admin::backend::check_owner;
-use crate::operate::admin::command;
-use crate::operate::admin::command::AdminError;
-use crate::operate::admin::commands::Request;
+use crate::command::backend::check_owner;
+use crate::command::{CommandError, Failure, Job, JobError, NoReport, StoreCommand, run_and_print};
 use crate::settings::keys::{KEYS_FILE, Keys};
-use crate::settings::{Flags, PublicUrl, Settings, StoreKind};
+use crate::settings::{PublicUrl, Settings, StoreKind};
 use crate::system::clock::unix_now;
 
-#[derive(Debug, Args)]
-pub struct BackupArgs {
+/// None of its arguments is sent to a server, which makes the snapshot.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Backup {
     /// The archive to write, with mode 0600; - is standard output
+    #[serde(skip)]
     pub file: PathBuf,
     /// Replace FILE if it exists
     #[arg(long)]
+    #[serde(skip)]
     pub force: bool,
     /// Encrypt the archive to this recipient of age, such as age1...; repeatable. The program age must be installed
     #[arg(long, value_name = "RECIPIENT")]
+    #[serde(skip)]
     pub encrypt_to: Vec<String>,
     /// Encrypt the archive with a passphrase, for which age asks on the terminal
     #[arg(long, conflicts_with = "encrypt_to")]
+    #[serde(skip)]
     pub passphrase: bool,
-    #[command(flatten)]
-    pub flags: Flags,
 }
+
+impl StoreCommand for Backup {
+    const NAME: &'static str = "backup";
+    const ABOUT: &'static str =
+        "Write an archive of the store and its keys, also while the server runs";
+    const HELP: &'static str = "\
+Works while the server runs, and when it is stopped. All files of the store are copied as they were at one moment, then
+archived with keys.toml and clock. Run it as the user of the server. The archive contains the keys, so its reader
+can forge endpoints. The data directory needs free space for a second copy of the store until the command ends.
+The exit code is 1 on failure, and FILE is then as it was.
+
+Examples:
+  kalends backup /backup/kalends.tar --data-dir /var/lib/kalends
+  kalends backup /backup/kalends.tar.age --encrypt-to age1... --data-dir /var/lib/kalends
+  kalends restore --check /backup/kalends.tar";
+    type Report = NoReport;
+
+    fn main(self, settings: &Settings) -> Result<(), Failure> {
+        Ok(backup(&self, settings)?)
+    }
+
+    /// Copies the files of the store as they were at one moment to where the command archives them.
+    async fn run(self, job: &Job) -> Result<(), JobError> {
+        job.check_stopped()?;
+        let (steps, mut copied) = watch::channel::<Pages>((0, 0));
+        // The send fails when the job has stopped, which ends the copy.
+        let on_step = Box::new(move |done, of| steps.send((done, of)).is_ok());
+        let copy: StoreFuture<()> = job.context.store.snapshot(on_step);
+        let copy = tokio::spawn(copy);
+        while job.or_interrupted(copied.changed()).await?.is_ok() {
+            let (done, of) = *copied.borrow_and_update();
+            job.progress("copying pages", done, Some(of));
+        }
+        drop(copied);
+        copy.await.expect("a copy does not panic")?;
+        Ok(())
+    }
+}
+
+/// Pages of 4 KiB that are copied, and all of them.
+type Pages = (u64, u64);
 
 /// The directory of the snapshot. It is locked while the command runs, and removed at the end.
 struct SnapshotDir {
@@ -46,7 +91,7 @@ struct SnapshotDir {
     _lock: File,
 }
 
-pub fn run(args: &BackupArgs, settings: &Settings) -> Result<(), BackupError> {
+fn backup(args: &Backup, settings: &Settings) -> Result<(), BackupError> {
     let is_standard = args.file.as_os_str() == STANDARD;
     if !is_standard && fs::metadata(&args.file).is_ok_and(|found| !found.is_file()) {
         // `--force` would replace a device by a file.
@@ -63,16 +108,16 @@ pub fn run(args: &BackupArgs, settings: &Settings) -> Result<(), BackupError> {
         Age::check(&args.encrypt_to)?;
     }
     if settings.store == StoreKind::DynamoDb {
-        return Ok(command::run(Request::Snapshot, settings)?);
+        return Ok(run_and_print(args.clone(), settings)?);
     }
     let data_dir = &settings.data_dir;
     if !Embedded::exists(data_dir) {
-        return Err(AdminError::NoStore { dir: data_dir.clone() }.into());
+        return Err(CommandError::NoStore { dir: data_dir.clone() }.into());
     }
     check_owner(data_dir)?;
     let keys = Keys::load(data_dir).map_err(BackupError::Keys)?;
     let snapshot = SnapshotDir::make(data_dir)?;
-    command::run(Request::Snapshot, settings)?;
+    run_and_print(args.clone(), settings)?;
     let files = snapshot.add_other_files(data_dir)?;
     let public_url = settings.public_url.as_ref().map(PublicUrl::as_str);
     let mut meter = Meter::new(!args.passphrase);
@@ -124,7 +169,7 @@ fn bytes_of(files: &[PathBuf]) -> u64 {
 
 /// Writes under a temporary name, and renames. `write` gets the file as the output of another program, and as its own.
 fn write_file(
-    args: &BackupArgs,
+    args: &Backup,
     write: impl FnOnce(Stdio, &mut dyn Write) -> Result<(), WriteError>,
 ) -> Result<(), WriteError> {
     let mut file = NewFile::new(&args.file)?;

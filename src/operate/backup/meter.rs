@@ -2,8 +2,8 @@
 
 use std::io::{self, IsTerminal, Write, stderr};
 
-use crate::operate::admin::bar::Bar;
-use crate::operate::admin::output::Progress;
+use crate::command::bar::Bar;
+use crate::command::output::Progress;
 
 /// Counts the bytes of one step, and shows them.
 pub(super) struct Meter {

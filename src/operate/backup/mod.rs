@@ -1,7 +1,7 @@
 //! `kalends backup` and `kalends restore`.
 //!
 //! A backup begins with a snapshot of the store's files, which the process that holds the store makes
-//! ([`admin`](crate::operate::admin)). The command then archives it with the files that belong to it.
+//! ([`command`](crate::command)). The command then archives it with the files that belong to it.
 //!
 //! - [`age`]: encryption of an archive.
 //! - [`archive`]: the format, a tar file that begins with `manifest.json`; [`archive_text`]: what it quotes.
@@ -12,7 +12,6 @@ mod age;
 mod archive;
 mod archive_text;
 pub mod create;
-pub mod help;
 mod meter;
 pub mod restore;
 
@@ -22,7 +21,7 @@ use std::path::{Path, PathBuf};
 use storage::embedded::OpenError;
 
 use self::archive_text::ArchiveText;
-use super::admin::command::AdminError;
+use crate::command::CommandError;
 use crate::settings::keys::KeysError;
 use crate::system::regular_file;
 
@@ -36,7 +35,7 @@ const STANDARD: &str = "-";
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     #[error(transparent)]
-    Admin(#[from] AdminError),
+    Admin(#[from] CommandError),
     #[error("{} exists: name another file, or add --force to replace it", file.display())]
     Exists { file: PathBuf },
     #[error("{} is not a file: name one, or - for standard output", file.display())]

@@ -13,11 +13,12 @@ use tempfile::TempDir;
 use super::age::{self, Age};
 use super::archive::{self, Manifest};
 use super::{BackupError, STANDARD, open};
+use crate::command::{Command, Commands, Failure, Shown, load};
 use crate::settings::{Flags, Settings};
 use crate::system::clock::date;
 
 #[derive(Debug, Args)]
-pub struct RestoreArgs {
+pub struct Restore {
     /// An archive of `kalends backup`; - is standard input
     pub file: PathBuf,
     /// Verify the archive, and restore nothing
@@ -30,7 +31,25 @@ pub struct RestoreArgs {
     pub flags: Flags,
 }
 
-pub fn run(args: &RestoreArgs, settings: &Settings) -> Result<(), BackupError> {
+impl Command for Restore {
+    const NAME: &'static str = "restore";
+    const ABOUT: &'static str = "Restore an archive into an empty data directory, or verify it";
+    const HELP: &'static str = "\
+Verifies everything first: sizes and SHA-256 of all files, the keys, and each database. The data directory must be empty
+or missing, and is complete or unchanged afterwards. The exit code is 1 if the archive is refused; standard
+error has the reason. docs/operations.md describes what agents and senders see after a restore.
+
+Examples:
+  kalends restore /backup/kalends.tar --data-dir /var/lib/kalends
+  kalends restore /backup/kalends.tar.age --identity key.txt --data-dir /var/lib/kalends";
+    const SETTINGS: Shown = Shown::OfStore(&[]);
+
+    fn run(self, _commands: Commands) -> Result<(), Failure> {
+        Ok(restore(&self, &load(&self.flags)?)?)
+    }
+}
+
+fn restore(args: &Restore, settings: &Settings) -> Result<(), BackupError> {
     let target = &settings.data_dir;
     if !args.check {
         check_empty(target)?;
@@ -116,7 +135,7 @@ fn parent(path: &Path) -> PathBuf {
     }
 }
 
-fn report(args: &RestoreArgs, manifest: &Manifest, target: &Path) {
+fn report(args: &Restore, manifest: &Manifest, target: &Path) {
     let bytes: u64 = manifest.files.iter().map(|file| file.bytes).sum();
     let done = match args.check {
         true => "the archive is sound".to_owned(),

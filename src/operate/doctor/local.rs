@@ -8,8 +8,9 @@ use state_machine::{Month, Time};
 use storage::embedded::check_dir;
 use storage::maintenance::{Table, TableStatus};
 
-use super::Findings;
-use crate::operate::admin::command;
+use super::findings::Findings;
+use crate::command::store_command::collect;
+use crate::operate::tables::list::List;
 use crate::settings::keys::Keys;
 use crate::settings::store::message_tables;
 use crate::settings::{Settings, StoreKind};
@@ -102,8 +103,8 @@ fn open_files(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
 /// The message tables that a server uses now, and that of next month where servers create none.
 fn tables(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
     let check = "message tables";
-    let tables = match command::tables(settings) {
-        Ok(tables) => tables,
+    let tables: Vec<_> = match collect(List::default(), settings) {
+        Ok(reports) => reports.into_iter().flat_map(|report| report.tables).collect(),
         Err(error) => return findings.fail(check, error.to_string(), "as it says"),
     };
     let missing =

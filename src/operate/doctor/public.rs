@@ -10,7 +10,8 @@ use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 use url::Url;
 
-use super::{Findings, reach};
+use super::findings::Findings;
+use super::reach;
 use crate::dev::agent::{Agent, Event};
 use crate::dev::encrypt::MESSAGE_BYTES_MAX;
 use crate::dev::identity::Identity;

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_tungstenite::MaybeTlsStream;
 use url::{Host, Url};
 
-use super::{Findings, Level};
+use super::findings::{Findings, Level};
 use crate::limits::{Client, ClientSource};
 use crate::system::clock::SystemClock;
 use crate::system::https_client::{WebSocket, http_client};

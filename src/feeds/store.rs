@@ -1,0 +1,86 @@
+//! Writes to a feed by a command: through the publisher of the server that it runs in, or on the store alone.
+
+use actors::Feeds;
+use futures_util::FutureExt;
+use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Version, WriteResult};
+use state_machine::store::PageLimit;
+use storage::StoreFuture;
+
+use crate::command::{Job, JobError};
+
+/// The size of one page of a feed, which must fit on one line of output.
+pub const PAGE: PageLimit = PageLimit { rows: 500, bytes: 128 * 1024 };
+
+/// Keys published in one transaction.
+const BATCH_MAX: usize = 100;
+
+/// Sets a key of a feed that has at most `keys_max` keys.
+pub async fn write<R>(
+    job: &Job<R>,
+    (feed, key, value): (&FeedName, &FeedKey, &FeedValue),
+    keys_max: u64,
+) -> Result<WriteResult, JobError> {
+    let write = || -> StoreFuture<WriteResult> {
+        let (feed, key, value) = (feed.clone(), key.clone(), value.clone());
+        match job.context.part::<Feeds>().cloned() {
+            Some(feeds) => async move { feeds.write(feed, key, value).await }.boxed(),
+            None => job.context.store.write_key(feed, key, value, keys_max),
+        }
+    };
+    job.step(write).await
+}
+
+/// Deletes a key. None if there is no such key.
+pub async fn delete(
+    job: &Job,
+    feed: &FeedName,
+    key: &FeedKey,
+) -> Result<Option<Version>, JobError> {
+    let delete = || -> StoreFuture<Option<Version>> {
+        let (feed, key) = (feed.clone(), key.clone());
+        match job.context.part::<Feeds>().cloned() {
+            Some(feeds) => async move { feeds.delete(feed, key).await }.boxed(),
+            None => job.context.store.delete_key(feed, key),
+        }
+    };
+    job.step(delete).await
+}
+
+/// Publishes a key again. None if it was never written.
+pub async fn republish(
+    job: &Job,
+    feed: &FeedName,
+    key: &FeedKey,
+) -> Result<Option<Version>, JobError> {
+    let republish = || -> StoreFuture<Option<Version>> {
+        let (feed, key) = (feed.clone(), key.clone());
+        match job.context.part::<Feeds>().cloned() {
+            Some(feeds) => async move { feeds.republish(feed, key).await }.boxed(),
+            None => job.context.store.republish_key(feed, key),
+        }
+    };
+    job.step(republish).await
+}
+
+/// Publishes what was written, unless the server of this process does.
+pub async fn publish(feed: &FeedName, job: &Job) -> Result<(), JobError> {
+    if job.context.part::<Feeds>().is_some() {
+        return job.note("the server publishes it").await;
+    }
+    let last = number_all(feed, job).await?;
+    job.note(format!("published, the last number of {feed} is {last}")).await
+}
+
+/// Publishes what was written. Returns the last number of the feed.
+pub async fn number_all<R>(feed: &FeedName, job: &Job<R>) -> Result<FeedSyncId, JobError> {
+    let (mut after, mut last) = (None, FeedSyncId::NONE);
+    loop {
+        let publish = || job.context.store.publish(feed.clone(), after.clone(), BATCH_MAX);
+        let result = job.step(publish).await?;
+        last = result.as_ref().map_or(last, |result| result.head);
+        after = result.and_then(|result| result.next);
+        if after.is_none() {
+            return Ok(last);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! `kalends access operator`: makes a link that opens the operator's page once.
+
+use std::io::{Write, stderr, stdout};
+use std::net::{IpAddr, SocketAddr};
+
+use state_machine::{Span, Time};
+
+use clap::Args;
+
+use crate::command::{Command, Commands, Failure, Shown, load};
+use crate::settings::Flags;
+use crate::settings::keys::{Keys, Pass, Passes};
+use crate::system::clock::unix_now;
+
+/// Time from the making of a link to its end.
+pub const LINK_LIFETIME: Span = Span::from_secs(5 * 60);
+
+/// The path that exchanges a link for a session, and the parameter that has it.
+pub const LOGIN_PATH: &str = "/admin/login";
+pub const LINK_PARAMETER: &str = "link";
+
+/// Makes links, and opens those that this installation made.
+pub struct OperatorLinks(Passes);
+
+#[derive(Debug, thiserror::Error)]
+#[error("the operator's page is off: set admin_page to true and metrics_listen to an address")]
+struct Off;
+
+/// `kalends access operator`
+#[derive(Debug, Args)]
+pub struct Operator {
+    #[command(flatten)]
+    flags: Flags,
+}
+
+impl OperatorLinks {
+    pub fn derive(keys: &Keys) -> Self {
+        Self(Passes::derive(keys, "operator links", LINK_LIFETIME))
+    }
+
+    pub fn mint(&self, now: Time) -> String {
+        self.0.mint(now)
+    }
+
+    pub fn open(&self, link: &str, now: Time) -> Option<Pass> {
+        self.0.open(link, now)
+    }
+}
+
+impl Command for Operator {
+    const NAME: &'static str = "access operator";
+    const ABOUT: &'static str = "Print a link that opens the operator's page once";
+    const HELP: &'static str = "\
+The page is at /admin on the port of metrics_listen. The link is valid once, for five minutes, and needs
+the keys of the server: run the command as the server's user.
+
+Examples:
+  kalends access operator --data-dir /var/lib/kalends
+  sudo -u kalends kalends access operator --config /etc/kalends/kalends.toml";
+    const SETTINGS: Shown = Shown::OfStore(&[]);
+
+    /// Prints a link, and its use on standard error.
+    fn run(self, _commands: Commands) -> Result<(), Failure> {
+        let settings = load(&self.flags)?;
+        let address = settings.metrics_listen.0.filter(|_| settings.admin_page);
+        let address = address.ok_or(Off)?;
+        let link = OperatorLinks::derive(&Keys::load(&settings.data_dir)?).mint(unix_now());
+        let url = format!("http://{}{LOGIN_PATH}?{LINK_PARAMETER}={link}", reached(address));
+        writeln!(stdout(), "{url}")?;
+        let minutes = LINK_LIFETIME.0 / 60_000;
+        // Standard error may be closed.
+        let _ = writeln!(
+            stderr(),
+            "The link signs one operator in, once, within {minutes} minutes. From another computer, forward the port first:\n\
+             ssh -L {port}:{} SERVER",
+            reached(address),
+            port = address.port()
+        );
+        Ok(())
+    }
+}
+
+/// The address at which a browser of this machine reaches the port.
+fn reached(address: SocketAddr) -> SocketAddr {
+    let loopback = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]),
+        ip => ip,
+    };
+    SocketAddr::new(loopback, address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_of_all_addresses_is_reached_at_loopback() {
+        for (address, expected) in
+            [("0.0.0.0:1", "127.0.0.1:1"), ("[::]:2", "[::1]:2"), ("10.0.0.1:3", "10.0.0.1:3")]
+        {
+            assert_eq!(reached(address.parse().unwrap()).to_string(), expected);
+        }
+    }
+}

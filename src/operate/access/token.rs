@@ -1,0 +1,95 @@
+//! Names and lifetimes of access tokens, and a new token.
+
+use serde::{Deserialize, Serialize};
+use state_machine::access::{NAME_CHARS_MAX, is_name};
+use std::fmt;
+
+use crate::command::Report;
+use crate::system::clock::date;
+
+/// The longest time until a token expires, in seconds: a hundred years.
+const EXPIRES_S_MAX: u64 = 100 * 365 * 86_400;
+
+/// A new access token.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewAccess {
+    pub name: String,
+    pub token: String,
+    /// In seconds since 1970.
+    pub expires_s: Option<u64>,
+    /// 0 is no limit.
+    pub agents_max: u32,
+}
+
+impl fmt::Debug for NewAccess {
+    /// The token opens the server.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewAccess").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Report for NewAccess {
+    /// The path is the same on every server; this command does not know the public name.
+    fn text(&self, _is_first: bool) -> String {
+        let NewAccess { name, token, expires_s, agents_max } = self;
+        let expires = expires_s.map(|end_s| format!("It expires on {}.\n", date(end_s)));
+        let most = (*agents_max > 0)
+            .then(|| format!("At most {agents_max} user agents connect with it.\n"));
+        format!(
+            "{token}\n\nThe access token of {name}, shown once. The user agents of {name} connect at \
+             wss://HOST/u/{token}\n{}{}",
+            expires.unwrap_or_default(),
+            most.unwrap_or_default()
+        )
+    }
+}
+
+pub fn is_lifetime(expires: Option<u64>) -> bool {
+    expires.is_none_or(|after_s| (1..=EXPIRES_S_MAX).contains(&after_s))
+}
+
+pub fn name(text: &str) -> Result<String, String> {
+    match is_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("expected 1 to {NAME_CHARS_MAX} of a-z A-Z 0-9 - _ . @")),
+    }
+}
+
+/// Reads a time such as `90d`.
+pub fn seconds(text: &str) -> Result<u64, String> {
+    let units = [('d', 86_400), ('h', 3600), ('m', 60), ('s', 1)];
+    let (count, unit) = units
+        .into_iter()
+        .find_map(|(letter, unit)| Some((text.strip_suffix(letter)?, unit)))
+        .unwrap_or_default();
+    let count: Option<u64> = count.parse().ok();
+    let seconds = count.and_then(|count| count.checked_mul(unit));
+    let seconds = seconds.filter(|seconds| (1..=EXPIRES_S_MAX).contains(seconds));
+    seconds.ok_or_else(|| "expected a time such as 90d, 12h, 30m or 45s, at most 100 years".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_a_unit_and_is_not_over_a_hundred_years() {
+        for (text, expected) in [("90d", 7_776_000), ("12h", 43_200), ("30m", 1800), ("45s", 45)] {
+            assert_eq!(seconds(text), Ok(expected), "{text}");
+        }
+        assert_eq!(seconds("36500d"), Ok(EXPIRES_S_MAX));
+        for wrong in ["", "d", "90", "0d", "-1d", "1.5d", "36501d", "99999999999999999999d", "1w"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_new_token_is_printed_with_its_path() {
+        let (name, token) = ("bob".to_owned(), "kal_x".to_owned());
+        let access = NewAccess { name, token, expires_s: Some(u64::MAX), agents_max: 5 };
+        let printed = access.text(true);
+        let has = |text: &str| printed.contains(text);
+        assert!(printed.starts_with("kal_x\n") && has("wss://HOST/u/kal_x\n"), "{printed}");
+        assert!(has("31 Dec 9999") && has("At most 5 "), "{printed}");
+    }
+}

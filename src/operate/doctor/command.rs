@@ -1,0 +1,80 @@
+//! `kalends doctor`
+
+use std::io;
+use std::time::Duration;
+
+use actix_web::rt::System;
+use clap::Args;
+use url::Url;
+
+use super::findings::Findings;
+use super::{local, public};
+use crate::command::{Command, Commands, Failure, Shown, load};
+use crate::settings::{Flags, PublicUrl, Settings};
+
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// How long a connection is silent before the last check; proxies often close it after a minute
+    #[arg(long, value_name = "SECONDS", default_value_t = 70)]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    pub idle_s: u64,
+    /// An access token of a closed server (`kalends access add doctor --expires 10m`)
+    #[arg(long, value_name = "TOKEN")]
+    pub access_token: Option<String>,
+    /// Print JSON: one object a line
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub flags: Flags,
+}
+
+/// Why the doctor ends with 1.
+#[derive(Debug, thiserror::Error)]
+enum DoctorError {
+    #[error("checks that failed: {0}")]
+    Failed(usize),
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl Command for Doctor {
+    const NAME: &'static str = "doctor";
+    const ABOUT: &'static str = "Check an installation from end to end: files, proxy, pushes";
+    const HELP: &'static str = "\
+Checks the files of the server, then uses its public URL as a user agent and as an application server do:
+connect, subscribe, push, ack, store, connect again. Each finding says what to do. The server must run. It
+keeps the record of one new user agent, which `kalends users drop-inactive` drops.
+
+The exit code is 0 if nothing failed, 1 if something did.
+
+Examples:
+  kalends doctor --config /etc/kalends/kalends.toml
+  kalends doctor --public-url https://push.example.net --data-dir /var/lib/kalends
+  kalends doctor --access-token kal_...          of a closed server
+  kalends doctor --idle-s 600                    does the proxy keep a silent connection for ten minutes?";
+    const SETTINGS: Shown = Shown::OfStore(&["public_url", "listen"]);
+
+    fn run(self, _commands: Commands) -> Result<(), Failure> {
+        let settings = load(&self.flags)?;
+        let mut findings = Findings { is_json: self.json, failed: 0 };
+        local::check(&settings, &mut findings).map_err(DoctorError::Output)?;
+        let url = settings.public_url.as_ref().map(PublicUrl::as_str).map(str::to_owned);
+        let url = url.unwrap_or_else(|| settings.public_origin(settings.listen));
+        let url: Url = url.parse().expect("an origin is a URL");
+        let idle = Duration::from_secs(self.idle_s);
+        let has_proxy = has_proxy(&url, &settings);
+        let token = self.access_token.as_deref();
+        let checked = public::check(&url, token, has_proxy, idle, &mut findings);
+        System::new().block_on(checked).map_err(DoctorError::Output)?;
+        match findings.failed {
+            0 => Ok(()),
+            failed => Err(DoctorError::Failed(failed).into()),
+        }
+    }
+}
+
+/// Whether a proxy must be between the URL and the server. One that speaks TLS to a server with TLS is not recognised.
+fn has_proxy(url: &Url, settings: &Settings) -> bool {
+    let is_other_port = url.port_or_known_default() != Some(settings.listen.port());
+    settings.scheme() == "http" && (url.scheme() == "https" || is_other_port)
+}

@@ -1,0 +1,89 @@
+//! The results of the checks, printed as they come.
+
+use std::io::{self, IsTerminal, Write, stderr, stdout};
+
+use serde::Serialize;
+
+/// The result of a check, and what the operator should do about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    level: Level,
+    check: &'static str,
+    found: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Level {
+    Ok,
+    Warn,
+    Fail,
+}
+
+/// Prints each finding when it is there.
+pub(super) struct Findings {
+    pub(super) is_json: bool,
+    pub(super) failed: usize,
+}
+
+impl Findings {
+    pub(super) fn ok(&mut self, check: &'static str, found: impl Into<String>) -> io::Result<()> {
+        self.add(Level::Ok, check, found.into(), None)
+    }
+
+    pub(super) fn warn(
+        &mut self,
+        check: &'static str,
+        found: impl Into<String>,
+        remedy: &str,
+    ) -> io::Result<()> {
+        self.add(Level::Warn, check, found.into(), Some(remedy.to_owned()))
+    }
+
+    pub(super) fn fail(
+        &mut self,
+        check: &'static str,
+        found: impl Into<String>,
+        remedy: &str,
+    ) -> io::Result<()> {
+        self.failed += 1;
+        self.add(Level::Fail, check, found.into(), Some(remedy.to_owned()))
+    }
+
+    pub(super) fn add(
+        &mut self,
+        level: Level,
+        check: &'static str,
+        found: String,
+        remedy: Option<String>,
+    ) -> io::Result<()> {
+        let finding = Finding { level, check, found, remedy };
+        let text = match self.is_json {
+            true => serde_json::to_string(&finding).map_err(io::Error::other)?,
+            false => finding.text(),
+        };
+        writeln!(stdout(), "{text}")
+    }
+
+    /// Tells a person that the next check takes long.
+    pub(super) fn wait(&self, what: &str) {
+        if stderr().is_terminal() {
+            // It may be closed.
+            let _ = writeln!(stderr(), "      {what}");
+        }
+    }
+}
+
+impl Finding {
+    fn text(&self) -> String {
+        let level = match self.level {
+            Level::Ok => "ok  ",
+            Level::Warn => "warn",
+            Level::Fail => "FAIL",
+        };
+        let remedy = self.remedy.as_ref().map(|remedy| format!("\n      {remedy}"));
+        format!("{level}  {}: {}{}", self.check, self.found, remedy.unwrap_or_default())
+    }
+}

@@ -1,0 +1,47 @@
+//! `kalends users repair`: sets records of connections in the future to the present, while no server is running
+//! (docs/decisions/0044-repair-of-records-in-the-future.md).
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use storage::maintenance::{CopyProgress, RepairClock, Table};
+
+use super::latest;
+use crate::command::{Job, JobError, NoReport, StoreCommand};
+use crate::operate::exclusive::{all_pages, refuse_servers};
+
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Repair {
+    /// Confirm that no server uses the tables, which DynamoDB does not show
+    #[arg(long)]
+    pub server_stopped: bool,
+}
+
+impl StoreCommand for Repair {
+    const NAME: &'static str = "users repair";
+    const ABOUT: &'static str =
+        "Set records of connections in the future to now, while no server is running";
+    const HELP: &'static str = "\
+For records that a server with a clock ahead has written. Nothing is lost with them, but each connect of such an
+agent costs a second write, and one that stays away is not found by `users drop-inactive`. Correct the clock
+first, and stop all servers; agents reconnect. The exit code is 1 if a server is running.
+
+Examples:
+  kalends users repair --data-dir /var/lib/kalends
+  kalends users repair --server-stopped --config /etc/kalends/kalends.toml";
+    type Report = NoReport;
+
+    async fn run(self, job: &Job) -> Result<(), JobError> {
+        refuse_servers(job, self.server_stopped)?;
+        let context = &job.context;
+        let tables = job.step(|| context.store.tables()).await?;
+        let router = tables.iter().find(|known| known.table == Table::Router);
+        let (of, now) = (router.map(|router| router.items), context.now());
+        let last_connect_shards = context.settings.last_connect_shards;
+        let clock = RepairClock { now, latest: latest(now), last_connect_shards };
+        let step = |after| context.store.repair_records(clock, after);
+        let CopyProgress { seen, written, .. } =
+            all_pages("reading records", of, step, job).await?;
+        job.note(format!("{written} of {seen} records were in the future and are set to now")).await
+    }
+}
