@@ -46,13 +46,27 @@ fn no_source_file_exceeds_the_line_limit() {
 fn the_documentation_site_has_every_page() {
     let docs = Path::new(ROOT).join("docs");
     let summary = fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
-    for folder in [docs.clone(), docs.join("decisions")] {
+    for folder in [docs.clone(), docs.join("decisions"), docs.join("operations")] {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let name = path.strip_prefix(&docs).unwrap().display().to_string();
             let is_page = name.ends_with(".md") && name != "SUMMARY.md";
             assert!(!is_page || summary.contains(&format!("]({name})")), "{name} is not in it");
         }
+    }
+}
+
+#[test]
+fn no_page_for_operators_exceeds_its_line_limit() {
+    let root = Path::new(ROOT);
+    let jobs = fs::read_dir(root.join("docs/operations")).unwrap();
+    let mut pages: Vec<_> = jobs.map(|entry| (entry.unwrap().path(), 250)).collect();
+    assert!(pages.len() > 10, "there is a page for each job");
+    pages.push((root.join("docs/operations.md"), 45));
+    pages.push((root.join("README.md"), 150));
+    for (page, lines_max) in pages {
+        let lines = fs::read_to_string(&page).unwrap().lines().count();
+        assert!(lines <= lines_max, "{}: {lines} lines", page.display());
     }
 }
 

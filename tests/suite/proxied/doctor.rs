@@ -143,8 +143,8 @@ async fn a_proxy_that_is_not_trusted_is_told() {
 async fn caddy_that_answers_with_another_site_is_told() {
     let change = |sample: Sample| {
         sample.replace(
-            "\thandle / {\n",
-            "\thandle / {\n\t\trespond \"another site\"\n\t}\n\thandle /none {\n",
+            "\thandle @agents {\n",
+            "\thandle @agents {\n\t\trespond \"another site\"\n\t}\n\thandle /none {\n",
         )
     };
     is_told(Kind::Caddy, change, 0, ["user agent", "answered 200", "another site"]).await;
@@ -153,8 +153,8 @@ async fn caddy_that_answers_with_another_site_is_told() {
 #[actix_web::test]
 async fn a_clock_that_is_wrong_by_years_is_told() {
     let change = |sample: Sample| {
-        let date = "\theader {\n\t\tDate \"Thu, 01 Jan 2015 00:00:00 GMT\"\n\t\tdefer\n\t}\n\thandle / {\n";
-        sample.replace("\thandle / {\n", date)
+        let date = "\theader {\n\t\tDate \"Thu, 01 Jan 2015 00:00:00 GMT\"\n\t\tdefer\n\t}\n\thandle @agents {\n";
+        sample.replace("\thandle @agents {\n", date)
     };
     let told = ["clock", "s behind this machine's", "run NTP"];
     assert!(!is_told(Kind::Caddy, change, 0, told).await, "the check fails");
@@ -193,7 +193,16 @@ async fn a_proxy_without_its_server_is_told() {
 #[actix_web::test]
 async fn a_closed_server_is_checked_with_a_token() {
     let server = Server::start_with(&["--access=token"]);
-    let (is_content, findings) = examined(&server, &server.origin(), 0).await;
+    closed_server_is_checked(&server, &server.origin()).await;
+    for kind in [Kind::Nginx, Kind::Caddy] {
+        let closed = [TRUSTED, "--access=token"];
+        let proxied = ProxiedServer::start_with(kind, &closed, |sample| sample).await;
+        closed_server_is_checked(&proxied.server, &proxied.proxy_process.origin()).await;
+    }
+}
+
+async fn closed_server_is_checked(server: &Server, origin: &str) {
+    let (is_content, findings) = examined(server, origin, 0).await;
     let told = troubles(&findings);
     assert!(!is_content && told.len() == 1 && told[0].contains("--access-token"), "{told:?}");
     let mut add = kalends(&["access", "add", "doctor", "--expires=10m", "--json", "--data-dir"]);
@@ -202,7 +211,7 @@ async fn a_closed_server_is_checked_with_a_token() {
     let added: Value = serde_json::from_str(&added.stdout).expect("it is JSON");
     let token = added["token"].as_str().expect("it is printed");
     let with = ["--idle-s=0", "--access-token", token];
-    let (is_content, findings) = examined_with(&server, &server.origin(), &with).await;
+    let (is_content, findings) = examined_with(server, origin, &with).await;
     assert!(is_content && troubles(&findings).is_empty(), "{findings:#?}");
     assert!(!format!("{findings:?}").contains(token), "no finding has the token");
 }

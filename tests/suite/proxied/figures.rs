@@ -4,7 +4,7 @@ use kalends::settings::Settings;
 
 use super::Sample;
 
-const CONNECT: &str = "location = / {";
+const CONNECT: &str = "location ~ ^/(u/[^/]*/?)?$ {";
 const ENDPOINT: &str = "location / {";
 
 /// The value of a directive in an nginx block, in seconds or bytes.

@@ -1,4 +1,4 @@
-//! Compares the log lines of `docs/operations.md` with those of the sources.
+//! Compares the log lines of `docs/operations/log-lines.md` with those of the sources.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,10 +20,8 @@ const NOT_IN_THE_TABLE: [(&str, &str); 2] = [
 
 /// The log lines of the manual, with their levels.
 fn table() -> BTreeMap<String, String> {
-    let manual = read("docs/operations.md");
-    let logged = manual.split_once("\nLog lines are JSON.").expect("the lists are there").1;
-    let logged = logged.split_once("\n## ").expect("a chapter has an end").0;
-    let items = logged.split("\n- `").skip(1).map(|item| item.split("\n\n").next().unwrap_or(item));
+    let manual = read("docs/operations/log-lines.md");
+    let items = manual.split("\n- `").skip(1).map(|item| item.split("\n\n").next().unwrap_or(item));
     let items = items.map(|item| {
         let item = item.split_whitespace().collect::<Vec<_>>().join(" ");
         let (line, rest) = item.split_once('`').expect("a log line ends");

@@ -1,4 +1,4 @@
-//! Compares `docs/operations.md` and the samples with the sources.
+//! Compares the pages of `docs/operations` and the samples with the sources.
 
 use std::fs;
 use std::path::Path;
@@ -27,8 +27,8 @@ fn settings_samples(manual: &str) -> Vec<(&str, &str)> {
 
 #[test]
 fn the_sample_settings_are_valid_for_their_roles() {
-    let manual = read("docs/operations.md");
-    let samples = settings_samples(&manual);
+    let pages = ["install", "cluster"].map(|page| read(format!("docs/operations/{page}.md")));
+    let samples: Vec<_> = pages.iter().flat_map(|page| settings_samples(page)).collect();
     let roles = [Role::All, Role::Connection, Role::Endpoint];
     let commands = roles.map(|role| format!("serve --role {}", role.name()));
     assert_eq!(samples.iter().map(|(name, _)| *name).collect::<Vec<_>>(), commands);

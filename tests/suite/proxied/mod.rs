@@ -1,4 +1,4 @@
-//! `docs/operations.md` and the samples of `docs/deploy`. nginx and Caddy run in front of real
+//! The pages of `docs/operations` and the samples of `docs/deploy`. nginx and Caddy run in front of real
 //! servers, systemd parses the units, and the texts about settings and log lines are compared with
 //! the sources.
 

@@ -181,8 +181,8 @@ async fn nginx_counts_ipv6_addresses_by_their_first_56_bits() {
     // Each request names the address that nginx takes for its peer's.
     let change = |sample: Sample| {
         let site = "location = /site { return 200 $kalends_site; }\n\
-                    set_real_ip_from 127.0.0.1;\nreal_ip_header X-Address;\n    location = / {";
-        sample.replace("location = / {", site)
+                    set_real_ip_from 127.0.0.1;\nreal_ip_header X-Address;\n    # User agents.";
+        sample.replace("# User agents.", site)
     };
     let ProxiedServer { proxy_process, .. } =
         &ProxiedServer::start_with(Kind::Nginx, &[], change).await;

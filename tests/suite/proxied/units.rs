@@ -38,7 +38,7 @@ fn verify_all(units: &[(&str, String)]) -> Output {
 
 /// The output of the manual's command for a sample.
 fn template() -> String {
-    let manual = read("docs/operations.md");
+    let manual = read("docs/operations/cluster.md");
     let command = manual.lines().find(|line| line.starts_with("sed -e "));
     let command = command.and_then(|line| line.split_once(" > ")).expect("the manual has it").0;
     let output = Command::new("sh").args(["-c", command]).current_dir(root()).output();
