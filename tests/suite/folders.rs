@@ -45,29 +45,43 @@ fn every_import_in_src_leads_to_the_same_folder_or_a_lower_one() {
     );
 }
 
+#[test]
+fn the_picture_of_the_rooms_is_drawn_from_their_imports() {
+    let order = listed("### Folders of src");
+    let mut rows = vec![BTreeSet::new(); order.len()];
+    for (from, to) in uses_of_production() {
+        let at = |module: &Import| order.iter().position(|room| *room == module[0]);
+        if let (Some(from), Some(to)) = (at(&from), at(&to))
+            && from != to
+        {
+            rows[from].insert(to);
+        }
+    }
+    let head: String = (2..order.len()).map(|number| format!("{number:>3}")).collect();
+    let mut drawn = format!("{:14}{head}\n", "");
+    for (at, name) in order[..order.len() - 1].iter().enumerate() {
+        let cell = |to| if rows[at].contains(&to) { "  x" } else { "   " };
+        let cells: String = (1..order.len() - 1).map(cell).collect();
+        drawn += format!("{:>2} {name:11}{cells}", at + 1).trim_end();
+        drawn.push('\n');
+    }
+    let page = read("docs/architecture.md");
+    let (before, rest) =
+        page.split_once("draws this from the imports:\n\n```\n").expect("the picture");
+    let (there, after) = rest.split_once("```").expect("the picture has an end");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        let page = format!("{before}draws this from the imports:\n\n```\n{drawn}```{after}");
+        return fs::write(Path::new(ROOT).join("docs/architecture.md"), page)
+            .expect("it is writable");
+    }
+    assert_eq!(there, drawn, "docs/architecture.md differs from the imports: UPDATE_DOCS=1");
+}
+
 /// Two files or folders of a folder that need each other are one, or what both need goes below them. A `mod.rs` is one
 /// of them: what it uses takes nothing from it.
 #[test]
 fn no_files_or_folders_of_src_need_each_other() {
-    let src = Path::new(ROOT).join("src");
-    let sources = crate::rules::sources();
-    let of_production = |path: &&(std::path::PathBuf, String)| {
-        let name = path.0.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        path.0.starts_with(&src) && !is_of_tests(name)
-    };
-    let sources: Vec<_> = sources.iter().filter(of_production).collect();
-    let modules: BTreeSet<_> = sources.iter().map(|(path, _)| module_of(path)).collect();
-    let mut uses = Vec::new();
-    for (path, text) in &sources {
-        let from = module_of(path);
-        for import in imports(&from, &without_tests(text)) {
-            let known = (0..=import.len()).rev().find(|end| modules.contains(&import[..*end]));
-            let to = import[..known.unwrap_or_default()].to_vec();
-            if !from.is_empty() && !to.is_empty() && to != from {
-                uses.push((from.clone(), to));
-            }
-        }
-    }
+    let uses = uses_of_production();
     assert!(uses.len() > 1000, "the imports are where this test looks: {}", uses.len());
     let circles = circles(&uses);
     assert!(circles.is_empty(), "these need each other:\n{}", circles.join("\n"));
@@ -106,6 +120,30 @@ fn every_crate_depends_on_lower_crates_only() {
     let members: BTreeSet<_> =
         members.map(|name| name.as_str().unwrap()).chain(["kalends"]).collect();
     assert_eq!(members, order.iter().map(String::as_str).collect(), "the list has every member");
+}
+
+/// Which module of src uses which other one, tests left out.
+fn uses_of_production() -> Vec<(Import, Import)> {
+    let src = Path::new(ROOT).join("src");
+    let sources = crate::rules::sources();
+    let of_production = |path: &&(std::path::PathBuf, String)| {
+        let name = path.0.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        path.0.starts_with(&src) && !is_of_tests(name)
+    };
+    let sources: Vec<_> = sources.iter().filter(of_production).collect();
+    let modules: BTreeSet<_> = sources.iter().map(|(path, _)| module_of(path)).collect();
+    let mut uses = Vec::new();
+    for (path, text) in &sources {
+        let from = module_of(path);
+        for import in imports(&from, &without_tests(text)) {
+            let known = (0..=import.len()).rev().find(|end| modules.contains(&import[..*end]));
+            let to = import[..known.unwrap_or_default()].to_vec();
+            if !from.is_empty() && !to.is_empty() && to != from {
+                uses.push((from.clone(), to));
+            }
+        }
+    }
+    uses
 }
 
 /// The uses that are part of a circle of the parts of one folder.
