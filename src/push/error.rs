@@ -12,11 +12,11 @@ use serde_json::Value;
 use state_machine::store::FullScope;
 use state_machine::{BridgeOutcome, Span};
 
-use super::endpoint_token::TokenError;
-use super::message_url::MessageUrlError;
-use super::push_headers::HeaderError;
-use super::receipts::ReceiptError;
-use super::simplepush::FormError;
+use super::request::push_headers::HeaderError;
+use super::request::receipts::ReceiptError;
+use super::request::simplepush_form::FormError;
+use super::urls::endpoint_token::TokenError;
+use super::urls::message_url::MessageUrlError;
 use super::vapid::VapidError;
 use crate::limits::OverLimit;
 pub(crate) use crate::system::unread_request::MORE_INFO;

@@ -13,10 +13,10 @@ use state_machine::{BridgeName, ClockComparison};
 use storage::{COMMIT_BOUNDS_MS, CommitTimes, RecordReads};
 use tokio::time::timeout;
 
-use super::PushError;
 use super::app::{AppState, SharedState, WebSocketRole};
 use super::bridges::GuardState;
-use super::request_id::request_id;
+use super::error::PushError;
+use super::port::request_id::request_id;
 use crate::limits::PortName;
 
 /// Clocks of other nodes in the body, those that differ most.

@@ -14,10 +14,12 @@ use slog::debug;
 use state_machine::{BridgeOutcome, Chid, Encoding, Message, Payload, Span, Topic, Uaid, Urgency};
 use url::Url;
 
-use super::app::{EndpointRole, LocalEndpoint};
-use super::body::read_body;
-use super::endpoint_token::{EndpointToken, TokenError, TokenVersion};
-use super::{PushError, routes, web_push};
+use super::app::LocalEndpoint;
+use super::endpoint;
+use super::error::PushError;
+use super::port::body::read_body;
+use super::port::methods;
+use super::urls::endpoint_token::{EndpointToken, TokenError, TokenVersion};
 
 /// Size of a request: twice that of the largest event of Matrix, which a notification may contain.
 const REQUEST_BYTES_MAX: usize = 131_072;
@@ -40,7 +42,7 @@ const ESSENTIAL: [&str; 4] = ["event_id", "room_id", "counts", "prio"];
 /// The resource of the gateway.
 pub(super) fn resource() -> Resource {
     web::resource("/_matrix/push/v1/notify")
-        .route(routes::read().to(discover))
+        .route(methods::read().to(discover))
         .post(notify)
         .default_service(web::route().to(async || NotifyError::Method.response()))
 }
@@ -53,10 +55,9 @@ async fn discover() -> HttpResponse {
 async fn notify(
     request: HttpRequest,
     body: web::Payload,
-    app: Data<EndpointRole>,
-    endpoint: Data<LocalEndpoint>,
+    app: Data<LocalEndpoint>,
 ) -> HttpResponse {
-    match forward(&request, body, &app, &endpoint).await {
+    match forward(&request, body, &app).await {
         Ok(rejected) => HttpResponse::Ok().json(json!({"rejected": rejected})),
         Err(error) => {
             debug!(app.common.log, "refused a Matrix notification"; "reason" => %error);
@@ -72,8 +73,7 @@ async fn notify(
 async fn forward(
     request: &HttpRequest,
     body: web::Payload,
-    app: &EndpointRole,
-    endpoint: &LocalEndpoint,
+    app: &LocalEndpoint,
 ) -> Result<Vec<String>, NotifyError> {
     let (headers, limits) = (request.headers(), &app.common.limits);
     let address = limits.address(request.peer_addr(), headers);
@@ -88,7 +88,7 @@ async fn forward(
     };
     // Each further device is a push too.
     pushkeys.iter().skip(1).try_for_each(|_| charge())?;
-    let pushes = pushkeys.iter().map(|pushkey| push_to(app, endpoint, pushkey, &message));
+    let pushes = pushkeys.iter().map(|pushkey| push_to(app, pushkey, &message));
     let outcomes = join_all(pushes).await;
     let mut rejected = Vec::new();
     for (pushkey, outcome) in pushkeys.into_iter().zip(outcomes) {
@@ -101,19 +101,14 @@ async fn forward(
     Ok(rejected)
 }
 
-async fn push_to(
-    app: &EndpointRole,
-    endpoint: &LocalEndpoint,
-    pushkey: &str,
-    message: &Forwarded,
-) -> Result<(), PushError> {
+async fn push_to(app: &LocalEndpoint, pushkey: &str, message: &Forwarded) -> Result<(), PushError> {
     let EndpointToken { uaid, chid } = open(app, pushkey)?;
     app.common.limits.push_to(uaid, chid, None)?;
-    let pushed = push_form(app, endpoint, (uaid, chid), message, &message.data).await;
+    let pushed = push_form(app, (uaid, chid), message, &message.data).await;
     match (pushed, &message.reduced) {
         // A bridge takes less than `payload_bytes_max`.
         (Err(PushError::Bridge(BridgeOutcome::TooLarge { .. })), Some(reduced)) => {
-            match push_form(app, endpoint, (uaid, chid), message, reduced).await {
+            match push_form(app, (uaid, chid), message, reduced).await {
                 // Given up: the homeserver would repeat it for a day, and send no other one meanwhile.
                 Err(PushError::Bridge(BridgeOutcome::TooLarge { .. })) => Ok(()),
                 pushed => pushed,
@@ -124,8 +119,7 @@ async fn push_to(
 }
 
 async fn push_form(
-    app: &EndpointRole,
-    endpoint: &LocalEndpoint,
+    app: &LocalEndpoint,
     (uaid, chid): (Uaid, Chid),
     message: &Forwarded,
     data: &Bytes,
@@ -138,12 +132,12 @@ async fn push_form(
     let ttl = TTL.min(app.limits.ttl_max);
     let message =
         Message { id, chid, topic, urgency, accepted_at, ttl, offers: 0, receipt: None, payload };
-    web_push::deliver(app, endpoint, uaid, message, &mut None).await.map(|_accepted| ())
+    endpoint::deliver(app, uaid, message, &mut None).await.map(|_delivered| ())
 }
 
 /// Decrypts the token of a pushkey, which must be an endpoint of this server that needs no VAPID key. A server that
 /// allows only listed keys takes none.
-fn open(app: &EndpointRole, pushkey: &str) -> Result<EndpointToken, PushError> {
+fn open(app: &LocalEndpoint, pushkey: &str) -> Result<EndpointToken, PushError> {
     let url = Url::parse(pushkey).ok();
     let endpoint = url.as_ref().and_then(|url| endpoint_token(url, &app.origin));
     let (version, token) = endpoint.ok_or(TokenError::Unknown)?;
@@ -274,7 +268,7 @@ enum NotifyError {
 impl NotifyError {
     fn response(&self) -> HttpResponse {
         let response = match self {
-            Self::Method => routes::refused("GET, HEAD, POST"),
+            Self::Method => methods::refused("GET, HEAD, POST"),
             Self::NotJson | Self::NoNotification | Self::NoDevices | Self::NoPushkey => {
                 PushError::Http(StatusCode::BAD_REQUEST).closing_response()
             }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use actors::counters::{Counters, Histogram, LATENCY_BOUNDS};
 use state_machine::delivery::Outcome;
 
-use super::PushError;
-use super::endpoint_token::TokenError;
+use super::error::PushError;
+use super::urls::endpoint_token::TokenError;
 use super::vapid::VapidError;
 
 /// The counts of all pushes since the start.

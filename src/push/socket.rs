@@ -10,8 +10,8 @@ use state_machine::Uaid;
 use state_machine::connection::ConnectionSeed;
 use uuid::Uuid;
 
-use super::PushError;
 use super::app::WebSocketRole;
+use super::error::PushError;
 use super::health::Checks;
 use super::web::{PageState, wants_page};
 
@@ -33,7 +33,14 @@ async fn without_upgrade(
         common.limits.connect_from(common.limits.address(request.peer_addr(), headers))?;
         let token = request.match_info().get("token");
         if app.access.try_admit(token, common.clock.now(), &common.log).is_ok() {
-            let state = PageState::of(common.is_draining(), &Checks::of(common, Some(app)).await);
+            let state = match Checks::of(common, Some(app)).await {
+                _ if common.is_draining() => PageState::Stopping,
+                checks if checks.are_passed() => PageState::Running,
+                Checks { store: false, .. } => PageState::StoreFailed,
+                Checks { space: false, .. } => PageState::DiskFull,
+                Checks { log: false, .. } => PageState::LogFailed,
+                _ => PageState::PartFailed,
+            };
             return Ok(page.answer(request.path(), state, common.clock.now()));
         }
     }

@@ -20,9 +20,9 @@ use uuid::Uuid;
 
 use super::config::{self, BridgesError, Section};
 use super::http_client::{HttpAnswer, HttpClient, HttpRequest};
-use super::jwt::SigningKey;
 use super::message_data::MessageData;
 use super::platform::{Platform, Verdict};
+use crate::push::jwt::SigningKey;
 
 const PRODUCTION: &str = "https://api.push.apple.com";
 const SANDBOX: &str = "https://api.sandbox.push.apple.com";
@@ -201,7 +201,7 @@ impl ProviderTokens {
             }
         }
         let claims = json!({"iss": self.team_id, "iat": now.as_secs()});
-        let token = format!("bearer {}", self.key.sign(&self.key_id, &claims));
+        let token = format!("bearer {}", self.key.sign(&self.key_id, &claims.to_string()));
         let mut token = HeaderValue::from_str(&token).expect("base64url is a header value");
         token.set_sensitive(true);
         *current = Some((now, token.clone()));

@@ -20,7 +20,6 @@ use url::{Host, Url};
 use zeroize::Zeroizing;
 
 use super::platform::Platform;
-use super::{apns, fcm};
 use crate::system::https_client;
 use crate::system::regular_file;
 
@@ -70,6 +69,7 @@ pub(super) fn load(
     path: &Path,
     wait: Duration,
     clock: &Clock,
+    open: fn(BridgeName, &Section<'_>) -> Result<Box<dyn Platform>, BridgesError>,
 ) -> Result<Vec<Opened>, BridgesError> {
     let mut file = parse(path)?;
     let roots = Arc::new(roots(path, file.remove("ca_file"))?);
@@ -94,13 +94,6 @@ pub(super) fn load(
     match opened.is_empty() {
         true => Err(BridgesError::Empty { path: path.to_owned() }),
         false => Ok(opened),
-    }
-}
-
-fn open(bridge: BridgeName, section: &Section<'_>) -> Result<Box<dyn Platform>, BridgesError> {
-    match bridge {
-        BridgeName::Fcm => fcm::open(section),
-        BridgeName::Apns => apns::open(section),
     }
 }
 

@@ -6,10 +6,17 @@ use actix_web::{HttpResponse, HttpResponseBuilder, ResponseError};
 
 use state_machine::bridged_call::BridgedError;
 
-use super::body;
 use crate::limits::OverLimit;
-use crate::push::PushError;
-use crate::push::error::{MORE_INFO, RETRY_AFTER_S, refuse};
+use crate::push::error::{MORE_INFO, PushError, RETRY_AFTER_S, refuse};
+
+/// The minimum length of a token in autopush.
+pub(super) const TOKEN_CHARS_MIN: usize = 8;
+
+/// Maximum length of a token. Neither bridge has a documented one; those of FCM have less than 300 characters.
+pub(super) const TOKEN_CHARS_MAX: usize = 2048;
+
+/// Maximum size of the `aps` dictionary as JSON. It is part of each notification, which APNs limits to 4096 bytes.
+pub(super) const APS_BYTES_MAX: usize = 1024;
 
 /// `WWW-Authenticate` of a 401 (RFC 6750 §3).
 const SCHEME: &str = "Bearer realm=\"registration\"";
@@ -35,14 +42,13 @@ pub(super) enum RegistrationError {
     #[error("the body is not a JSON object in UTF-8")]
     Body,
     #[error(
-        "token is the text that the bridge gave the application: {} to {} ASCII characters without spaces",
-        body::TOKEN_CHARS_MIN,
-        body::TOKEN_CHARS_MAX
+        "token is the text that the bridge gave the application: {TOKEN_CHARS_MIN} to {TOKEN_CHARS_MAX} ASCII \
+         characters without spaces"
     )]
     Token,
     #[error("channelID is a UUID")]
     ChannelId,
-    #[error("aps is a JSON object of at most {} bytes", body::APS_BYTES_MAX)]
+    #[error("aps is a JSON object of at most {APS_BYTES_MAX} bytes")]
     Aps,
     #[error("key is an uncompressed point on P-256 in URL-safe base64")]
     Key,

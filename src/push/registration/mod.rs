@@ -37,9 +37,9 @@ use slog::{Logger, debug};
 use state_machine::wire::EndpointUrls;
 use state_machine::{BridgeName, BridgeRecipient, Uaid};
 
-use super::PushError;
-use super::body::read_body;
-use super::request_id::request_id;
+use super::error::PushError;
+use super::port::body::read_body;
+use super::port::request_id::request_id;
 use crate::limits::Limits;
 use body::{BODY_BYTES_MAX, Fields, chid};
 use error::RegistrationError;

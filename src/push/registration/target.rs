@@ -4,7 +4,7 @@ use percent_encoding::percent_decode_str;
 use state_machine::BridgeName;
 
 use super::error::RegistrationError;
-use crate::push::PushError;
+use crate::push::error::PushError;
 
 /// The scope of all paths.
 pub(super) const SCOPE: &str = "/v1/{type}/{app}/registration";

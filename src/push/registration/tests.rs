@@ -6,7 +6,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use storage::Store;
 
-use super::body::{APS_BYTES_MAX, BODY_BYTES_MAX, TOKEN_CHARS_MAX};
+use super::body::BODY_BYTES_MAX;
+use super::error::{APS_BYTES_MAX, TOKEN_CHARS_MAX};
 use super::fixture::{Agent, Answer, Scene, TOKEN};
 
 const KEY: &str =

@@ -18,8 +18,8 @@ use url::form_urlencoded;
 use crate::push::bridges::config;
 use crate::push::bridges::config::BridgesError;
 use crate::push::bridges::http_client::{HttpAnswer, HttpClient};
-use crate::push::bridges::jwt::SigningKey;
 use crate::push::bridges::platform::Verdict;
+use crate::push::jwt::SigningKey;
 
 const SCOPE: &str = "https://www.googleapis.com/auth/firebase.messaging";
 
@@ -116,7 +116,7 @@ impl ServiceAccount {
             "iat": issued_at,
             "exp": issued_at + ASSERTION_VALID_S,
         });
-        let assertion = self.key.sign(&self.key_id, &claims);
+        let assertion = self.key.sign(&self.key_id, &claims.to_string());
         let mut body = form_urlencoded::Serializer::new(String::new());
         body.append_pair("grant_type", GRANT_TYPE).append_pair("assertion", &assertion).finish()
     }

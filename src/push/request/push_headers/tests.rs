@@ -1,4 +1,6 @@
 use actix_web::http::header::{HeaderName, HeaderValue};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use proptest::prelude::*;
 
 use super::*;
@@ -22,12 +24,16 @@ fn headers(lines: &[(&str, &[u8])]) -> HeaderMap {
 
 fn read(lines: &[(&str, &str)]) -> Result<PushHeaders, HeaderError> {
     let lines: Vec<_> = lines.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
-    PushHeaders::read(&headers(&lines), TTL_MAX)
+    PushRules::default().headers(&headers(&lines), TTL_MAX)
 }
 
 fn encoding(lines: &[(&str, &str)]) -> Result<Encoding, HeaderError> {
     let lines: Vec<_> = lines.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
     payload(&headers(&lines), Bytes::from_static(b"body")).map(|payload| payload.unwrap().encoding)
+}
+
+fn payload(headers: &HeaderMap, body: Bytes) -> Result<Option<Payload>, HeaderError> {
+    PushRules::default().payload(headers, body, None)
 }
 
 fn aesgcm(encryption: &str, crypto_key: &str) -> Encoding {
@@ -72,7 +78,7 @@ fn a_ttl_is_accepted_lowered_or_refused() {
 #[test]
 fn a_ttl_is_lowered_to_the_configured_maximum() {
     let map = headers(&[("ttl", b"100")]);
-    let capped = |cap| PushHeaders::read(&map, Span::from_secs(cap)).unwrap().ttl;
+    let capped = |cap| PushRules::default().headers(&map, Span::from_secs(cap)).unwrap().ttl;
     assert_eq!(capped(99), Span::from_secs(99));
     assert_eq!(capped(101), Span::from_secs(100));
 }
@@ -136,7 +142,7 @@ fn a_value_that_is_not_ascii_is_refused() {
         if name != "TTL" {
             lines.push(("TTL", b"60"));
         }
-        assert_eq!(PushHeaders::read(&headers(&lines), TTL_MAX), Err(error), "{name}");
+        assert_eq!(PushRules::default().headers(&headers(&lines), TTL_MAX), Err(error), "{name}");
     }
     let lines: [(&str, &[u8]); 1] = [("Content-Encoding", b"aes128gcm\xe9")];
     let body = Bytes::from_static(b"body");
@@ -286,7 +292,7 @@ proptest! {
     ) {
         let bytes: Vec<_> = lines.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
         let map = headers(&bytes);
-        if let Ok(read) = PushHeaders::read(&map, TTL_MAX) {
+        if let Ok(read) = PushRules::default().headers(&map, TTL_MAX) {
             prop_assert!(read.ttl <= TTL_MAX);
         }
         let read = payload(&map, Bytes::from_static(b"body"));
@@ -319,7 +325,7 @@ fn no_hostile_headers_panic_or_are_kept_beyond_their_limits() {
                 map.append(name, value);
             }
         }
-        if let Ok(read) = PushHeaders::read(&map, TTL_MAX) {
+        if let Ok(read) = PushRules::default().headers(&map, TTL_MAX) {
             assert!(read.ttl <= TTL_MAX);
             assert!(read.topic.is_none_or(|topic| topic.as_str().len() <= 32));
         }
@@ -329,4 +335,84 @@ fn no_hostile_headers_panic_or_are_kept_beyond_their_limits() {
             assert!(encryption.len().max(crypto_key.len()) <= CRYPTO_HEADER_MAX_BYTES);
         }
     });
+}
+
+const LENIENT: PushRules = PushRules { lenient: true, payload_header_required: false };
+const STRICT: PushRules = PushRules { lenient: false, payload_header_required: true };
+
+/// The shortest body of RFC 8291, changed at one place.
+fn body(place: usize, byte: u8) -> Bytes {
+    let fixed = [&[7; 16][..], &[0, 0, 16, 0], &[65], &[4], &[9; 64], &[1; 17]];
+    let mut body = fixed.concat();
+    body[place] = byte;
+    body.into()
+}
+
+#[test]
+fn a_push_without_ttl_and_encoding_is_taken_by_a_lenient_server_only() {
+    let none = headers(&[]);
+    assert_eq!(LENIENT.headers(&none, TTL_MAX).unwrap().ttl, TTL_MAX);
+    let refused = PushRules::default().headers(&none, TTL_MAX);
+    assert_eq!(refused, Err(HeaderError::TtlMissing));
+    let wrong = headers(&[("ttl", b"soon")]);
+    assert_eq!(LENIENT.headers(&wrong, TTL_MAX), Err(HeaderError::TtlInvalid));
+    let wrong = headers(&[("urgency", b"soon")]);
+    assert_eq!(LENIENT.headers(&wrong, TTL_MAX), Err(HeaderError::Urgency));
+
+    let taken = LENIENT.payload(&none, "plain".into(), None).unwrap().unwrap();
+    assert_eq!(taken.encoding, Encoding::Aes128Gcm);
+    let refused = PushRules::default().payload(&none, "plain".into(), None);
+    assert_eq!(refused, Err(HeaderError::EncodingMissing));
+    let wrong = headers(&[("content-encoding", b"gzip")]);
+    let refused = LENIENT.payload(&wrong, "plain".into(), None);
+    assert_eq!(refused, Err(HeaderError::EncodingUnknown));
+}
+
+#[test]
+fn a_body_is_compared_with_rfc_8291_by_the_setting_only() {
+    let encoding = headers(&[("content-encoding", b"aes128gcm")]);
+    let whole = body(0, 7);
+    assert!(STRICT.payload(&encoding, whole.clone(), None).is_ok());
+    assert_eq!(STRICT.payload(&encoding, Bytes::new(), None), Ok(None));
+    for (wrong, what) in [
+        (whole.slice(..whole.len() - 1), "too short for a record"),
+        (whole.slice(..20), "too short for the header"),
+        (body(18, 0), "a record size of 0"),
+        (body(20, 64), "another length of the key id"),
+        (body(21, 2), "a compressed key"),
+        (Bytes::from_static(b"{\"notification\":{}}"), "plain JSON"),
+    ] {
+        let refused = STRICT.payload(&encoding, wrong.clone(), None);
+        assert_eq!(refused, Err(HeaderError::NoHeaderInBody), "{what}");
+        assert!(PushRules::default().payload(&encoding, wrong, None).is_ok(), "{what}");
+    }
+}
+
+#[test]
+fn the_key_of_a_message_that_is_the_vapid_key_is_refused() {
+    let point = |byte| [&[UNCOMPRESSED][..], &[byte; 64]].concat();
+    let text = |byte| URL_SAFE_NO_PAD.encode(point(byte));
+    let (key, other) = (VapidKey::parse(&text(9)).unwrap(), VapidKey::parse(&text(8)).unwrap());
+    let none = PushRules::default();
+    let aesgcm = |keys: &str| {
+        let mut map = headers(&[("content-encoding", b"aesgcm"), ("encryption", b"salt=c2FsdA")]);
+        map.insert(HeaderName::from_static("crypto-key"), keys.parse().unwrap());
+        map
+    };
+    for keys in [
+        format!("dh={}", text(9)),
+        format!("p256ecdsa={};dh={}", text(9), text(9)),
+        format!("keyid=a;dh=\"{}=\"", text(9)),
+    ] {
+        let refused = none.payload(&aesgcm(&keys), "x".into(), Some(&key));
+        assert_eq!(refused, Err(HeaderError::VapidKeyReused(DH)), "{keys}");
+        for different in [Some(&other), None] {
+            assert!(none.payload(&aesgcm(&keys), "x".into(), different).is_ok(), "{keys}");
+        }
+    }
+    let encoding = headers(&[("content-encoding", b"aes128gcm")]);
+    let in_body = HeaderError::VapidKeyReused("key in the header of the body");
+    assert_eq!(STRICT.payload(&encoding, body(0, 7), Some(&key)), Err(in_body));
+    assert!(STRICT.payload(&encoding, body(0, 7), Some(&other)).is_ok());
+    assert!(none.payload(&encoding, body(0, 7), Some(&key)).is_ok());
 }
