@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fernet::{Fernet, MultiFernet};
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use state_machine::{
@@ -23,7 +22,9 @@ use crate::operate::import::records::{SealedMessage, User};
 use crate::operate::import::redis_source::{
     MESSAGES_AT_ONCE, RedisSource, SourceError, UserValues,
 };
+use crate::push::fernet::FernetKeys;
 use crate::settings::keys::Keys;
+use crate::system::clock::unix_now;
 
 /// Users that are imported at once.
 const USERS_AT_ONCE: usize = 256;
@@ -74,7 +75,7 @@ struct Importer<'a> {
     now: Time,
     dry_run: bool,
     installation: &'a Installation,
-    crypto_keys: MultiFernet,
+    crypto_keys: FernetKeys,
     has_auth_keys: bool,
 }
 
@@ -82,9 +83,6 @@ impl<'a> Importer<'a> {
     async fn new(import: &'a ImportRedis, report: &'a Report) -> Result<Self, JobError> {
         let keys = Keys::load(&import.installation.data_dir)
             .map_err(|error| JobError::Refused(error.to_string()))?;
-        let key = |key: &crate::settings::keys::CryptoKey| {
-            Fernet::new(&key.to_text()).expect("32 bytes in URL-safe base64 are a Fernet key")
-        };
         Ok(Self {
             source: RedisSource::connect(&import.url).await?,
             report,
@@ -92,7 +90,7 @@ impl<'a> Importer<'a> {
             now: report.context.now(),
             dry_run: import.dry_run,
             installation: &import.installation,
-            crypto_keys: MultiFernet::new(keys.crypto_keys().iter().map(key).collect()),
+            crypto_keys: FernetKeys::new(&keys),
             has_auth_keys: !keys.auth_keys().is_empty(),
         })
     }
@@ -102,7 +100,7 @@ impl<'a> Importer<'a> {
         let messages = self.source.some_messages().await?;
         let sealed = messages.iter().flatten().filter_map(|text| SealedMessage::parse(text));
         let opens: Vec<_> =
-            sealed.map(|sealed| self.crypto_keys.decrypt(&sealed.version).is_ok()).collect();
+            sealed.map(|sealed| self.crypto_keys.open(&sealed.version, unix_now())).collect();
         Ok((!opens.is_empty()).then(|| opens.contains(&true)))
     }
 
