@@ -127,6 +127,6 @@ pub(super) fn answer(
             "errno" => error.errno(), "reason" => %error);
         error.closing_response()
     });
-    app.counters.count_status(response.status().as_u16());
+    app.counters.count_status(response.status());
     response
 }

@@ -3,15 +3,17 @@
 //! A Matrix homeserver sends no Web Push. It sends a JSON notification to a gateway, and the pushkey of each device in
 //! it is the endpoint of an app. The gateway of other push servers sends requests to any URL; this one sends none.
 
+use std::collections::BTreeMap;
+
 use actix_web::body::BoxBody;
 use actix_web::http::StatusCode;
 use actix_web::web::{self, Bytes, Data};
 use actix_web::{HttpRequest, HttpResponse, Resource, ResponseError};
 use futures_util::future::join_all;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use slog::debug;
-use state_machine::{BridgeOutcome, Chid, Encoding, Message, Payload, Span, Topic, Uaid, Urgency};
+use state_machine::{BridgeOutcome, Encoding, Message, Payload, Span, Topic, Urgency};
 use url::Url;
 
 use super::app::LocalEndpoint;
@@ -75,11 +77,10 @@ async fn forward(
     body: web::Payload,
     app: &LocalEndpoint,
 ) -> Result<Vec<String>, NotifyError> {
-    let (headers, limits) = (request.headers(), &app.common.limits);
+    let (headers, limits, wait) = (request.headers(), &app.common.limits, app.limits.body_timeout);
     let address = limits.address(request.peer_addr(), headers);
     let charge = || limits.push_from(address).map_err(PushError::from);
     charge()?;
-    let wait = app.limits.body_timeout;
     // What is read is dropped, so that a request holds little while its pushes wait for acks.
     let (pushkeys, message) = {
         let body = read_body(headers, body, REQUEST_BYTES_MAX, wait).await?;
@@ -102,48 +103,35 @@ async fn forward(
 }
 
 async fn push_to(app: &LocalEndpoint, pushkey: &str, message: &Forwarded) -> Result<(), PushError> {
-    let EndpointToken { uaid, chid } = open(app, pushkey)?;
-    app.common.limits.push_to(uaid, chid, None)?;
-    let pushed = push_form(app, (uaid, chid), message, &message.data).await;
-    match (pushed, &message.reduced) {
-        // A bridge takes less than `payload_bytes_max`.
-        (Err(PushError::Bridge(BridgeOutcome::TooLarge { .. })), Some(reduced)) => {
-            match push_form(app, (uaid, chid), message, reduced).await {
-                // Given up: the homeserver would repeat it for a day, and send no other one meanwhile.
-                Err(PushError::Bridge(BridgeOutcome::TooLarge { .. })) => Ok(()),
-                pushed => pushed,
-            }
-        }
-        (pushed, _) => pushed,
-    }
-}
-
-async fn push_form(
-    app: &LocalEndpoint,
-    (uaid, chid): (Uaid, Chid),
-    message: &Forwarded,
-    data: &Bytes,
-) -> Result<(), PushError> {
-    let (data, topic, urgency) = (data.clone(), message.topic.clone(), message.urgency);
-    let accepted_at = app.common.clock.now();
-    let id = app.ids.mint(accepted_at, topic.is_some());
-    // Gateways label the text as encrypted, and servers do not look into it.
-    let payload = Some(Payload { encoding: Encoding::Aes128Gcm, data });
-    let ttl = TTL.min(app.limits.ttl_max);
-    let message =
-        Message { id, chid, topic, urgency, accepted_at, ttl, offers: 0, receipt: None, payload };
-    endpoint::deliver(app, uaid, message, &mut None).await.map(|_delivered| ())
-}
-
-/// Decrypts the token of a pushkey, which must be an endpoint of this server that needs no VAPID key. A server that
-/// allows only listed keys takes none.
-fn open(app: &LocalEndpoint, pushkey: &str) -> Result<EndpointToken, PushError> {
     let url = Url::parse(pushkey).ok();
-    let endpoint = url.as_ref().and_then(|url| endpoint_token(url, &app.origin));
-    let (version, token) = endpoint.ok_or(TokenError::Unknown)?;
-    let opened = app.tokens.decrypt(version, token, None)?;
+    let token = url.as_ref().and_then(|url| endpoint_token(url, &app.origin));
+    let (version, token) = token.ok_or(TokenError::Unknown)?;
+    // The endpoint must need no VAPID key. A server that allows only listed keys takes none.
+    let EndpointToken { uaid, chid } = app.tokens.decrypt(version, token, None)?;
     app.vapid.check_allowed(None)?;
-    Ok(opened)
+    app.common.limits.push_to(uaid, chid, None)?;
+    let push = |data: &Bytes| {
+        let (data, topic, urgency) = (data.clone(), message.topic.clone(), message.urgency);
+        let accepted_at = app.common.clock.now();
+        let id = app.ids.mint(accepted_at, topic.is_some());
+        // Gateways label the text as encrypted, and servers do not look into it.
+        let payload = Some(Payload { encoding: Encoding::Aes128Gcm, data });
+        let (ttl, receipt) = (TTL.min(app.limits.ttl_max), None);
+        Message { id, chid, topic, urgency, accepted_at, ttl, offers: 0, receipt, payload }
+    };
+    let too_large = |pushed: &Result<_, _>| {
+        matches!(pushed, Err(PushError::Bridge(BridgeOutcome::TooLarge { .. })))
+    };
+    let mut pushed = endpoint::deliver(app, uaid, push(&message.data), &mut None).await;
+    if let Some(reduced) = message.reduced.as_ref().filter(|_| too_large(&pushed)) {
+        // A bridge takes less than `payload_bytes_max`.
+        pushed = endpoint::deliver(app, uaid, push(reduced), &mut None).await;
+        if too_large(&pushed) {
+            // Given up: the homeserver would repeat it for a day, and send no other one meanwhile.
+            return Ok(());
+        }
+    }
+    pushed.map(|_delivered| ())
 }
 
 /// The token in an endpoint of the server with this origin: scheme, host and port (RFC 6454 §5).
@@ -214,7 +202,9 @@ impl Forwarded {
     /// notification for a day, and send no other one meanwhile.
     fn new(fields: &Fields, bytes_max: usize) -> Result<Self, NotifyError> {
         let text = |name| fields.get(name).and_then(Value::as_str).unwrap_or_default();
-        let (whole, reduced) = (to_json(fields), to_json(&essential(fields)));
+        let mut essential = fields.clone();
+        essential.retain(|name, _| ESSENTIAL.contains(&name.as_str()));
+        let (whole, reduced) = (to_json(fields), to_json(&essential));
         let (data, reduced) = match whole.len() <= bytes_max {
             true => (whole, Some(reduced)),
             false => (reduced, None),
@@ -230,16 +220,8 @@ impl Forwarded {
 }
 
 fn to_json(notification: &Fields) -> Bytes {
-    #[derive(Serialize)]
-    struct Text<'a> {
-        notification: &'a Fields,
-    }
-    serde_json::to_vec(&Text { notification }).expect("JSON can be written").into()
-}
-
-fn essential(fields: &Fields) -> Fields {
-    let fields = fields.iter().filter(|(name, _)| ESSENTIAL.contains(&name.as_str()));
-    fields.map(|(name, value)| (name.clone(), value.clone())).collect()
+    let text = BTreeMap::from([("notification", notification)]);
+    serde_json::to_vec(&text).expect("JSON can be written").into()
 }
 
 /// Why a request is refused, in the words of Matrix.
@@ -267,29 +249,27 @@ enum NotifyError {
 
 impl NotifyError {
     fn response(&self) -> HttpResponse {
-        let response = match self {
-            Self::Method => methods::refused("GET, HEAD, POST"),
-            Self::NotJson | Self::NoNotification | Self::NoDevices | Self::NoPushkey => {
-                PushError::Http(StatusCode::BAD_REQUEST).closing_response()
+        let closing = |status| PushError::Http(status).closing_response();
+        let (response, code) = match self {
+            Self::Method => (methods::refused("GET, HEAD, POST"), "M_UNRECOGNIZED"),
+            Self::NotJson => (closing(StatusCode::BAD_REQUEST), "M_NOT_JSON"),
+            Self::NoNotification | Self::NoDevices | Self::NoPushkey => {
+                (closing(StatusCode::BAD_REQUEST), "M_BAD_JSON")
             }
             Self::TooManyDevices | Self::TooLong => {
-                PushError::Http(StatusCode::PAYLOAD_TOO_LARGE).closing_response()
+                (closing(StatusCode::PAYLOAD_TOO_LARGE), "M_TOO_LARGE")
             }
-            Self::Push(error) => error.closing_response(),
+            Self::Push(error) => {
+                let code = match error.status_code() {
+                    StatusCode::PAYLOAD_TOO_LARGE => "M_TOO_LARGE",
+                    StatusCode::TOO_MANY_REQUESTS => "M_LIMIT_EXCEEDED",
+                    _ => "M_UNKNOWN",
+                };
+                (error.closing_response(), code)
+            }
         };
-        let body = json!({"errcode": self.errcode(response.status()), "error": self.to_string()});
+        let body = json!({"errcode": code, "error": self.to_string()});
         response.set_body(BoxBody::new(body.to_string()))
-    }
-
-    fn errcode(&self, status: StatusCode) -> &'static str {
-        match (self, status) {
-            (Self::Method, _) => "M_UNRECOGNIZED",
-            (Self::NotJson, _) => "M_NOT_JSON",
-            (Self::NoNotification | Self::NoDevices | Self::NoPushkey, _) => "M_BAD_JSON",
-            (_, StatusCode::PAYLOAD_TOO_LARGE) => "M_TOO_LARGE",
-            (_, StatusCode::TOO_MANY_REQUESTS) => "M_LIMIT_EXCEEDED",
-            _ => "M_UNKNOWN",
-        }
     }
 }
 

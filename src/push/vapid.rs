@@ -11,8 +11,6 @@
 //! from broken claims, or an invalid key from a signature that does not match.
 
 mod origin;
-#[cfg(test)]
-mod tests;
 
 use std::fmt;
 
@@ -343,3 +341,6 @@ fn check_expiry(expiry: f64, now: Time) -> Result<(), VapidError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

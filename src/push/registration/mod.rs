@@ -92,7 +92,11 @@ impl RegistrationService {
         let address = self.limits.address(request.peer_addr(), headers);
         self.limits.connect_from(address)?;
         let target = Target::read(request.uri().path())?;
-        self.check_app(&target)?;
+        let mut apps = self.apps.iter().filter(|(bridge, _)| *bridge == target.bridge).peekable();
+        apps.peek().ok_or(RegistrationError::UnknownType)?;
+        if !apps.any(|(_, app)| **app == *target.app) {
+            return Err(RegistrationError::UnknownApp);
+        }
         let body = async || {
             let body = read_body(headers, payload, BODY_BYTES_MAX, self.body_timeout).await?;
             Fields::parse(&body)
@@ -103,14 +107,18 @@ impl RegistrationService {
             (Resource::New, &Method::POST) => self.register(&target, &body().await?, address).await,
             (Resource::Agent(uaid), &Method::PUT) => {
                 let uaid = self.authorize(uaid, headers)?;
-                self.update(uaid, &target, &body().await?).await
+                self.agents.update(uaid, target.recipient(&body().await?)?).await?;
+                Ok(HttpResponse::Ok().json(json!({})))
             }
             (Resource::Agent(text), &Method::GET) => {
-                self.channels(self.authorize(text, headers)?, text).await
+                let channels = self.agents.channels(self.authorize(text, headers)?).await?;
+                let channels: Vec<_> = channels.iter().map(ToString::to_string).collect();
+                // The client compares the `uaid` with its own as text: it is answered as it was written, dashed or not.
+                Ok(HttpResponse::Ok().json(json!({"uaid": text, "channelIDs": channels})))
             }
             (Resource::Agent(uaid), &Method::DELETE) => {
                 self.agents.unregister(self.authorize(uaid, headers)?).await?;
-                Ok(done())
+                Ok(HttpResponse::Ok().json(json!({})))
             }
             (Resource::Channels(uaid), &Method::POST) => {
                 let uaid = self.authorize(uaid, headers)?;
@@ -120,26 +128,17 @@ impl RegistrationService {
                 let uaid = self.authorize(uaid, headers)?;
                 let channel = chid(channel).ok_or(RegistrationError::NoSuchChannel)?;
                 self.agents.unsubscribe(uaid, channel).await?;
-                Ok(done())
+                Ok(HttpResponse::Ok().json(json!({})))
             }
             (resource, _) => Err(RegistrationError::Method { allow: resource.methods() }),
         }
     }
 
-    fn check_app(&self, target: &Target<'_>) -> Result<(), RegistrationError> {
-        let mut apps = self.apps.iter().filter(|(bridge, _)| *bridge == target.bridge).peekable();
-        apps.peek().ok_or(RegistrationError::UnknownType)?;
-        let is_known = apps.any(|(_, app)| **app == *target.app);
-        if is_known { Ok(()) } else { Err(RegistrationError::UnknownApp) }
-    }
-
     /// Verifies the secret of an agent, and charges its request. Nothing is read from the store before.
     fn authorize(&self, uaid: &str, headers: &HeaderMap) -> Result<Uaid, RegistrationError> {
         let uaid = Uaid::parse(uaid).map_err(|_| RegistrationError::Secret)?;
-        let given = secret(headers).ok_or(RegistrationError::Secret)?;
-        if !self.secrets.verify(uaid, given) {
-            return Err(RegistrationError::Secret);
-        }
+        let given = secret(headers).filter(|given| self.secrets.verify(uaid, given));
+        given.ok_or(RegistrationError::Secret)?;
         self.limits.request_of_agent(uaid)?;
         self.admit(true)?;
         Ok(uaid)
@@ -168,23 +167,6 @@ impl RegistrationService {
             "endpoint": self.urls.endpoint(uaid, chid, key.as_ref()),
             "secret": self.secrets.make(uaid),
         })))
-    }
-
-    async fn update(
-        &self,
-        uaid: Uaid,
-        target: &Target<'_>,
-        fields: &Fields,
-    ) -> Result<HttpResponse, RegistrationError> {
-        self.agents.update(uaid, target.recipient(fields)?).await?;
-        Ok(done())
-    }
-
-    /// The client compares the `uaid` with its own as text: it is answered as it was written, dashed or not.
-    async fn channels(&self, uaid: Uaid, text: &str) -> Result<HttpResponse, RegistrationError> {
-        let channels = self.agents.channels(uaid).await?;
-        let channels: Vec<_> = channels.iter().map(ToString::to_string).collect();
-        Ok(HttpResponse::Ok().json(json!({"uaid": text, "channelIDs": channels})))
     }
 
     async fn subscribe(
@@ -216,9 +198,4 @@ fn secret(headers: &HeaderMap) -> Option<&str> {
     let (scheme, secret) = text.trim().split_once(' ')?;
     let is_known = ["webpush", "bearer"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
     (is_known && values.next().is_none()).then_some(secret.trim())
-}
-
-/// The answer without content.
-fn done() -> HttpResponse {
-    HttpResponse::Ok().json(json!({}))
 }
