@@ -34,21 +34,15 @@ impl ExpectingPush {
         if message.ttl_is_zero() {
             return Ok(None);
         }
-        let given = match wish.token {
-            None => None,
-            Some(token) => {
-                let given = app.receipt_urls.open(&token);
-                let given = given.filter(|given| given.is_of(sender.key));
-                let given = given.filter(|given| message.accepted_at < given.ends_at);
-                Some(given.ok_or(ReceiptError::UnknownLink)?)
-            }
-        };
-        let lasting = |given: &ReceiptSubscription| {
-            message.expires_at() + RESERVE + limits.keep <= given.ends_at
-        };
-        let subscription = match given.filter(lasting) {
-            Some(given) => given,
-            None => {
+        let given = wish.token.map(|token| {
+            let given = app.receipt_urls.open(&token).filter(|given| given.is_of(sender.key));
+            let given = given.filter(|given| message.accepted_at < given.ends_at);
+            given.ok_or(ReceiptError::UnknownLink)
+        });
+        let needed_until = message.expires_at() + RESERVE + limits.keep;
+        let subscription = match given.transpose()? {
+            Some(given) if needed_until <= given.ends_at => given,
+            _ => {
                 app.common.limits.receipt_subscription_of(&sender)?;
                 ReceiptSubscription::new(message.accepted_at + limits.lifetime, sender.key)
             }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::app::WebSocketRole;
 use super::error::PushError;
 use super::health::Checks;
-use super::web::{PageState, wants_page};
+use super::web::wants_page;
 
 pub(super) async fn connect(request: HttpRequest, app: Data<WebSocketRole>) -> HttpResponse {
     let answer = match request.headers().contains_key(UPGRADE) {
@@ -34,12 +34,18 @@ async fn without_upgrade(
         let token = request.match_info().get("token");
         if app.access.try_admit(token, common.clock.now(), &common.log).is_ok() {
             let state = match Checks::of(common, Some(app)).await {
-                _ if common.is_draining() => PageState::Stopping,
-                checks if checks.are_passed() => PageState::Running,
-                Checks { store: false, .. } => PageState::StoreFailed,
-                Checks { space: false, .. } => PageState::DiskFull,
-                Checks { log: false, .. } => PageState::LogFailed,
-                _ => PageState::PartFailed,
+                _ if common.is_draining() => (false, "This server is stopping."),
+                checks if checks.are_passed() => (true, "This server is running."),
+                Checks { store: false, .. } => {
+                    (false, "This server has a problem: its store does not answer.")
+                }
+                Checks { space: false, .. } => {
+                    (false, "This server has a problem: its disk is almost full.")
+                }
+                Checks { log: false, .. } => {
+                    (false, "This server has a problem: its log cannot be written.")
+                }
+                _ => (false, "This server has a problem: a part of it has stopped."),
             };
             return Ok(page.answer(request.path(), state, common.clock.now()));
         }

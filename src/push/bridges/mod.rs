@@ -117,22 +117,18 @@ impl Bridges {
     ) -> Result<(Arc<Application>, HttpRequest, Permit), BridgeOutcome> {
         let key = (recipient.bridge, recipient.app.clone());
         let Some(application) = self.applications.get(&key) else {
-            self.warn_of_unknown(recipient);
+            // A panic cannot leave the limiter half-updated.
+            let mut limiter = self.unknown_limiter.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(more) = limiter.allow(self.clock.now()) {
+                warn!(self.log, "a push for an application that bridges_file does not have";
+                    "bridge" => recipient.bridge.as_str(), "app" => &*recipient.app, "more" => more);
+            }
             return Err(BridgeOutcome::UnknownApp);
         };
         // Before the guard: a message that is refused here shows nothing of the bridge.
         let request = application.platform.request(recipient, message)?;
         let permit = application.guard.enter(self.clock.now())?;
         Ok((Arc::clone(application), request, permit))
-    }
-
-    fn warn_of_unknown(&self, recipient: &BridgeRecipient) {
-        // A panic cannot leave the limiter half-updated.
-        let mut limiter = self.unknown_limiter.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(more) = limiter.allow(self.clock.now()) {
-            warn!(self.log, "a push for an application that bridges_file does not have";
-                "bridge" => recipient.bridge.as_str(), "app" => &*recipient.app, "more" => more);
-        }
     }
 }
 

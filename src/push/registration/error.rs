@@ -2,7 +2,7 @@
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
-use actix_web::{HttpResponse, HttpResponseBuilder, ResponseError};
+use actix_web::{HttpResponse, ResponseError};
 
 use state_machine::bridged_call::BridgedError;
 
@@ -91,15 +91,6 @@ impl RegistrationError {
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, 999),
         }
     }
-
-    fn add_headers(&self, response: &mut HttpResponseBuilder) {
-        match self {
-            Self::Secret => response.insert_header((WWW_AUTHENTICATE, SCHEME)),
-            Self::Unavailable => response.insert_header((RETRY_AFTER, RETRY_AFTER_S)),
-            Self::Method { allow } => response.insert_header((ALLOW, *allow)),
-            _ => response,
-        };
-    }
 }
 
 impl From<OverLimit> for RegistrationError {
@@ -127,7 +118,14 @@ impl ResponseError for RegistrationError {
     fn error_response(&self) -> HttpResponse {
         match self {
             Self::Push(error) => error.error_response(),
-            _ => refuse(self, self.code(), MORE_INFO, |response| self.add_headers(response)),
+            _ => refuse(self, self.code(), MORE_INFO, |response| {
+                match self {
+                    Self::Secret => response.insert_header((WWW_AUTHENTICATE, SCHEME)),
+                    Self::Unavailable => response.insert_header((RETRY_AFTER, RETRY_AFTER_S)),
+                    Self::Method { allow } => response.insert_header((ALLOW, *allow)),
+                    _ => response,
+                };
+            }),
         }
     }
 }

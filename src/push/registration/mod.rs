@@ -130,24 +130,22 @@ impl RegistrationService {
                 self.agents.unsubscribe(uaid, channel).await?;
                 Ok(HttpResponse::Ok().json(json!({})))
             }
-            (resource, _) => Err(RegistrationError::Method { allow: resource.methods() }),
+            (Resource::New | Resource::Channels(_), _) => {
+                Err(RegistrationError::Method { allow: "POST" })
+            }
+            (Resource::Agent(_), _) => Err(RegistrationError::Method { allow: "PUT, GET, DELETE" }),
+            (Resource::Channel(..), _) => Err(RegistrationError::Method { allow: "DELETE" }),
         }
     }
 
-    /// Verifies the secret of an agent, and charges its request. Nothing is read from the store before.
+    /// Verifies the secret of an agent, and charges its request, also to the connections per second, whose limit protects
+    /// the store. Nothing is read from the store before.
     fn authorize(&self, uaid: &str, headers: &HeaderMap) -> Result<Uaid, RegistrationError> {
         let uaid = Uaid::parse(uaid).map_err(|_| RegistrationError::Secret)?;
         let given = secret(headers).filter(|given| self.secrets.verify(uaid, given));
         given.ok_or(RegistrationError::Secret)?;
         self.limits.request_of_agent(uaid)?;
-        self.admit(true)?;
-        Ok(uaid)
-    }
-
-    /// Charges a request to the limit of connections per second, which protects the store.
-    fn admit(&self, is_named: bool) -> Result<(), RegistrationError> {
-        let is_admitted = self.limits.try_admit(is_named);
-        if is_admitted { Ok(()) } else { Err(RegistrationError::Unavailable) }
+        self.limits.try_admit(true).then_some(uaid).ok_or(RegistrationError::Unavailable)
     }
 
     async fn register(
@@ -159,7 +157,7 @@ impl RegistrationService {
         let (recipient, chid, key) = (target.recipient(fields)?, fields.channel()?, fields.key()?);
         self.limits.new_agent_from(address)?;
         self.limits.register_from(address)?;
-        self.admit(false)?;
+        self.limits.try_admit(false).then_some(()).ok_or(RegistrationError::Unavailable)?;
         let uaid = self.agents.register(recipient, chid).await?;
         Ok(HttpResponse::Ok().json(json!({
             "uaid": uaid.to_string(),

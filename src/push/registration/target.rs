@@ -33,16 +33,6 @@ pub(super) enum Resource<'a> {
     Channel(&'a str, &'a str),
 }
 
-impl Resource<'_> {
-    pub(super) fn methods(self) -> &'static str {
-        match self {
-            Self::New | Self::Channels(_) => "POST",
-            Self::Agent(_) => "PUT, GET, DELETE",
-            Self::Channel(..) => "DELETE",
-        }
-    }
-}
-
 impl<'a> Target<'a> {
     pub(super) fn read(path: &'a str) -> Result<Self, RegistrationError> {
         let path = path.strip_suffix('/').unwrap_or(path);
