@@ -1,6 +1,7 @@
 //! The state that request handlers share, by role: connection node, endpoint node, or both.
 
 use std::cell::OnceCell;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,17 +17,17 @@ use storage::Store;
 use storage::maintenance::WaitingPage;
 use uuid::{ContextV7, Timestamp, Uuid};
 
-use super::accept_failures::AcceptFailures;
-use super::access::AccessCheck;
 use super::bridges::Bridges;
-use super::endpoint_token::EndpointTokens;
-use super::message_url::MessageUrls;
-use super::origin_check::OriginCheck;
+use super::port::accept_failures::AcceptFailures;
+use super::port::access::AccessCheck;
+use super::port::origin_check::OriginCheck;
+use super::port::request_id::RequestIds;
 use super::push_counters::PushCounters;
-use super::push_headers::PushRules;
 use super::push_history::PushHistory;
-use super::receipts::{ReceiptLimits, ReceiptUrls, ReceiptsFull};
-use super::request_id::RequestIds;
+use super::request::push_headers::PushRules;
+use super::request::receipts::{ReceiptLimits, ReceiptUrls, ReceiptsFull};
+use super::urls::endpoint_token::EndpointTokens;
+use super::urls::message_url::MessageUrls;
 use super::vapid::Vapid;
 use super::web::WebPage;
 use crate::limits::Limits;
@@ -125,9 +126,9 @@ pub struct MessageIds {
     floor: Time,
 }
 
-/// The endpoint actor of one worker thread.
+/// The state of one worker thread of an endpoint node, with the endpoint actor of the thread.
 pub struct LocalEndpoint {
-    shared: Arc<EndpointShared>,
+    role: Data<EndpointRole>,
     started: OnceCell<BoundedAddr<Endpoint>>,
 }
 
@@ -179,12 +180,21 @@ impl MessageIds {
 
 impl LocalEndpoint {
     /// The actor starts with the worker's first push.
-    pub fn new(shared: Arc<EndpointShared>) -> Self {
-        Self { shared, started: OnceCell::new() }
+    pub fn new(role: Data<EndpointRole>) -> Self {
+        Self { role, started: OnceCell::new() }
     }
 
     pub fn address(&self) -> &BoundedAddr<Endpoint> {
-        self.started.get_or_init(|| BoundedAddr::start(Endpoint::new(Arc::clone(&self.shared))))
+        let shared = &self.role.shared;
+        self.started.get_or_init(|| BoundedAddr::start(Endpoint::new(Arc::clone(shared))))
+    }
+}
+
+impl Deref for LocalEndpoint {
+    type Target = EndpointRole;
+
+    fn deref(&self) -> &EndpointRole {
+        &self.role
     }
 }
 

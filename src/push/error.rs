@@ -1,5 +1,6 @@
 //! Error responses: status, headers and body with the error numbers of autopush.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use actix_web::http::header::{
@@ -12,11 +13,11 @@ use serde_json::Value;
 use state_machine::store::FullScope;
 use state_machine::{BridgeOutcome, Span};
 
-use super::endpoint_token::TokenError;
-use super::message_url::MessageUrlError;
-use super::push_headers::HeaderError;
-use super::receipts::ReceiptError;
-use super::simplepush::FormError;
+use super::request::push_headers::HeaderError;
+use super::request::receipts::ReceiptError;
+use super::request::simplepush_form::FormError;
+use super::urls::endpoint_token::TokenError;
+use super::urls::message_url::MessageUrlError;
 use super::vapid::VapidError;
 use crate::limits::OverLimit;
 pub(crate) use crate::system::unread_request::MORE_INFO;
@@ -68,10 +69,13 @@ pub enum PushError {
     #[error("the server cannot take the message now: try again later")]
     Unavailable,
     /// The bridge did not accept the message.
-    #[error("{}", bridge_text(*.0))]
+    #[error("{}", bridge(*.0).2)]
     Bridge(BridgeOutcome),
     /// As many messages wait as may: see the settings of the group "Waiting messages".
-    #[error("too many messages wait for {}: try again later", full(*.0))]
+    #[error("too many messages wait for {}: try again later", match .0 {
+        FullScope::User => "this user agent",
+        FullScope::Channel => "this subscription",
+    })]
     WaitingFull(FullScope),
     /// The connect limit is reached, or the server is draining.
     #[error("no more user agents can connect here now: try again later")]
@@ -120,7 +124,20 @@ impl PushError {
 
     fn code(&self) -> (StatusCode, u16) {
         match self {
-            Self::Header(error) => (StatusCode::BAD_REQUEST, header_errno(*error)),
+            Self::Header(error) => {
+                let errno = match error {
+                    HeaderError::DhMissing => 101,
+                    HeaderError::TtlMissing => 111,
+                    HeaderError::TtlInvalid => 112,
+                    HeaderError::Topic => 113,
+                    HeaderError::TtlNegative => 114,
+                    // autopush ignores `Urgency` and has no number for it.
+                    HeaderError::Urgency => 115,
+                    // Of the encryption of the body.
+                    _ => 110,
+                };
+                (StatusCode::BAD_REQUEST, errno)
+            }
             Self::Vapid(_) | Self::Access | Self::Token(TokenError::KeyNeeded) => {
                 (StatusCode::UNAUTHORIZED, 109)
             }
@@ -138,7 +155,7 @@ impl PushError {
             Self::UserWentAway => (StatusCode::GONE, 105),
             Self::NoSuchSubscription => (StatusCode::GONE, 106),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, 104),
-            Self::Bridge(outcome) => bridge_code(*outcome),
+            Self::Bridge(outcome) => (bridge(*outcome).0, bridge(*outcome).1),
             Self::Unavailable | Self::TooManyConnections => (StatusCode::SERVICE_UNAVAILABLE, 201),
             Self::WaitingFull(_) | Self::AddressFull | Self::AccessFull | Self::OverLimit(_) => {
                 (StatusCode::TOO_MANY_REQUESTS, 201)
@@ -165,32 +182,38 @@ impl PushError {
 
     /// The answer with further fields.
     pub(super) fn response_with(&self, message: &dyn fmt::Display, fields: &Value) -> HttpResponse {
-        let (code, headers) = (self.code(), |response: &mut _| self.add_headers(response));
-        respond(message, code, MORE_INFO, headers, Some(fields))
+        respond(
+            message,
+            self.code(),
+            MORE_INFO,
+            |response| self.add_headers(response),
+            Some(fields),
+        )
     }
 
     fn add_headers(&self, response: &mut HttpResponseBuilder) {
-        if let Self::WaitingFull(_)
-        | Self::AddressFull
-        | Self::AccessFull
-        | Self::Receipt(ReceiptError::Full) = self
+        let wait_s = match self {
+            Self::WaitingFull(_)
+            | Self::AddressFull
+            | Self::AccessFull
+            | Self::Receipt(ReceiptError::Full) => Some(FULL_RETRY_AFTER_S),
+            Self::Bridge(BridgeOutcome::Busy { retry_after: Some(Span(ms)) }) => {
+                Some(ms.div_ceil(1000))
+            }
+            Self::Bridge(BridgeOutcome::Busy { .. } | BridgeOutcome::Unavailable) => {
+                Some(RETRY_AFTER_S)
+            }
+            Self::OverLimit(over) => Some(over.retry_after_s()),
+            _ if self.status_code() == StatusCode::SERVICE_UNAVAILABLE => Some(RETRY_AFTER_S),
+            _ => None,
+        };
+        if let Some(wait_s) = wait_s {
+            response.insert_header((RETRY_AFTER, wait_s));
+        }
+        if let (Self::OverLimit(OverLimit { policy, per_minute, .. }), Some(wait_s)) =
+            (self, wait_s)
         {
-            response.insert_header((RETRY_AFTER, FULL_RETRY_AFTER_S));
-        }
-        if let Self::Bridge(BridgeOutcome::Busy { .. } | BridgeOutcome::Unavailable) = self {
-            let wait_s = match self {
-                Self::Bridge(BridgeOutcome::Busy { retry_after: Some(Span(ms)) }) => {
-                    ms.div_ceil(1000)
-                }
-                _ => RETRY_AFTER_S,
-            };
-            response.insert_header((RETRY_AFTER, wait_s));
-        }
-        if let Self::OverLimit(over) = self {
             // draft-ietf-httpapi-ratelimit-headers-10
-            let OverLimit { policy, per_minute, .. } = over;
-            let wait_s = over.retry_after_s();
-            response.insert_header((RETRY_AFTER, wait_s));
             response.insert_header(("ratelimit", format!(r#""{policy}";r=0;t={wait_s}"#)));
             response
                 .insert_header(("ratelimit-policy", format!(r#""{policy}";q={per_minute};w=60"#)));
@@ -204,9 +227,6 @@ impl PushError {
             StatusCode::GONE => {
                 response.insert_header((CACHE_CONTROL, format!("max-age={GONE_FOR_SECS}")));
             }
-            StatusCode::SERVICE_UNAVAILABLE => {
-                response.insert_header((RETRY_AFTER, RETRY_AFTER_S));
-            }
             StatusCode::UPGRADE_REQUIRED => {
                 // RFC 9110 §15.5.22, RFC 6455 §4.2.2
                 response.insert_header((UPGRADE, "websocket"));
@@ -217,48 +237,47 @@ impl PushError {
     }
 }
 
-/// As autopush answers (docs/sources.md#errors-of-bridges). `Accepted` is no error.
-fn bridge_code(outcome: BridgeOutcome) -> (StatusCode, u16) {
-    match outcome {
-        BridgeOutcome::RecipientGone => (StatusCode::GONE, 106),
-        BridgeOutcome::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, 104),
-        BridgeOutcome::Busy { .. } => (StatusCode::TOO_MANY_REQUESTS, 201),
-        BridgeOutcome::Accepted | BridgeOutcome::UnknownApp | BridgeOutcome::Misconfigured => {
-            (StatusCode::BAD_GATEWAY, 900)
-        }
-        BridgeOutcome::Unauthorized => (StatusCode::BAD_GATEWAY, 901),
-        BridgeOutcome::Unavailable => (StatusCode::BAD_GATEWAY, 902),
-        BridgeOutcome::TimedOut => (StatusCode::SERVICE_UNAVAILABLE, 903),
-    }
-}
-
-fn bridge_text(outcome: BridgeOutcome) -> String {
-    let text = match outcome {
+/// Status, errno and text, as autopush answers (docs/sources.md#errors-of-bridges). `Accepted` is no error.
+fn bridge(outcome: BridgeOutcome) -> (StatusCode, u16, Cow<'static, str>) {
+    let (status, errno, text) = match outcome {
         BridgeOutcome::TooLarge { max_bytes } => {
-            return format!(
-                "the message is larger than the {max_bytes} bytes that the bridge allows"
-            );
+            let text =
+                format!("the message is larger than the {max_bytes} bytes that the bridge allows");
+            return (StatusCode::PAYLOAD_TOO_LARGE, 104, text.into());
         }
-        BridgeOutcome::RecipientGone => {
-            "the user agent of this endpoint is gone from its bridge: remove the subscription"
+        BridgeOutcome::RecipientGone => (
+            StatusCode::GONE,
+            106,
+            "the user agent of this endpoint is gone from its bridge: remove the subscription",
+        ),
+        BridgeOutcome::Busy { .. } => (
+            StatusCode::TOO_MANY_REQUESTS,
+            201,
+            "the bridge takes no further message now: try again later",
+        ),
+        BridgeOutcome::UnknownApp => (
+            StatusCode::BAD_GATEWAY,
+            900,
+            "the bridge of this endpoint is not set up on this server",
+        ),
+        BridgeOutcome::Accepted | BridgeOutcome::Misconfigured => (
+            StatusCode::BAD_GATEWAY,
+            900,
+            "the bridge refuses the message: the operator finds the reason in the log",
+        ),
+        BridgeOutcome::Unauthorized => {
+            (StatusCode::BAD_GATEWAY, 901, "the bridge does not accept this server")
         }
-        BridgeOutcome::Busy { .. } => "the bridge takes no further message now: try again later",
-        BridgeOutcome::UnknownApp => "the bridge of this endpoint is not set up on this server",
-        BridgeOutcome::Accepted | BridgeOutcome::Misconfigured => {
-            "the bridge refuses the message: the operator finds the reason in the log"
+        BridgeOutcome::Unavailable => {
+            (StatusCode::BAD_GATEWAY, 902, "the bridge cannot be reached: try again later")
         }
-        BridgeOutcome::Unauthorized => "the bridge does not accept this server",
-        BridgeOutcome::Unavailable => "the bridge cannot be reached: try again later",
-        BridgeOutcome::TimedOut => "the bridge did not answer in time: try again later",
+        BridgeOutcome::TimedOut => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            903,
+            "the bridge did not answer in time: try again later",
+        ),
     };
-    text.to_owned()
-}
-
-fn full(scope: FullScope) -> &'static str {
-    match scope {
-        FullScope::User => "this user agent",
-        FullScope::Channel => "this subscription",
-    }
+    (status, errno, text.into())
 }
 
 fn http_text(status: StatusCode) -> &'static str {
@@ -270,28 +289,6 @@ fn http_text(status: StatusCode) -> &'static str {
         StatusCode::REQUEST_TIMEOUT => "the body did not arrive in time",
         StatusCode::BAD_REQUEST => "the body did not arrive as a whole",
         other => other.canonical_reason().unwrap_or("the request cannot be answered"),
-    }
-}
-
-fn header_errno(error: HeaderError) -> u16 {
-    match error {
-        HeaderError::DhMissing => 101,
-        HeaderError::TtlMissing => 111,
-        HeaderError::TtlInvalid => 112,
-        HeaderError::Topic => 113,
-        HeaderError::TtlNegative => 114,
-        // autopush ignores `Urgency` and has no number for it.
-        HeaderError::Urgency => 115,
-        HeaderError::EncodingMissing
-        | HeaderError::EncodingUnknown
-        | HeaderError::SaltMissing
-        | HeaderError::NotBase64(_)
-        | HeaderError::Malformed(_)
-        | HeaderError::Repeated(_)
-        | HeaderError::VapidKeyReused(_)
-        | HeaderError::InBodyAlready { .. }
-        | HeaderError::NoHeaderInBody
-        | HeaderError::EncryptionKey => 110,
     }
 }
 

@@ -9,14 +9,13 @@ use actors::broadcasts::BroadcastView;
 use actors::registry::CountConnections;
 use serde_json::{Value, json};
 use slog::warn;
-use state_machine::{BridgeName, ClockComparison};
 use storage::{COMMIT_BOUNDS_MS, CommitTimes, RecordReads};
 use tokio::time::timeout;
 
-use super::PushError;
 use super::app::{AppState, SharedState, WebSocketRole};
 use super::bridges::GuardState;
-use super::request_id::request_id;
+use super::error::PushError;
+use super::port::request_id::request_id;
 use crate::limits::PortName;
 
 /// Clocks of other nodes in the body, those that differ most.
@@ -110,12 +109,27 @@ fn counts(node: &AppState) -> Value {
         let (refused, gave_way) =
             (endpoints.shared.refused_full(), common.store.messages_gave_way());
         counts["waiting"] = json!({"refused": refused, "gave_way": gave_way});
-        counts["bridges"] = endpoints.bridges.observe().map(bridge_counts).collect();
+        // The application by its bridge and name. The file of bridges bounds how many there are.
+        let bridges = endpoints.bridges.observe().map(|(bridge, app, state)| {
+            let GuardState { in_flight, is_available, outcomes } = state;
+            let counts =
+                json!({"in_flight": in_flight, "available": is_available, "outcomes": outcomes});
+            (format!("{}/{app}", bridge.as_str()), counts)
+        });
+        counts["bridges"] = bridges.collect();
         counts["bridge_pushes_refused"] = json!(endpoints.shared.bridge_refused());
     }
     let clocks = node.nodes().map(NodeDirectory::clocks).unwrap_or_default();
     if !clocks.clocks.is_empty() {
-        counts["clocks"] = of_clocks(&clocks);
+        // A wrong clock leaves the node healthy: it serves, and a load balancer that removed it would correct nothing.
+        let differing = clocks.differing().take(CLOCKS_MAX);
+        let differing =
+            differing.map(|clock| json!({"node": clock.name(), "ahead_s": clock.ahead.seconds()}));
+        counts["clocks"] = json!({
+            "compared": clocks.clocks.len(),
+            "majority": clocks.has_majority,
+            "differing": differing.collect::<Value>(),
+        });
     }
     if let Some(disk) = common.store.disk_space() {
         counts["disk"] = json!({
@@ -133,26 +147,6 @@ fn counts(node: &AppState) -> Value {
         counts["record_reads"] = json!({"from_memory": from_memory, "from_file": from_file});
     }
     counts
-}
-
-/// A wrong clock leaves the node healthy: it serves, and a load balancer that removed it would correct nothing.
-fn of_clocks(clocks: &ClockComparison) -> Value {
-    let differing = clocks
-        .differing()
-        .take(CLOCKS_MAX)
-        .map(|clock| json!({"node": clock.name(), "ahead_s": clock.ahead.seconds()}));
-    json!({
-        "compared": clocks.clocks.len(),
-        "majority": clocks.has_majority,
-        "differing": differing.collect::<Value>(),
-    })
-}
-
-/// The application by its bridge and name. The file of bridges bounds how many there are.
-fn bridge_counts((bridge, app, state): (BridgeName, &str, GuardState)) -> (String, Value) {
-    let GuardState { in_flight, is_available, outcomes } = state;
-    let counts = json!({"in_flight": in_flight, "available": is_available, "outcomes": outcomes});
-    (format!("{}/{app}", bridge.as_str()), counts)
 }
 
 /// 200; from the start of the shutdown 503, so that a load balancer sends no more requests.

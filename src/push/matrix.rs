@@ -3,21 +3,25 @@
 //! A Matrix homeserver sends no Web Push. It sends a JSON notification to a gateway, and the pushkey of each device in
 //! it is the endpoint of an app. The gateway of other push servers sends requests to any URL; this one sends none.
 
+use std::collections::BTreeMap;
+
 use actix_web::body::BoxBody;
 use actix_web::http::StatusCode;
 use actix_web::web::{self, Bytes, Data};
 use actix_web::{HttpRequest, HttpResponse, Resource, ResponseError};
 use futures_util::future::join_all;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use slog::debug;
-use state_machine::{BridgeOutcome, Chid, Encoding, Message, Payload, Span, Topic, Uaid, Urgency};
+use state_machine::{BridgeOutcome, Encoding, Message, Payload, Span, Topic, Urgency};
 use url::Url;
 
-use super::app::{EndpointRole, LocalEndpoint};
-use super::body::read_body;
-use super::endpoint_token::{EndpointToken, TokenError, TokenVersion};
-use super::{PushError, routes, web_push};
+use super::app::LocalEndpoint;
+use super::endpoint;
+use super::error::PushError;
+use super::port::body::read_body;
+use super::port::methods;
+use super::urls::endpoint_token::{EndpointToken, TokenError, TokenVersion};
 
 /// Size of a request: twice that of the largest event of Matrix, which a notification may contain.
 const REQUEST_BYTES_MAX: usize = 131_072;
@@ -40,7 +44,7 @@ const ESSENTIAL: [&str; 4] = ["event_id", "room_id", "counts", "prio"];
 /// The resource of the gateway.
 pub(super) fn resource() -> Resource {
     web::resource("/_matrix/push/v1/notify")
-        .route(routes::read().to(discover))
+        .route(methods::read().to(discover))
         .post(notify)
         .default_service(web::route().to(async || NotifyError::Method.response()))
 }
@@ -53,10 +57,9 @@ async fn discover() -> HttpResponse {
 async fn notify(
     request: HttpRequest,
     body: web::Payload,
-    app: Data<EndpointRole>,
-    endpoint: Data<LocalEndpoint>,
+    app: Data<LocalEndpoint>,
 ) -> HttpResponse {
-    match forward(&request, body, &app, &endpoint).await {
+    match forward(&request, body, &app).await {
         Ok(rejected) => HttpResponse::Ok().json(json!({"rejected": rejected})),
         Err(error) => {
             debug!(app.common.log, "refused a Matrix notification"; "reason" => %error);
@@ -72,14 +75,12 @@ async fn notify(
 async fn forward(
     request: &HttpRequest,
     body: web::Payload,
-    app: &EndpointRole,
-    endpoint: &LocalEndpoint,
+    app: &LocalEndpoint,
 ) -> Result<Vec<String>, NotifyError> {
-    let (headers, limits) = (request.headers(), &app.common.limits);
+    let (headers, limits, wait) = (request.headers(), &app.common.limits, app.limits.body_timeout);
     let address = limits.address(request.peer_addr(), headers);
     let charge = || limits.push_from(address).map_err(PushError::from);
     charge()?;
-    let wait = app.limits.body_timeout;
     // What is read is dropped, so that a request holds little while its pushes wait for acks.
     let (pushkeys, message) = {
         let body = read_body(headers, body, REQUEST_BYTES_MAX, wait).await?;
@@ -88,7 +89,7 @@ async fn forward(
     };
     // Each further device is a push too.
     pushkeys.iter().skip(1).try_for_each(|_| charge())?;
-    let pushes = pushkeys.iter().map(|pushkey| push_to(app, endpoint, pushkey, &message));
+    let pushes = pushkeys.iter().map(|pushkey| push_to(app, pushkey, &message));
     let outcomes = join_all(pushes).await;
     let mut rejected = Vec::new();
     for (pushkey, outcome) in pushkeys.into_iter().zip(outcomes) {
@@ -101,55 +102,36 @@ async fn forward(
     Ok(rejected)
 }
 
-async fn push_to(
-    app: &EndpointRole,
-    endpoint: &LocalEndpoint,
-    pushkey: &str,
-    message: &Forwarded,
-) -> Result<(), PushError> {
-    let EndpointToken { uaid, chid } = open(app, pushkey)?;
-    app.common.limits.push_to(uaid, chid, None)?;
-    let pushed = push_form(app, endpoint, (uaid, chid), message, &message.data).await;
-    match (pushed, &message.reduced) {
-        // A bridge takes less than `payload_bytes_max`.
-        (Err(PushError::Bridge(BridgeOutcome::TooLarge { .. })), Some(reduced)) => {
-            match push_form(app, endpoint, (uaid, chid), message, reduced).await {
-                // Given up: the homeserver would repeat it for a day, and send no other one meanwhile.
-                Err(PushError::Bridge(BridgeOutcome::TooLarge { .. })) => Ok(()),
-                pushed => pushed,
-            }
-        }
-        (pushed, _) => pushed,
-    }
-}
-
-async fn push_form(
-    app: &EndpointRole,
-    endpoint: &LocalEndpoint,
-    (uaid, chid): (Uaid, Chid),
-    message: &Forwarded,
-    data: &Bytes,
-) -> Result<(), PushError> {
-    let (data, topic, urgency) = (data.clone(), message.topic.clone(), message.urgency);
-    let accepted_at = app.common.clock.now();
-    let id = app.ids.mint(accepted_at, topic.is_some());
-    // Gateways label the text as encrypted, and servers do not look into it.
-    let payload = Some(Payload { encoding: Encoding::Aes128Gcm, data });
-    let ttl = TTL.min(app.limits.ttl_max);
-    let message =
-        Message { id, chid, topic, urgency, accepted_at, ttl, offers: 0, receipt: None, payload };
-    web_push::deliver(app, endpoint, uaid, message, &mut None).await.map(|_accepted| ())
-}
-
-/// Decrypts the token of a pushkey, which must be an endpoint of this server that needs no VAPID key. A server that
-/// allows only listed keys takes none.
-fn open(app: &EndpointRole, pushkey: &str) -> Result<EndpointToken, PushError> {
+async fn push_to(app: &LocalEndpoint, pushkey: &str, message: &Forwarded) -> Result<(), PushError> {
     let url = Url::parse(pushkey).ok();
-    let endpoint = url.as_ref().and_then(|url| endpoint_token(url, &app.origin));
-    let (version, token) = endpoint.ok_or(TokenError::Unknown)?;
-    let opened = app.tokens.decrypt(version, token, None)?;
+    let token = url.as_ref().and_then(|url| endpoint_token(url, &app.origin));
+    let (version, token) = token.ok_or(TokenError::Unknown)?;
+    // The endpoint must need no VAPID key. A server that allows only listed keys takes none.
+    let EndpointToken { uaid, chid } = app.tokens.decrypt(version, token, None)?;
     app.vapid.check_allowed(None)?;
-    Ok(opened)
+    app.common.limits.push_to(uaid, chid, None)?;
+    let push = |data: &Bytes| {
+        let (data, topic, urgency) = (data.clone(), message.topic.clone(), message.urgency);
+        let accepted_at = app.common.clock.now();
+        let id = app.ids.mint(accepted_at, topic.is_some());
+        // Gateways label the text as encrypted, and servers do not look into it.
+        let payload = Some(Payload { encoding: Encoding::Aes128Gcm, data });
+        let (ttl, receipt) = (TTL.min(app.limits.ttl_max), None);
+        Message { id, chid, topic, urgency, accepted_at, ttl, offers: 0, receipt, payload }
+    };
+    let too_large = |pushed: &Result<_, _>| {
+        matches!(pushed, Err(PushError::Bridge(BridgeOutcome::TooLarge { .. })))
+    };
+    let mut pushed = endpoint::deliver(app, uaid, push(&message.data), &mut None).await;
+    if let Some(reduced) = message.reduced.as_ref().filter(|_| too_large(&pushed)) {
+        // A bridge takes less than `payload_bytes_max`.
+        pushed = endpoint::deliver(app, uaid, push(reduced), &mut None).await;
+        if too_large(&pushed) {
+            // Given up: the homeserver would repeat it for a day, and send no other one meanwhile.
+            return Ok(());
+        }
+    }
+    pushed.map(|_delivered| ())
 }
 
 /// The token in an endpoint of the server with this origin: scheme, host and port (RFC 6454 §5).
@@ -220,7 +202,9 @@ impl Forwarded {
     /// notification for a day, and send no other one meanwhile.
     fn new(fields: &Fields, bytes_max: usize) -> Result<Self, NotifyError> {
         let text = |name| fields.get(name).and_then(Value::as_str).unwrap_or_default();
-        let (whole, reduced) = (to_json(fields), to_json(&essential(fields)));
+        let mut essential = fields.clone();
+        essential.retain(|name, _| ESSENTIAL.contains(&name.as_str()));
+        let (whole, reduced) = (to_json(fields), to_json(&essential));
         let (data, reduced) = match whole.len() <= bytes_max {
             true => (whole, Some(reduced)),
             false => (reduced, None),
@@ -236,16 +220,8 @@ impl Forwarded {
 }
 
 fn to_json(notification: &Fields) -> Bytes {
-    #[derive(Serialize)]
-    struct Text<'a> {
-        notification: &'a Fields,
-    }
-    serde_json::to_vec(&Text { notification }).expect("JSON can be written").into()
-}
-
-fn essential(fields: &Fields) -> Fields {
-    let fields = fields.iter().filter(|(name, _)| ESSENTIAL.contains(&name.as_str()));
-    fields.map(|(name, value)| (name.clone(), value.clone())).collect()
+    let text = BTreeMap::from([("notification", notification)]);
+    serde_json::to_vec(&text).expect("JSON can be written").into()
 }
 
 /// Why a request is refused, in the words of Matrix.
@@ -273,29 +249,27 @@ enum NotifyError {
 
 impl NotifyError {
     fn response(&self) -> HttpResponse {
-        let response = match self {
-            Self::Method => routes::refused("GET, HEAD, POST"),
-            Self::NotJson | Self::NoNotification | Self::NoDevices | Self::NoPushkey => {
-                PushError::Http(StatusCode::BAD_REQUEST).closing_response()
+        let closing = |status| PushError::Http(status).closing_response();
+        let (response, code) = match self {
+            Self::Method => (methods::refused("GET, HEAD, POST"), "M_UNRECOGNIZED"),
+            Self::NotJson => (closing(StatusCode::BAD_REQUEST), "M_NOT_JSON"),
+            Self::NoNotification | Self::NoDevices | Self::NoPushkey => {
+                (closing(StatusCode::BAD_REQUEST), "M_BAD_JSON")
             }
             Self::TooManyDevices | Self::TooLong => {
-                PushError::Http(StatusCode::PAYLOAD_TOO_LARGE).closing_response()
+                (closing(StatusCode::PAYLOAD_TOO_LARGE), "M_TOO_LARGE")
             }
-            Self::Push(error) => error.closing_response(),
+            Self::Push(error) => {
+                let code = match error.status_code() {
+                    StatusCode::PAYLOAD_TOO_LARGE => "M_TOO_LARGE",
+                    StatusCode::TOO_MANY_REQUESTS => "M_LIMIT_EXCEEDED",
+                    _ => "M_UNKNOWN",
+                };
+                (error.closing_response(), code)
+            }
         };
-        let body = json!({"errcode": self.errcode(response.status()), "error": self.to_string()});
+        let body = json!({"errcode": code, "error": self.to_string()});
         response.set_body(BoxBody::new(body.to_string()))
-    }
-
-    fn errcode(&self, status: StatusCode) -> &'static str {
-        match (self, status) {
-            (Self::Method, _) => "M_UNRECOGNIZED",
-            (Self::NotJson, _) => "M_NOT_JSON",
-            (Self::NoNotification | Self::NoDevices | Self::NoPushkey, _) => "M_BAD_JSON",
-            (_, StatusCode::PAYLOAD_TOO_LARGE) => "M_TOO_LARGE",
-            (_, StatusCode::TOO_MANY_REQUESTS) => "M_LIMIT_EXCEEDED",
-            _ => "M_UNKNOWN",
-        }
     }
 }
 

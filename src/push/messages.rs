@@ -5,9 +5,9 @@ use actix_web::{HttpRequest, HttpResponse};
 use slog::warn;
 use storage::{Settlement, StoreError};
 
-use super::PushError;
 use super::app::EndpointRole;
-use super::request_id::request_id;
+use super::error::PushError;
+use super::port::request_id::request_id;
 
 /// Deletes the message, but not a later one of its topic that replaced it.
 pub(super) async fn delete(

@@ -1,30 +1,37 @@
-//! The public HTTP interface: pushes, WebSocket upgrades of user agents, and health checks.
+//! The public HTTP interface. What enters are pushes of application servers, WebSocket handshakes and registrations of
+//! user agents, and health checks. What leaves are deliveries to the endpoint actor, sessions, and answers.
+//!
+//! - [`routes`]: which URL is answered by what: `web_push`, `simplepush`, `matrix`, `messages`, `socket`, `health`.
+//! - `endpoint`, `expected_receipt`: what every push does; [`app`]: the state that handlers share.
+//! - [`push_counters`], [`push_history`]: what is counted and remembered of pushes; [`error`]: the answer to what is refused.
+//! - `request`: what a push says; [`vapid`]: who sent it; `urls`: the secrets in the URLs of this server.
+//! - `port`: what every request passes; [`web`]: the page of a browser.
+//! - [`bridges`], [`registration`]: FCM and APNs, and the API of their user agents.
 
-pub mod accept_failures;
-pub mod access;
 pub mod app;
-pub(crate) mod body;
 pub mod bridges;
-pub mod endpoint_token;
+mod endpoint;
 pub mod error;
+mod expected_receipt;
 mod health;
+pub mod jwt;
 mod matrix;
-pub mod message_url;
 mod messages;
-pub mod origin_check;
 mod params;
+mod port;
 pub mod push_counters;
-pub mod push_headers;
 pub mod push_history;
-pub mod receipts;
 pub mod registration;
-pub mod request_body_drain;
-pub mod request_id;
+mod request;
 pub mod routes;
 mod simplepush;
 mod socket;
+mod urls;
 pub mod vapid;
 pub mod web;
 mod web_push;
 
-pub use error::PushError;
+pub(crate) use port::body;
+pub use port::{accept_failures, access, methods, origin_check, request_body_drain, request_id};
+pub use request::{push_headers, receipts};
+pub use urls::{endpoint_token, fernet, message_url};

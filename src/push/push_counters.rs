@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use actix_web::http::StatusCode;
 use actors::counters::{Counters, Histogram, LATENCY_BOUNDS};
 use state_machine::delivery::Outcome;
 
-use super::PushError;
-use super::endpoint_token::TokenError;
+use super::error::PushError;
+use super::urls::endpoint_token::TokenError;
 use super::vapid::VapidError;
 
 /// The counts of all pushes since the start.
@@ -75,24 +76,9 @@ impl PushCounters {
         OUTCOMES[place]
     }
 
-    pub(super) fn count_status(&self, status: u16) {
-        let place = match status {
-            200 => 0,
-            201 => 1,
-            202 => 2,
-            400 => 3,
-            401 => 4,
-            403 => 5,
-            404 => 6,
-            408 => 7,
-            410 => 8,
-            413 => 9,
-            429 => 10,
-            502 => 11,
-            503 => 12,
-            _ => 13,
-        };
-        self.responses.count(place);
+    pub(super) fn count_status(&self, status: StatusCode) {
+        let place = STATUSES.iter().position(|known| *known == status.as_str());
+        self.responses.count(place.unwrap_or(STATUSES.len() - 1));
     }
 
     /// Counts the check of a request's credentials, if it was made; `has_some` if there were any.

@@ -1,18 +1,13 @@
 //! The routes of the public port.
 
-use std::future::ready;
-use std::sync::Arc;
-
-use actix_web::guard;
-use actix_web::http::{Method, StatusCode, header};
-use actix_web::middleware::DefaultHeaders;
-use actix_web::web::{self, Data, ServiceConfig};
-use actix_web::{HttpRequest, HttpResponse, Resource, ResponseError, Route};
+use actix_web::http::header;
+use actix_web::web::{Data, Path, Payload, ServiceConfig};
+use actix_web::{HttpRequest, HttpResponse, Resource, web as actix};
 
 use super::app::{AppState, EndpointRole, LocalEndpoint};
-use super::endpoint_token::TokenVersion;
-use super::web::files;
-use super::{PushError, health, matrix, messages, socket, web_push};
+use super::port::methods::{cors, nothing_here, page, preflight_or_refused, read};
+use super::urls::endpoint_token::TokenVersion;
+use super::{endpoint, health, matrix, messages, simplepush, socket, web, web_push};
 
 /// The routes of one worker, by the roles of the node.
 pub fn of(node: &AppState) -> impl FnOnce(&mut ServiceConfig) + use<> {
@@ -36,7 +31,7 @@ pub fn of(node: &AppState) -> impl FnOnce(&mut ServiceConfig) + use<> {
             .service(page("/__version__", read().to(health::version)))
             .service(page("/status", read().to(health::version)))
             .service(page("/openapi.json", read().to(openapi)))
-            .service(files())
+            .service(web::files())
             .default_service(nothing_here());
     }
 }
@@ -45,12 +40,12 @@ fn of_endpoints(endpoints: &Data<EndpointRole>, service: &mut ServiceConfig) {
     if endpoints.matrix_gateway {
         service.service(matrix::resource());
     }
-    let push = |path, version| web_push::resource(path, version, endpoints.simplepush);
+    let push = |path, version| push_to(path, version, endpoints.simplepush);
     service
-        .app_data(Data::new(LocalEndpoint::new(Arc::clone(&endpoints.shared))))
+        .app_data(Data::new(LocalEndpoint::new(endpoints.clone())))
         .app_data(endpoints.clone())
         .service(
-            web::scope("/wpush")
+            actix::scope("/wpush")
                 .wrap(cors())
                 .service(push("/v1/{token}", TokenVersion::V1))
                 .service(push("/v2/{token}", TokenVersion::V2))
@@ -59,10 +54,10 @@ fn of_endpoints(endpoints: &Data<EndpointRole>, service: &mut ServiceConfig) {
                 .default_service(nothing_here()),
         )
         .service(
-            web::scope("/m")
+            actix::scope("/m")
                 .wrap(cors())
                 .service(
-                    web::resource("/{id}")
+                    actix::resource("/{id}")
                         .delete(messages::delete)
                         .default_service(preflight_or_refused("DELETE, OPTIONS")),
                 )
@@ -70,51 +65,27 @@ fn of_endpoints(endpoints: &Data<EndpointRole>, service: &mut ServiceConfig) {
         );
 }
 
-/// Allows pushes from web pages: an endpoint is a capability, whatever the origin.
-pub(crate) fn cors() -> DefaultHeaders {
-    DefaultHeaders::new().add((header::ACCESS_CONTROL_ALLOW_ORIGIN, "*")).add((
-        header::ACCESS_CONTROL_EXPOSE_HEADERS,
-        "allow, location, ttl, link, retry-after, ratelimit, ratelimit-policy, www-authenticate, \
-         x-request-id",
-    ))
-}
-
-/// The default route of a resource: answers a CORS preflight, and any other method with 405.
-pub(crate) fn preflight_or_refused(allow: &'static str) -> Route {
-    web::route().to(move |request: HttpRequest| {
-        let is_preflight = *request.method() == Method::OPTIONS;
-        ready(if is_preflight { preflight(allow) } else { refused(allow) })
-    })
-}
-
-fn preflight(allow: &'static str) -> HttpResponse {
-    HttpResponse::NoContent()
-        .insert_header((header::ALLOW, allow))
-        .insert_header((header::ACCESS_CONTROL_ALLOW_METHODS, allow))
-        .insert_header((
-            header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "authorization, content-encoding, content-type, crypto-key, encryption, last-event-id, \
-             link, prefer, topic, ttl, urgency",
-        ))
-        .insert_header((header::ACCESS_CONTROL_MAX_AGE, "86400"))
-        .finish()
-}
-
-/// A route for GET and HEAD, whose answer actix-http sends without its body.
-pub(super) fn read() -> Route {
-    web::route().guard(guard::Any(guard::Get()).or(guard::Head()))
-}
-
-/// A resource that can only be read.
-pub(super) fn page(path: &str, read: Route) -> Resource {
-    web::resource(path).route(read).default_service(preflight_or_refused("GET, HEAD, OPTIONS"))
-}
-
-/// A 405, which lists the allowed methods (RFC 9110 §15.5.6).
-pub(super) fn refused(allow: &'static str) -> HttpResponse {
-    let mut response = PushError::Http(StatusCode::METHOD_NOT_ALLOWED).error_response();
-    response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static(allow));
-    response
+/// The resource of an endpoint path whose tokens have this version. With `simplepush` it also accepts PUT.
+fn push_to(path: &'static str, version: TokenVersion, simplepush: bool) -> Resource {
+    let post = move |request: HttpRequest,
+                     token: Path<String>,
+                     payload: Payload,
+                     app: Data<LocalEndpoint>| async move {
+        let answer = web_push::post(&request, version, &token, payload, &app).await;
+        endpoint::answer(&app, &request, "push", answer)
+    };
+    let put = move |request: HttpRequest,
+                    token: Path<String>,
+                    payload: Payload,
+                    app: Data<LocalEndpoint>| async move {
+        let answer = simplepush::put(&request, version, &token, payload, &app).await;
+        endpoint::answer(&app, &request, "version", answer)
+    };
+    let resource = actix::resource(path).post(post);
+    match simplepush {
+        true => resource.put(put).default_service(preflight_or_refused("POST, PUT, OPTIONS")),
+        false => resource.default_service(preflight_or_refused("POST, OPTIONS")),
+    }
 }
 
 /// The description of the interface. It has no secret of the server, so any page may read it.
@@ -123,9 +94,4 @@ async fn openapi() -> HttpResponse {
         .insert_header((header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"))
         .content_type("application/json")
         .body(include_str!("../../docs/openapi.json"))
-}
-
-/// The default route of a scope: a 404.
-pub fn nothing_here() -> Route {
-    web::route().to(async || PushError::NotFound.error_response())
 }

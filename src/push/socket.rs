@@ -10,10 +10,10 @@ use state_machine::Uaid;
 use state_machine::connection::ConnectionSeed;
 use uuid::Uuid;
 
-use super::PushError;
 use super::app::WebSocketRole;
+use super::error::PushError;
 use super::health::Checks;
-use super::web::{PageState, wants_page};
+use super::web::wants_page;
 
 pub(super) async fn connect(request: HttpRequest, app: Data<WebSocketRole>) -> HttpResponse {
     let answer = match request.headers().contains_key(UPGRADE) {
@@ -33,7 +33,20 @@ async fn without_upgrade(
         common.limits.connect_from(common.limits.address(request.peer_addr(), headers))?;
         let token = request.match_info().get("token");
         if app.access.try_admit(token, common.clock.now(), &common.log).is_ok() {
-            let state = PageState::of(common.is_draining(), &Checks::of(common, Some(app)).await);
+            let state = match Checks::of(common, Some(app)).await {
+                _ if common.is_draining() => (false, "This server is stopping."),
+                checks if checks.are_passed() => (true, "This server is running."),
+                Checks { store: false, .. } => {
+                    (false, "This server has a problem: its store does not answer.")
+                }
+                Checks { space: false, .. } => {
+                    (false, "This server has a problem: its disk is almost full.")
+                }
+                Checks { log: false, .. } => {
+                    (false, "This server has a problem: its log cannot be written.")
+                }
+                _ => (false, "This server has a problem: a part of it has stopped."),
+            };
             return Ok(page.answer(request.path(), state, common.clock.now()));
         }
     }

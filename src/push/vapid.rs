@@ -10,21 +10,25 @@
 //! errors of the crate do not distinguish a foreign algorithm from a broken header, a broken header
 //! from broken claims, or an invalid key from a signature that does not match.
 
-mod credentials;
-mod jwt;
-mod key;
 mod origin;
-#[cfg(test)]
-mod tests;
 
+use std::fmt;
+
+use actix_web::http::header::{AUTHORIZATION, HeaderMap};
+use aws_lc_rs::digest;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, ParsedPublicKey};
+use base64::Engine;
+use base64::alphabet::{STANDARD, URL_SAFE};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use quick_cache::sync::Cache;
+use serde_json::{Map, Value};
 use state_machine::{Span, Time};
 
-use crate::settings::AllowedVapidKeys;
-
-pub use credentials::Credentials;
-pub use key::VapidKey;
 pub use origin::{Origin, OriginError};
+
+use super::params;
+use crate::settings::AllowedVapidKeys;
 
 /// Maximum difference between the clocks of a sender and of this server.
 pub const CLOCK_LEEWAY: Span = Span::from_secs(60);
@@ -92,6 +96,136 @@ pub enum VapidError {
     ExpiresTooLate { ahead_s: u64 },
 }
 
+const KEY_BYTES: usize = 65;
+
+/// First byte of an uncompressed point (SEC 1 §2.3.3).
+const UNCOMPRESSED: u8 = 4;
+
+/// 65 bytes are 87 characters and one of padding; some senders add more padding.
+const KEY_MAX_CHARS: usize = 96;
+
+/// An ES256 signature is two numbers of 32 bytes.
+const SIGNATURE_BYTES: usize = 64;
+
+/// Padding, which some signers add, is accepted: the signature covers the text.
+const PADDED: GeneralPurposeConfig =
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+const TOKEN_TEXT: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, PADDED);
+
+// Push services never enforced RFC 8292's base64url without padding: other spellings of a key exist.
+const LENIENT: GeneralPurposeConfig = PADDED.with_decode_allow_trailing_bits(true);
+const KEY_TEXT: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, LENIENT);
+const KEY_TEXT_STANDARD: GeneralPurpose = GeneralPurpose::new(&STANDARD, LENIENT);
+
+/// The public key of an application server: an uncompressed P-256 point, 65 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VapidKey([u8; KEY_BYTES]);
+
+impl VapidKey {
+    /// Parses a key from `k`, `p256ecdsa` or the `key` of a register message: base64url or base64,
+    /// with or without padding. The first signature shows whether it is on the curve.
+    pub fn parse(text: &str) -> Result<Self, VapidError> {
+        let text = text.trim_end_matches('=');
+        if text.len() > KEY_MAX_CHARS {
+            return Err(VapidError::Key);
+        }
+        let engine = if text.contains(['+', '/']) { &KEY_TEXT_STANDARD } else { &KEY_TEXT };
+        let mut buffer = [0; KEY_MAX_CHARS / 4 * 3];
+        let length = engine.decode_slice(text, &mut buffer).map_err(|_| VapidError::Key)?;
+        match <[u8; KEY_BYTES]>::try_from(&buffer[..length]) {
+            Ok(bytes) if bytes[0] == UNCOMPRESSED => Ok(Self(bytes)),
+            _ => Err(VapidError::Key),
+        }
+    }
+
+    pub fn as_bytes(&self) -> &[u8; KEY_BYTES] {
+        &self.0
+    }
+
+    /// The hash that restricted endpoints are bound to.
+    pub fn sha256(&self) -> [u8; 32] {
+        sha256(&[&self.0])
+    }
+}
+
+/// The key to which a user agent restricts a subscription.
+impl From<&state_machine::wire::VapidKey> for VapidKey {
+    fn from(key: &state_machine::wire::VapidKey) -> Self {
+        Self(*key.as_bytes())
+    }
+}
+
+impl fmt::Display for VapidKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&URL_SAFE_NO_PAD.encode(self.0))
+    }
+}
+
+fn sha256(parts: &[&[u8]]) -> [u8; 32] {
+    let mut context = digest::Context::new(&digest::SHA256);
+    parts.iter().for_each(|part| context.update(part));
+    context.finish().as_ref().try_into().expect("SHA-256 gives 32 bytes")
+}
+
+/// The credentials of a request, unverified until [`Vapid::verify`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Credentials<'a> {
+    /// A compact JWS: three parts of base64url with dots between.
+    token: &'a str,
+    key: VapidKey,
+}
+
+impl<'a> Credentials<'a> {
+    /// Parses `Authorization: vapid t=<token>,k=<key>` (RFC 8292 §3), or the drafts' `WebPush
+    /// <token>` and `Bearer <token>` with the key in `Crypto-Key: p256ecdsa=<key>`. None without
+    /// `Authorization`.
+    pub fn read(headers: &'a HeaderMap) -> Result<Option<Self>, VapidError> {
+        let mut values = headers.get_all(AUTHORIZATION);
+        let Some(value) = values.next() else { return Ok(None) };
+        if values.next().is_some() {
+            return Err(VapidError::HeaderRepeated);
+        }
+        let text = value.to_str().map_err(|_| VapidError::HeaderNotText)?.trim();
+        let (scheme, rest) = text.split_once(' ').unwrap_or((text, ""));
+        let is = |known: &str| scheme.eq_ignore_ascii_case(known);
+        let (token, key, no_key) = if is("vapid") {
+            let (token, key) = parameters(rest)?;
+            (token, key, VapidError::NoKey)
+        } else if is("webpush") || is("bearer") {
+            let values = headers.get_all("crypto-key").filter_map(|value| value.to_str().ok());
+            let mut items = values.flat_map(|text| text.split([',', ';'])).filter_map(params::item);
+            let key = items.find_map(|(name, value)| (name == "p256ecdsa").then_some(value));
+            (Some(rest.trim()), key, VapidError::NoLegacyKey)
+        } else {
+            return Err(VapidError::Scheme);
+        };
+        let is_present = |text: &&str| !text.is_empty();
+        let token = token.filter(is_present).ok_or(VapidError::NoToken)?;
+        let key = VapidKey::parse(key.filter(is_present).ok_or(no_key)?)?;
+        Ok(Some(Self { token, key }))
+    }
+
+    pub fn key(&self) -> &VapidKey {
+        &self.key
+    }
+}
+
+/// The values of `t` and `k` in any order; other parameters are ignored.
+fn parameters(text: &str) -> Result<(Option<&str>, Option<&str>), VapidError> {
+    let (mut token, mut key) = (None, None);
+    for (name, value) in text.split(',').filter_map(params::item) {
+        let (slot, name) = match name {
+            "t" | "T" => (&mut token, "t"),
+            "k" | "K" => (&mut key, "k"),
+            _ => continue,
+        };
+        if slot.replace(value).is_some() {
+            return Err(VapidError::ParameterRepeated(name));
+        }
+    }
+    Ok((token, key))
+}
+
 /// Memory of a cached token, about.
 const CACHED_BYTES: usize = 256;
 
@@ -132,14 +266,81 @@ impl Vapid {
     /// For a cached token only the expiry is checked. The origin of a verifier never changes, so a
     /// cached token is for the right one.
     pub fn verify(&self, credentials: &Credentials<'_>, now: Time) -> Result<(), VapidError> {
-        let digest = credentials.digest();
+        // The key has a fixed length, so that no two credentials are the same text.
+        let digest = sha256(&[credentials.key.as_bytes(), credentials.token.as_bytes()]);
         if let Some(expiry) = self.verified.get(&digest) {
-            return jwt::check_expiry(expiry, now)
-                .inspect_err(|_| _ = self.verified.remove(&digest));
+            return check_expiry(expiry, now).inspect_err(|_| _ = self.verified.remove(&digest));
         }
-        let expiry = jwt::verify(credentials, &self.origin)?;
-        jwt::check_expiry(expiry, now)?;
+        let expiry = self.check_token(credentials)?;
+        check_expiry(expiry, now)?;
         self.verified.insert(digest, expiry);
         Ok(())
     }
+
+    /// Checks a JWT (RFC 7519) with ES256 (RFC 7518 §3.4) except for its expiry, and returns the expiry in seconds since
+    /// the epoch.
+    fn check_token(&self, credentials: &Credentials<'_>) -> Result<f64, VapidError> {
+        let token = credentials.token;
+        if token.len() > TOKEN_MAX_BYTES {
+            return Err(VapidError::TokenTooLong);
+        }
+        let (signed, signature) = token.rsplit_once('.').ok_or(VapidError::TokenShape)?;
+        let (header, claims) = signed.split_once('.').ok_or(VapidError::TokenShape)?;
+        if claims.contains('.') {
+            return Err(VapidError::TokenShape);
+        }
+        let header = read_object(header).ok_or(VapidError::TokenHeader)?;
+        if header.get("alg").ok_or(VapidError::TokenHeader)? != "ES256" {
+            return Err(VapidError::Algorithm);
+        }
+        if header.contains_key("crit") {
+            return Err(VapidError::Critical);
+        }
+        let signature = TOKEN_TEXT.decode(signature).ok();
+        let signature = signature.filter(|signature| signature.len() == SIGNATURE_BYTES);
+        let signature = signature.ok_or(VapidError::SignatureShape)?;
+        let key = ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, credentials.key.as_bytes())
+            .map_err(|_| VapidError::Key)?;
+        key.verify_sig(signed.as_bytes(), &signature).map_err(|_| VapidError::Signature)?;
+        let claims = read_object(claims).ok_or(VapidError::Claims)?;
+        self.check_audience(claims.get("aud"))?;
+        match claims.get("exp") {
+            None | Some(Value::Null) => Err(VapidError::NoExpiry),
+            Some(value) => value.as_f64().ok_or(VapidError::ExpiryType),
+        }
+    }
+
+    fn check_audience(&self, audience: Option<&Value>) -> Result<(), VapidError> {
+        let expected = || self.origin.as_str().into();
+        let audiences = match audience {
+            Some(one @ Value::String(_)) => std::slice::from_ref(one),
+            Some(Value::Array(several)) => several,
+            _ => return Err(VapidError::NoAudience { expected: expected() }),
+        };
+        let is_ours = |text: &str| self.origin.is_meant_by(text);
+        match audiences.iter().filter_map(Value::as_str).any(is_ours) {
+            true => Ok(()),
+            false => Err(VapidError::Audience { expected: expected() }),
+        }
+    }
 }
+
+fn read_object(part: &str) -> Option<Map<String, Value>> {
+    serde_json::from_slice(&TOKEN_TEXT.decode(part).ok()?).ok()
+}
+
+/// Checks that the expiry is neither past nor too far in the future.
+fn check_expiry(expiry: f64, now: Time) -> Result<(), VapidError> {
+    let seconds = |span: Span| span.0 as f64 / 1000.0;
+    let ahead = expiry - seconds(now.since(Time(0)));
+    if ahead < -seconds(CLOCK_LEEWAY) {
+        return Err(VapidError::Expired { ago_s: -ahead as u64 });
+    }
+    if ahead > seconds(EXPIRY_AHEAD_MAX) + seconds(CLOCK_LEEWAY) {
+        return Err(VapidError::ExpiresTooLate { ahead_s: ahead as u64 });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

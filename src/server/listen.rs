@@ -27,7 +27,7 @@ use crate::push::app::{AppState, SharedState};
 use crate::push::registration;
 use crate::push::registration::RegistrationService;
 use crate::push::request_id::{X_REQUEST_ID, request_id};
-use crate::push::{request_body_drain, routes};
+use crate::push::{methods, request_body_drain, routes};
 use crate::settings::{Role, Settings};
 use crate::system::http_port;
 use crate::system::http_port::HttpPortLimits;
@@ -241,7 +241,7 @@ fn routes(node: AppState, apis: PublicApis) -> impl FnOnce(&mut ServiceConfig) +
         let all = web::scope("").wrap(answer).configure(routes::of(&node));
         service.service(all.configure(|service| apis.routes(service)));
         // A target without a path, as in `OPTIONS *`, is in no scope.
-        service.default_service(routes::nothing_here());
+        service.default_service(methods::nothing_here());
     }
 }
 

@@ -20,8 +20,8 @@ use super::query::ReadQuery;
 use super::tokens::{Grant, Scopes};
 use super::{FeedService, events, read};
 use crate::push::app::EndpointRole;
+use crate::push::methods::{cors, preflight_or_refused};
 use crate::push::request_id::request_id;
-use crate::push::routes::{cors, preflight_or_refused};
 use crate::push::vapid::{Credentials, VapidKey};
 
 /// Receipts of one page, so that it never counts among the large ones (`feed_pages_max`): each has about 250 bytes.

@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fernet::{Fernet, MultiFernet};
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use state_machine::{
@@ -22,8 +21,10 @@ use super::redis_source::{MESSAGES_AT_ONCE, RedisSource, RedisUrl, SourceError, 
 use crate::command::backend;
 use crate::command::{Backend, CommandError, Job, JobError, NoReport, Servers, StoreCommand};
 use crate::operate::exclusive::SERVERS_UNKNOWN;
+use crate::push::fernet::FernetKeys;
 use crate::settings::keys::{KEYS_FILE, Keys};
 use crate::settings::{Settings, StoreKind};
+use crate::system::clock::unix_now;
 
 /// Users that are imported at once.
 const USERS_AT_ONCE: usize = 256;
@@ -123,7 +124,7 @@ struct Importer<'a> {
     month: Month,
     now: Time,
     dry_run: bool,
-    crypto_keys: MultiFernet,
+    crypto_keys: FernetKeys,
     has_auth_keys: bool,
 }
 
@@ -131,16 +132,13 @@ impl<'a> Importer<'a> {
     async fn new(import: &'a ImportRedis, job: &'a Job) -> Result<Self, JobError> {
         let settings = &job.context.settings;
         let keys = Keys::load(&settings.data_dir).map_err(JobError::refused)?;
-        let key = |key: &crate::settings::keys::CryptoKey| {
-            Fernet::new(&key.to_text()).expect("32 bytes in URL-safe base64 are a Fernet key")
-        };
         Ok(Self {
             source: RedisSource::connect(import.url.as_ref().expect("clap requires it")).await?,
             job,
             month: job.frozen_month().await?.unwrap_or(job.context.this_month()),
             now: job.context.now(),
             dry_run: import.dry_run,
-            crypto_keys: MultiFernet::new(keys.crypto_keys().iter().map(key).collect()),
+            crypto_keys: FernetKeys::new(&keys),
             has_auth_keys: !keys.auth_keys().is_empty(),
         })
     }
@@ -154,7 +152,7 @@ impl<'a> Importer<'a> {
         let messages = self.source.some_messages().await?;
         let sealed = messages.iter().flatten().filter_map(|text| SealedMessage::parse(text));
         let opens: Vec<_> =
-            sealed.map(|sealed| self.crypto_keys.decrypt(&sealed.version).is_ok()).collect();
+            sealed.map(|sealed| self.crypto_keys.open(&sealed.version, unix_now())).collect();
         Ok((!opens.is_empty()).then(|| opens.contains(&true)))
     }
 

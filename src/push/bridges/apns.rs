@@ -13,16 +13,16 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Request, StatusCode};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use state_machine::{BridgeOutcome, BridgeRecipient, Message, Span, Time, Urgency};
 use uuid::Uuid;
 
 use super::config::{self, BridgesError, Section};
 use super::http_client::{HttpAnswer, HttpClient, HttpRequest};
-use super::jwt::SigningKey;
 use super::message_data::MessageData;
 use super::platform::{Platform, Verdict};
+use crate::push::jwt::SigningKey;
 
 const PRODUCTION: &str = "https://api.push.apple.com";
 const SANDBOX: &str = "https://api.sandbox.push.apple.com";
@@ -79,16 +79,19 @@ pub(super) fn open(section: &Section<'_>) -> Result<Box<dyn Platform>, BridgesEr
     let config: Config = section.read()?;
     let default = if config.sandbox { SANDBOX } else { PRODUCTION };
     let base_url = section.base_url(config.base_url.as_deref(), default)?;
-    let topic = HeaderValue::from_str(&config.topic).ok();
-    let topic = topic
-        .filter(|topic| !topic.is_empty() && topic.as_bytes().iter().all(u8::is_ascii_graphic));
+    let is_topic = !config.topic.is_empty() && config.topic.bytes().all(|b| b.is_ascii_graphic());
+    let topic = HeaderValue::from_str(&config.topic).ok().filter(|_| is_topic);
     let topic =
         topic.ok_or_else(|| section.wrong("topic", "expected the bundle id of the application"))?;
     let (key_file, key) = section.secret("key", &config.key)?;
     let (tls, tokens) = match (&config.certificate, &config.key_id, &config.team_id) {
         (None, Some(key_id), Some(team_id)) => {
             for (name, id) in [("key_id", key_id), ("team_id", team_id)] {
-                check_id(section, name, id)?;
+                let allowed = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
+                if id.len() != ID_CHARS || !id.bytes().all(allowed) {
+                    let why = format!("expected {ID_CHARS} characters of A-Z 0-9");
+                    return Err(section.wrong(name, why));
+                }
             }
             let key = SigningKey::es256(key.as_bytes());
             let key = key.map_err(|why| config::field(&key_file, "key", why))?;
@@ -107,7 +110,13 @@ pub(super) fn open(section: &Section<'_>) -> Result<Box<dyn Platform>, BridgesEr
             let key =
                 key.map_err(|_| config::field(&key_file, "key", "expected a private key in PEM"))?;
             let tls = section.tls().with_client_auth_cert(chain, key);
-            (tls.map_err(|error| section.wrong("certificate", tls_error(&error)))?, None)
+            let tls = tls.map_err(|error| match error {
+                rustls::Error::InconsistentKeys(_) => {
+                    section.wrong("certificate", "key is not the key of this certificate")
+                }
+                other => section.wrong("certificate", other.to_string()),
+            });
+            (tls?, None)
         }
         (None, None, _) => return Err(section.wrong("key_id", MISSING)),
         (None, Some(_), None) => return Err(section.wrong("team_id", MISSING)),
@@ -118,21 +127,6 @@ pub(super) fn open(section: &Section<'_>) -> Result<Box<dyn Platform>, BridgesEr
     };
     let client = HttpClient::new(tls, section.wait);
     Ok(Box::new(Apns { client, base_url, topic, tokens }))
-}
-
-fn check_id(section: &Section<'_>, name: &str, id: &str) -> Result<(), BridgesError> {
-    let allowed = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
-    match id.len() == ID_CHARS && id.bytes().all(allowed) {
-        true => Ok(()),
-        false => Err(section.wrong(name, format!("expected {ID_CHARS} characters of A-Z 0-9"))),
-    }
-}
-
-fn tls_error(error: &rustls::Error) -> String {
-    match error {
-        rustls::Error::InconsistentKeys(_) => "key is not the key of this certificate".to_owned(),
-        other => other.to_string(),
-    }
 }
 
 const MISSING: &str =
@@ -151,7 +145,10 @@ impl Platform for Apns {
         }
         let aps = aps(recipient);
         let is_alert = ["alert", "badge", "sound"].iter().any(|key| aps.contains_key(*key));
-        let payload = payload(aps, message);
+        let mut payload = json!(MessageData::of(message));
+        payload["ver"] = message.id.to_string().into();
+        payload["aps"] = aps.into();
+        let payload = Bytes::from(payload.to_string());
         if payload.len() > PAYLOAD_BYTES_MAX {
             return Err(BridgeOutcome::TooLarge { max_bytes: PAYLOAD_BYTES_MAX });
         }
@@ -179,8 +176,32 @@ impl Platform for Apns {
         self.tokens.as_ref().is_some_and(|tokens| tokens.drop(refused))
     }
 
+    /// Reads an answer by its `reason`, as Apple documents them.
     fn read(&self, answer: &HttpAnswer) -> Verdict {
-        verdict(answer)
+        #[derive(Deserialize)]
+        struct Refusal {
+            reason: String,
+        }
+        let refusal = serde_json::from_slice::<Refusal>(&answer.body).ok();
+        let reason = refusal.map(|refusal| refusal.reason).unwrap_or_default();
+        let outcome = match (answer.status, reason.as_str()) {
+            (StatusCode::OK, _) => return Verdict::new(BridgeOutcome::Accepted, ""),
+            (StatusCode::GONE, "Unregistered" | "ExpiredToken") => BridgeOutcome::RecipientGone,
+            (_, "ExpiredProviderToken") => return Verdict::refused_token(answer.reason(&reason)),
+            (StatusCode::FORBIDDEN, _) => BridgeOutcome::Unauthorized,
+            (StatusCode::PAYLOAD_TOO_LARGE, _) => {
+                BridgeOutcome::TooLarge { max_bytes: PAYLOAD_BYTES_MAX }
+            }
+            (StatusCode::TOO_MANY_REQUESTS, _) => {
+                BridgeOutcome::Busy { retry_after: answer.retry_after }
+            }
+            (_, "IdleTimeout") => BridgeOutcome::Unavailable,
+            (status, _) if status.is_server_error() => {
+                return Verdict::unavailable(answer, answer.reason(&reason));
+            }
+            _ => BridgeOutcome::Misconfigured,
+        };
+        Verdict::new(outcome, answer.reason(&reason))
     }
 
     fn client(&self) -> &HttpClient {
@@ -193,15 +214,13 @@ impl ProviderTokens {
         let now = self.clock.now();
         // A panic cannot leave the token half-updated.
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((made_at, token)) = &*current {
-            // A clock that was set back makes the token one of the future.
-            let is_of_the_past = *made_at <= now;
-            if is_of_the_past && now.since(*made_at) < TOKEN_RENEWED_AFTER {
-                return token.clone();
-            }
+        // A clock that was set back makes the token one of the future.
+        let is_fresh = |made_at| made_at <= now && now.since(made_at) < TOKEN_RENEWED_AFTER;
+        if let Some((_, token)) = current.as_ref().filter(|(made_at, _)| is_fresh(*made_at)) {
+            return token.clone();
         }
         let claims = json!({"iss": self.team_id, "iat": now.as_secs()});
-        let token = format!("bearer {}", self.key.sign(&self.key_id, &claims));
+        let token = format!("bearer {}", self.key.sign(&self.key_id, &claims.to_string()));
         let mut token = HeaderValue::from_str(&token).expect("base64url is a header value");
         token.set_sensitive(true);
         *current = Some((now, token.clone()));
@@ -238,18 +257,6 @@ fn aps(recipient: &BridgeRecipient) -> Map<String, Value> {
     })
 }
 
-fn payload(aps: Map<String, Value>, message: &Message) -> Bytes {
-    #[derive(Serialize)]
-    struct Payload<'a> {
-        aps: Map<String, Value>,
-        ver: String,
-        #[serde(flatten)]
-        data: MessageData<'a>,
-    }
-    let payload = Payload { aps, ver: message.id.to_string(), data: MessageData::of(message) };
-    serde_json::to_vec(&payload).expect("texts can be written as JSON").into()
-}
-
 /// Apple's default is 10. A background notification must not have it.
 fn priority(urgency: Urgency, is_alert: bool) -> &'static str {
     match urgency {
@@ -265,32 +272,4 @@ fn expiration(message: &Message) -> u64 {
         true => 0,
         false => message.expires_at().as_secs(),
     }
-}
-
-/// Reads an answer by its `reason`, as Apple documents them.
-fn verdict(answer: &HttpAnswer) -> Verdict {
-    #[derive(Deserialize)]
-    struct Refusal {
-        reason: String,
-    }
-    let refusal = serde_json::from_slice::<Refusal>(&answer.body).ok();
-    let reason = refusal.map(|refusal| refusal.reason).unwrap_or_default();
-    let outcome = match (answer.status, reason.as_str()) {
-        (StatusCode::OK, _) => return Verdict::new(BridgeOutcome::Accepted, ""),
-        (StatusCode::GONE, "Unregistered" | "ExpiredToken") => BridgeOutcome::RecipientGone,
-        (_, "ExpiredProviderToken") => return Verdict::refused_token(answer.reason(&reason)),
-        (StatusCode::FORBIDDEN, _) => BridgeOutcome::Unauthorized,
-        (StatusCode::PAYLOAD_TOO_LARGE, _) => {
-            BridgeOutcome::TooLarge { max_bytes: PAYLOAD_BYTES_MAX }
-        }
-        (StatusCode::TOO_MANY_REQUESTS, _) => {
-            BridgeOutcome::Busy { retry_after: answer.retry_after }
-        }
-        (_, "IdleTimeout") => BridgeOutcome::Unavailable,
-        (status, _) if status.is_server_error() => {
-            return Verdict::unavailable(answer, answer.reason(&reason));
-        }
-        _ => BridgeOutcome::Misconfigured,
-    };
-    Verdict::new(outcome, answer.reason(&reason))
 }

@@ -1,6 +1,5 @@
 //! The file of bridges: the applications, and the files of their credentials.
 
-use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +19,6 @@ use url::{Host, Url};
 use zeroize::Zeroizing;
 
 use super::platform::Platform;
-use super::{apns, fcm};
 use crate::system::https_client;
 use crate::system::regular_file;
 
@@ -70,6 +68,7 @@ pub(super) fn load(
     path: &Path,
     wait: Duration,
     clock: &Clock,
+    open: fn(BridgeName, &Section<'_>) -> Result<Box<dyn Platform>, BridgesError>,
 ) -> Result<Vec<Opened>, BridgesError> {
     let mut file = parse(path)?;
     let roots = Arc::new(roots(path, file.remove("ca_file"))?);
@@ -85,7 +84,13 @@ pub(super) fn load(
             let Value::Table(table) = table else {
                 return Err(field(path, &heading, format!("expected a table, [{heading}]")));
             };
-            check_app(path, &heading, &app)?;
+            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
+            if !(1..=APP_CHARS_MAX).contains(&app.len()) || !app.bytes().all(allowed) {
+                let why = format!(
+                    "the name of an application has 1 to {APP_CHARS_MAX} characters of A-Z a-z 0-9 . _ : -"
+                );
+                return Err(field(path, &heading, why));
+            }
             check_quotes(path, &heading, &table)?;
             let section = Section { path, heading, table, roots: &roots, wait, clock };
             opened.push((bridge, app.into(), open(bridge, &section)?));
@@ -97,15 +102,8 @@ pub(super) fn load(
     }
 }
 
-fn open(bridge: BridgeName, section: &Section<'_>) -> Result<Box<dyn Platform>, BridgesError> {
-    match bridge {
-        BridgeName::Fcm => fcm::open(section),
-        BridgeName::Apns => apns::open(section),
-    }
-}
-
 fn parse(path: &Path) -> Result<Table, BridgesError> {
-    let text = read(path)?;
+    let text = read(path, false)?;
     toml::from_str(&text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
         let line = text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
@@ -120,8 +118,8 @@ fn roots(path: &Path, ca_file: Option<Value>) -> Result<RootCertStore, BridgesEr
     let system = https_client::trusted();
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(system.iter().flatten().cloned());
-    match (ca_file, system) {
-        (Some(Value::String(file)), _) => {
+    match ca_file {
+        Some(Value::String(file)) => {
             let file = beside(path, &file);
             let read = certificates(&file).map_err(|error| named(path, "ca_file", error))?;
             for certificate in read {
@@ -129,26 +127,14 @@ fn roots(path: &Path, ca_file: Option<Value>) -> Result<RootCertStore, BridgesEr
                 added.map_err(|error| field(&file, "certificate", error.to_string()))?;
             }
         }
-        (Some(_), _) => {
+        Some(_) => {
             return Err(field(path, "ca_file", "expected the path of a file of certificates"));
         }
-        (None, Err(error)) => return Err(field(path, "ca_file", error.to_string())),
-        (None, Ok(_)) => {}
-    }
-    Ok(roots)
-}
-
-fn check_app(path: &Path, heading: &str, app: &str) -> Result<(), BridgesError> {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
-    match (1..=APP_CHARS_MAX).contains(&app.len()) && app.bytes().all(allowed) {
-        true => Ok(()),
-        false => {
-            let why = format!(
-                "the name of an application has 1 to {APP_CHARS_MAX} characters of A-Z a-z 0-9 . _ : -"
-            );
-            Err(field(path, heading, why))
+        None => {
+            system.map_err(|error| field(path, "ca_file", error.to_string()))?;
         }
     }
+    Ok(roots)
 }
 
 /// Without quotes, TOML reads a name with dots as tables in tables.
@@ -194,8 +180,8 @@ impl Section<'_> {
     /// The file `name` of a key, which holds a secret: its path and its text.
     pub(super) fn secret(&self, key: &str, name: &str) -> Result<SecretFile, BridgesError> {
         let path = beside(self.path, name);
-        let text = open_secret(&path).and_then(|file| text(&path, file));
-        Ok((path, text.map_err(|error| self.named(key, error))?))
+        let text = read(&path, true).map_err(|error| self.named(key, error))?;
+        Ok((path, text))
     }
 
     /// The certificates in the file `name` of a key.
@@ -260,41 +246,28 @@ pub(super) fn secure_url(text: &str) -> Result<Url, &'static str> {
     }
 }
 
-fn open_secret(path: &Path) -> Result<File, BridgesError> {
-    let file = regular_file::open(path).map_err(unreadable(path))?;
-    match regular_file::exposed_mode(&file.metadata().map_err(unreadable(path))?) {
-        None => Ok(file),
-        Some(mode) => {
+/// The text of a file. Only its owner may be able to read a secret.
+fn read(path: &Path, is_secret: bool) -> Result<Zeroizing<String>, BridgesError> {
+    let read = || {
+        let file = regular_file::open(path)?;
+        if let Some(mode) = regular_file::exposed_mode(&file.metadata()?).filter(|_| is_secret) {
             let why =
                 format!("it has mode {mode:04o}, so other users can read it: run `chmod 600`");
-            Err(unreadable(path)(io::Error::other(why)))
+            return Err(io::Error::other(why));
         }
-    }
-}
-
-fn unreadable(path: &Path) -> impl Fn(io::Error) -> BridgesError {
-    |error| BridgesError::Unreadable { path: path.to_owned(), error }
-}
-
-fn read(path: &Path) -> Result<Zeroizing<String>, BridgesError> {
-    text(path, regular_file::open(path).map_err(unreadable(path))?)
-}
-
-fn text(path: &Path, file: File) -> Result<Zeroizing<String>, BridgesError> {
-    let unreadable = unreadable(path);
-    let mut text = Zeroizing::new(String::new());
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(&unreadable)?;
-    match text.len() as u64 > FILE_BYTES_MAX {
-        true => {
-            Err(unreadable(io::Error::other(format!("it is larger than {FILE_BYTES_MAX} bytes"))))
+        let mut text = Zeroizing::new(String::new());
+        file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+        match text.len() as u64 > FILE_BYTES_MAX {
+            true => Err(io::Error::other(format!("it is larger than {FILE_BYTES_MAX} bytes"))),
+            false => Ok(text),
         }
-        false => Ok(text),
-    }
+    };
+    read().map_err(|error| BridgesError::Unreadable { path: path.to_owned(), error })
 }
 
 /// The certificates of a PEM file; at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, BridgesError> {
-    let text = read(path)?;
+    let text = read(path, false)?;
     let certificates =
         CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>();
     certificates

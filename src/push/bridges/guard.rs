@@ -137,10 +137,9 @@ impl Guard {
         state.count(verdict.outcome);
         match verdict.outcome {
             BridgeOutcome::Unavailable | BridgeOutcome::TimedOut | BridgeOutcome::Unauthorized => {
-                self.failed(&mut state, epoch, verdict, now);
+                return self.failed(&mut state, epoch, verdict, now);
             }
             BridgeOutcome::Misconfigured => {
-                self.answered(&mut state);
                 if let Some(more) = state.refusal_limiter.allow(now) {
                     warn!(self.log, "a bridge refuses messages, check the application in bridges_file";
                         "reason" => verdict.reason.as_ref(), "more" => more);
@@ -150,11 +149,8 @@ impl Guard {
             | BridgeOutcome::UnknownApp
             | BridgeOutcome::RecipientGone
             | BridgeOutcome::TooLarge { .. }
-            | BridgeOutcome::Busy { .. } => self.answered(&mut state),
+            | BridgeOutcome::Busy { .. } => {}
         }
-    }
-
-    fn answered(&self, state: &mut State) {
         state.failures = 0;
         if !state.breaker.allow() {
             info!(self.log, "a bridge is available again");
@@ -163,42 +159,40 @@ impl Guard {
     }
 
     fn failed(&self, state: &mut State, epoch: Epoch, verdict: &Verdict, now: Time) {
-        let was_closed = state.breaker.allow();
         state.failures = state.failures.saturating_add(1);
-        // A bridge that names a time does not want to be asked before.
-        if was_closed && state.failures < FAILURES_MAX && verdict.retry_after.is_none() {
-            if let Some(more) = state.failure_limiter.allow(now) {
-                self.warn_of(verdict.outcome, false, verdict, more);
+        let is_outage = !state.breaker.allow()
+            || state.failures >= FAILURES_MAX
+            // A bridge that names a time does not want to be asked before.
+            || verdict.retry_after.is_some();
+        if is_outage {
+            let BreakerLimits { backoff, backoff_max } = self.limits.breaker;
+            let backoff =
+                verdict.retry_after.map_or(backoff, |span| span.max(backoff).min(backoff_max));
+            state.breaker.on_failure(epoch, now, &BreakerLimits { backoff, backoff_max });
+            state.last_failure = match verdict.outcome {
+                BridgeOutcome::Unauthorized => BridgeOutcome::Unauthorized,
+                // This push waited in vain; the next ones do not wait.
+                _ => BridgeOutcome::Unavailable,
+            };
+            if state.breaker.allow() {
+                return;
             }
-            return;
         }
-        let BreakerLimits { backoff, backoff_max } = self.limits.breaker;
-        let backoff =
-            verdict.retry_after.map_or(backoff, |span| span.max(backoff).min(backoff_max));
-        state.breaker.on_failure(epoch, now, &BreakerLimits { backoff, backoff_max });
-        state.last_failure = match verdict.outcome {
-            BridgeOutcome::Unauthorized => BridgeOutcome::Unauthorized,
-            // This push waited in vain; the next ones do not wait.
-            _ => BridgeOutcome::Unavailable,
+        let (limiter, line) = match is_outage {
+            true => {
+                (&mut state.outage_limiter, "a bridge is unavailable, pushes through it get 502")
+            }
+            false => (&mut state.failure_limiter, "a push through a bridge failed"),
         };
-        if state.breaker.allow() {
-            return;
-        }
-        let Some(more) = state.outage_limiter.allow(now) else { return };
-        self.warn_of(state.last_failure, true, verdict, more);
-    }
-
-    /// Refused credentials have a line of their own, as only the operator can replace them.
-    fn warn_of(&self, outcome: BridgeOutcome, is_outage: bool, verdict: &Verdict, more: u64) {
-        let reason = verdict.reason.as_ref();
-        if outcome == BridgeOutcome::Unauthorized {
-            warn!(self.log, "a bridge refuses the credentials of an application, check them and the clock";
-                "reason" => reason, "more" => more);
-        } else if is_outage {
-            warn!(self.log, "a bridge is unavailable, pushes through it get 502"; "reason" => reason, "more" => more);
-        } else {
-            warn!(self.log, "a push through a bridge failed"; "reason" => reason, "more" => more);
-        }
+        let Some(more) = limiter.allow(now) else { return };
+        // Refused credentials have a line of their own, as only the operator can replace them.
+        let line = match verdict.outcome {
+            BridgeOutcome::Unauthorized => {
+                "a bridge refuses the credentials of an application, check them and the clock"
+            }
+            _ => line,
+        };
+        warn!(self.log, "{}", line; "reason" => verdict.reason.as_ref(), "more" => more);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

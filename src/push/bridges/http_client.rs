@@ -51,13 +51,6 @@ const REPEAT_PAUSE: Duration = Duration::from_millis(20);
 /// Maximum length of the reason of a bridge in the log.
 const REASON_CHARS_MAX: usize = 60;
 
-/// Why there is no answer.
-#[derive(Debug)]
-struct Broken {
-    is_before_sending: bool,
-    why: String,
-}
-
 impl HttpClient {
     /// `wait` is the timeout of a whole request, which the caller imposes.
     pub(super) fn new(tls: ClientConfig, wait: Duration) -> Self {
@@ -86,25 +79,22 @@ impl HttpClient {
     pub(super) async fn call(&self, request: HttpRequest) -> Result<HttpAnswer, String> {
         for _ in 0..REPEATS_MAX {
             match self.call_once(request.clone()).await {
-                Err(broken) if !broken.is_before_sending => sleep(REPEAT_PAUSE).await,
-                answer => return answer.map_err(|broken| broken.why),
+                Err((_, true)) => sleep(REPEAT_PAUSE).await,
+                answer => return answer.map_err(|(why, _)| why),
             }
         }
-        self.call_once(request).await.map_err(|broken| broken.why)
+        self.call_once(request).await.map_err(|(why, _)| why)
     }
 
-    async fn call_once(&self, request: HttpRequest) -> Result<HttpAnswer, Broken> {
-        let response = self.0.request(request).await.map_err(|error| Broken {
-            is_before_sending: error.is_connect(),
-            why: with_causes(&error),
-        })?;
+    /// An error is why there is no answer, and whether the bridge may have got the request.
+    async fn call_once(&self, request: HttpRequest) -> Result<HttpAnswer, (String, bool)> {
+        let sent = self.0.request(request).await;
+        let response = sent.map_err(|error| (with_causes(&error), !error.is_connect()))?;
         let (status, retry_after) = (response.status(), retry_after(&response));
         let body = match Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await {
             Ok(body) => body.to_bytes(),
             Err(error) if error.is::<LengthLimitError>() => Bytes::new(),
-            Err(error) => {
-                return Err(Broken { is_before_sending: false, why: with_causes(&*error) });
-            }
+            Err(error) => return Err((with_causes(&*error), true)),
         };
         Ok(HttpAnswer { status, retry_after, body })
     }

@@ -5,16 +5,15 @@
 //! - [`fcm`], [`apns`]: the two bridges.
 //! - [`registration`]: the API with which their user agents register.
 //! - [`guard`]: breaker, bound and counters of an application.
-//! - [`http_client`]: HTTP/2 with bounds; [`jwt`]: signed tokens; [`message_data`]: a message in the clients' names.
+//! - [`http_client`]: HTTP/2 with bounds; [`message_data`]: a message in the clients' names.
 //!
-//! A further bridge is a file with a `Platform`, and its line in [`config`].
+//! A further bridge is a file with a `Platform`, and its line in `open`.
 
 mod apns;
 mod config;
 mod fcm;
 mod guard;
 mod http_client;
-mod jwt;
 mod message_data;
 mod platform;
 
@@ -32,6 +31,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 pub use config::BridgesError;
+use config::Section;
 use guard::{Guard, GuardLimits, LOG_EVERY, Permit};
 pub use guard::{GuardState, OutcomeCounts};
 use http_client::HttpRequest;
@@ -68,7 +68,7 @@ impl Bridges {
     ) -> Result<Arc<Self>, BridgesError> {
         let limits = GuardLimits::from(settings);
         let platforms = match &settings.bridges_file {
-            Some(path) => config::load(path, limits.timeout, &clock)?,
+            Some(path) => config::load(path, limits.timeout, &clock, open)?,
             None => Vec::new(),
         };
         let applications = platforms.into_iter().map(|(bridge, app, platform)| {
@@ -117,7 +117,12 @@ impl Bridges {
     ) -> Result<(Arc<Application>, HttpRequest, Permit), BridgeOutcome> {
         let key = (recipient.bridge, recipient.app.clone());
         let Some(application) = self.applications.get(&key) else {
-            self.warn_of_unknown(recipient);
+            // A panic cannot leave the limiter half-updated.
+            let mut limiter = self.unknown_limiter.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(more) = limiter.allow(self.clock.now()) {
+                warn!(self.log, "a push for an application that bridges_file does not have";
+                    "bridge" => recipient.bridge.as_str(), "app" => &*recipient.app, "more" => more);
+            }
             return Err(BridgeOutcome::UnknownApp);
         };
         // Before the guard: a message that is refused here shows nothing of the bridge.
@@ -125,14 +130,12 @@ impl Bridges {
         let permit = application.guard.enter(self.clock.now())?;
         Ok((Arc::clone(application), request, permit))
     }
+}
 
-    fn warn_of_unknown(&self, recipient: &BridgeRecipient) {
-        // A panic cannot leave the limiter half-updated.
-        let mut limiter = self.unknown_limiter.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(more) = limiter.allow(self.clock.now()) {
-            warn!(self.log, "a push for an application that bridges_file does not have";
-                "bridge" => recipient.bridge.as_str(), "app" => &*recipient.app, "more" => more);
-        }
+fn open(bridge: BridgeName, section: &Section<'_>) -> Result<Box<dyn Platform>, BridgesError> {
+    match bridge {
+        BridgeName::Fcm => fcm::open(section),
+        BridgeName::Apns => apns::open(section),
     }
 }
 

@@ -1,5 +1,5 @@
 use actix_web::body::MessageBody;
-use actix_web::http::header::HeaderName;
+use actix_web::http::header::{CONTENT_TYPE, HeaderName};
 use serde_json::{Value, json};
 
 use super::*;
@@ -66,7 +66,7 @@ fn header(error: &PushError, name: HeaderName) -> Option<String> {
 }
 
 #[test]
-fn every_error_has_its_status_and_errno_in_its_body() {
+fn every_error_has_its_status_its_errno_and_its_headers() {
     for (status, errno, error) in table() {
         assert_eq!(error.error_response().status().as_u16(), status, "{error}");
         assert_eq!(error.errno(), errno, "{error}");
@@ -78,32 +78,20 @@ fn every_error_has_its_status_and_errno_in_its_body() {
             "more_info": MORE_INFO,
         });
         assert_eq!(body(&error), expected);
-        let content_type = header(&error, actix_web::http::header::CONTENT_TYPE);
-        assert_eq!(content_type.as_deref(), Some("application/json"));
-    }
-}
-
-#[test]
-fn only_a_401_names_the_scheme_and_only_a_410_may_be_cached() {
-    for (status, _, error) in table() {
-        let scheme = header(&error, WWW_AUTHENTICATE);
-        assert_eq!(scheme.as_deref(), (status == 401).then_some("vapid"), "{error}");
-        let cached = header(&error, CACHE_CONTROL);
-        assert_eq!(cached.as_deref(), (status == 410).then_some("max-age=86400"), "{error}");
-    }
-}
-
-#[test]
-fn a_503_a_429_and_an_unreachable_bridge_have_retry_after() {
-    for (status, errno, error) in table() {
-        let retry_after = header(&error, RETRY_AFTER);
-        let expected = match (status, errno) {
+        let retry_after = match (status, errno) {
             (503, _) | (502, 902) => Some("5"),
             (429, _) if matches!(error, PushError::Bridge(_)) => Some("5"),
             (429, _) => Some("60"),
             _ => None,
         };
-        assert_eq!(retry_after.as_deref(), expected, "{error}");
+        for (name, expected) in [
+            (CONTENT_TYPE, Some("application/json")),
+            (WWW_AUTHENTICATE, (status == 401).then_some("vapid")),
+            (CACHE_CONTROL, (status == 410).then_some("max-age=86400")),
+            (RETRY_AFTER, retry_after),
+        ] {
+            assert_eq!(header(&error, name.clone()).as_deref(), expected, "{name}: {error}");
+        }
     }
 }
 

@@ -1,3 +1,4 @@
+use actix_web::body::MessageBody;
 use actix_web::http::ConnectionType;
 use state_machine::store::FullScope;
 
@@ -107,36 +108,48 @@ fn ids_that_fill_a_message_are_refused() {
 
 #[test]
 fn an_invalid_body_is_refused_by_its_kind() {
-    let devices =
-        |count| json!({"notification": {"devices": vec![json!({"pushkey": "a"}); count]}});
-    let pushkey = |bytes| json!({"notification": {"devices": [{"pushkey": "a".repeat(bytes)}]}});
+    let of = |devices: Vec<Value>| json!({"notification": {"devices": devices}}).to_string();
+    let devices = |count| of(vec![json!({"pushkey": "a"}); count]);
+    let pushkey = |bytes| of(vec![json!({"pushkey": "a".repeat(bytes)})]);
     let deep = "[".repeat(1000);
-    for (body, error) in [
-        (String::new(), Some(NotifyError::NotJson)),
-        ("{".to_owned(), Some(NotifyError::NotJson)),
-        (r#"{"notification": {"devices": []}} x"#.to_owned(), Some(NotifyError::NotJson)),
-        (format!(r#"{{"notification": {{"devices": [], "x": {deep}"#), Some(NotifyError::NotJson)),
-        ("null".to_owned(), Some(NotifyError::NoNotification)),
-        ("{}".to_owned(), Some(NotifyError::NoNotification)),
+    let kinds: [(Option<NotifyError>, &[&str]); 6] = [
         (
-            r#"{"notification": {"devices": []}, "notification": {"devices": []}}"#.to_owned(),
+            Some(NotifyError::NotJson),
+            &[
+                "",
+                "{",
+                r#"{"notification": {"devices": []}} x"#,
+                &format!(r#"{{"notification": {{"devices": [], "x": {deep}"#),
+            ],
+        ),
+        (
             Some(NotifyError::NoNotification),
+            &[
+                "null",
+                "{}",
+                r#"{"notification": {"devices": []}, "notification": {"devices": []}}"#,
+            ],
         ),
-        (r#"{"notification": {}}"#.to_owned(), Some(NotifyError::NoDevices)),
-        (r#"{"notification": {"devices": {}}}"#.to_owned(), Some(NotifyError::NoDevices)),
-        (r#"{"notification": {"devices": [{}]}}"#.to_owned(), Some(NotifyError::NoPushkey)),
-        (r#"{"notification": {"devices": ["a"]}}"#.to_owned(), Some(NotifyError::NoPushkey)),
         (
-            r#"{"notification": {"devices": [{"pushkey": 1}]}}"#.to_owned(),
-            Some(NotifyError::NoPushkey),
+            Some(NotifyError::NoDevices),
+            &[r#"{"notification": {}}"#, r#"{"notification": {"devices": {}}}"#],
         ),
-        (pushkey(PUSHKEY_BYTES_MAX + 1).to_string(), Some(NotifyError::NoPushkey)),
-        (pushkey(PUSHKEY_BYTES_MAX).to_string(), None),
-        (devices(0).to_string(), None),
-        (devices(DEVICES_MAX).to_string(), None),
-        (devices(DEVICES_MAX + 1).to_string(), Some(NotifyError::TooManyDevices)),
-    ] {
-        assert_eq!(Notification::read(body.as_bytes()).err(), error, "{body}");
+        (
+            Some(NotifyError::NoPushkey),
+            &[
+                r#"{"notification": {"devices": [{}]}}"#,
+                r#"{"notification": {"devices": ["a"]}}"#,
+                r#"{"notification": {"devices": [{"pushkey": 1}]}}"#,
+                &pushkey(PUSHKEY_BYTES_MAX + 1),
+            ],
+        ),
+        (Some(NotifyError::TooManyDevices), &[&devices(DEVICES_MAX + 1)]),
+        (None, &[&pushkey(PUSHKEY_BYTES_MAX), &devices(0), &devices(DEVICES_MAX)]),
+    ];
+    for (error, bodies) in kinds {
+        for body in bodies {
+            assert_eq!(Notification::read(body.as_bytes()).err(), error, "{body}");
+        }
     }
 }
 
@@ -165,7 +178,9 @@ fn a_refusal_has_an_error_code_of_matrix_and_the_headers_of_a_refused_push() {
         assert_eq!(header("content-type"), Some("application/json"), "{error}");
         let is_invalid = matches!(status, 400 | 413);
         assert_eq!(response.head().connection_type() == ConnectionType::Close, is_invalid);
-        assert_eq!(error.errcode(response.status()), errcode, "{error}");
+        let body = response.into_body().try_into_bytes().unwrap();
+        let expected = json!({"errcode": errcode, "error": error.to_string()});
+        assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), expected, "{error}");
     }
 }
 

@@ -5,19 +5,10 @@ use state_machine::wire::VapidKey;
 use state_machine::{BridgeName, Chid};
 use uuid::Uuid;
 
-use super::error::RegistrationError;
+use super::error::{APS_BYTES_MAX, RegistrationError, TOKEN_CHARS_MAX, TOKEN_CHARS_MIN};
 
 /// Maximum size of a body.
 pub(super) const BODY_BYTES_MAX: usize = 8192;
-
-/// The minimum length of a token in autopush.
-pub(super) const TOKEN_CHARS_MIN: usize = 8;
-
-/// Maximum length of a token. Neither bridge has a documented one; those of FCM have less than 300 characters.
-pub(super) const TOKEN_CHARS_MAX: usize = 2048;
-
-/// Maximum size of the `aps` dictionary as JSON. It is part of each notification, which APNs limits to 4096 bytes.
-pub(super) const APS_BYTES_MAX: usize = 1024;
 
 /// The body of a request.
 pub(super) struct Fields(Map<String, Value>);

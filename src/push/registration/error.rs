@@ -2,14 +2,21 @@
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
-use actix_web::{HttpResponse, HttpResponseBuilder, ResponseError};
+use actix_web::{HttpResponse, ResponseError};
 
 use state_machine::bridged_call::BridgedError;
 
-use super::body;
 use crate::limits::OverLimit;
-use crate::push::PushError;
-use crate::push::error::{MORE_INFO, RETRY_AFTER_S, refuse};
+use crate::push::error::{MORE_INFO, PushError, RETRY_AFTER_S, refuse};
+
+/// The minimum length of a token in autopush.
+pub(super) const TOKEN_CHARS_MIN: usize = 8;
+
+/// Maximum length of a token. Neither bridge has a documented one; those of FCM have less than 300 characters.
+pub(super) const TOKEN_CHARS_MAX: usize = 2048;
+
+/// Maximum size of the `aps` dictionary as JSON. It is part of each notification, which APNs limits to 4096 bytes.
+pub(super) const APS_BYTES_MAX: usize = 1024;
 
 /// `WWW-Authenticate` of a 401 (RFC 6750 §3).
 const SCHEME: &str = "Bearer realm=\"registration\"";
@@ -35,14 +42,13 @@ pub(super) enum RegistrationError {
     #[error("the body is not a JSON object in UTF-8")]
     Body,
     #[error(
-        "token is the text that the bridge gave the application: {} to {} ASCII characters without spaces",
-        body::TOKEN_CHARS_MIN,
-        body::TOKEN_CHARS_MAX
+        "token is the text that the bridge gave the application: {TOKEN_CHARS_MIN} to {TOKEN_CHARS_MAX} ASCII \
+         characters without spaces"
     )]
     Token,
     #[error("channelID is a UUID")]
     ChannelId,
-    #[error("aps is a JSON object of at most {} bytes", body::APS_BYTES_MAX)]
+    #[error("aps is a JSON object of at most {APS_BYTES_MAX} bytes")]
     Aps,
     #[error("key is an uncompressed point on P-256 in URL-safe base64")]
     Key,
@@ -85,15 +91,6 @@ impl RegistrationError {
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, 999),
         }
     }
-
-    fn add_headers(&self, response: &mut HttpResponseBuilder) {
-        match self {
-            Self::Secret => response.insert_header((WWW_AUTHENTICATE, SCHEME)),
-            Self::Unavailable => response.insert_header((RETRY_AFTER, RETRY_AFTER_S)),
-            Self::Method { allow } => response.insert_header((ALLOW, *allow)),
-            _ => response,
-        };
-    }
 }
 
 impl From<OverLimit> for RegistrationError {
@@ -121,7 +118,14 @@ impl ResponseError for RegistrationError {
     fn error_response(&self) -> HttpResponse {
         match self {
             Self::Push(error) => error.error_response(),
-            _ => refuse(self, self.code(), MORE_INFO, |response| self.add_headers(response)),
+            _ => refuse(self, self.code(), MORE_INFO, |response| {
+                match self {
+                    Self::Secret => response.insert_header((WWW_AUTHENTICATE, SCHEME)),
+                    Self::Unavailable => response.insert_header((RETRY_AFTER, RETRY_AFTER_S)),
+                    Self::Method { allow } => response.insert_header((ALLOW, *allow)),
+                    _ => response,
+                };
+            }),
         }
     }
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use actix_web::App;
 use actix_web::http::Method;
-use actix_web::http::header::HeaderMap;
 use actix_web::test::{TestRequest, call_service, init_service, read_body};
 use actix_web::web::Data;
 use actors::{BridgedAgents, BridgedLimits, Clock};
@@ -45,6 +44,7 @@ pub(super) struct Answer {
 }
 
 /// An agent that has registered.
+#[derive(Clone)]
 pub(super) struct Agent {
     pub(super) uaid: String,
     pub(super) secret: String,
@@ -88,7 +88,11 @@ impl Scene {
     pub(super) async fn send(&self, request: TestRequest) -> Answer {
         let app = App::new().configure(|config| routes(&self.service, config));
         let response = call_service(&init_service(app).await, request.to_request()).await;
-        let (status, headers) = (response.status().as_u16(), texts(response.headers()));
+        let status = response.status().as_u16();
+        let headers = response.headers().iter();
+        let headers = headers
+            .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
+            .collect();
         let json = serde_json::from_slice(&read_body(response).await).unwrap();
         Answer { status, json, headers }
     }
@@ -109,6 +113,12 @@ impl Scene {
             request = request.set_json(body);
         }
         self.send(request).await
+    }
+
+    /// A request of an agent, with its secret, for what is `below` its registration.
+    pub(super) async fn of(&self, agent: &Agent, method: &str, below: &str, body: Value) -> Answer {
+        let path = format!("{}{below}", agent.path());
+        self.ask(method, &path, Some(&agent.secret), &body).await
     }
 
     /// Registers an agent of FCM.
@@ -141,11 +151,4 @@ impl EndpointUrls for ShownUrls {
     fn endpoint(&self, uaid: Uaid, chid: Chid, key: Option<&VapidKey>) -> String {
         format!("https://push.example/{uaid}/{chid}/{}", key.is_some())
     }
-}
-
-fn texts(headers: &HeaderMap) -> Vec<(String, String)> {
-    let text = |(name, value): (&_, &actix_web::http::header::HeaderValue)| {
-        (format!("{name}"), value.to_str().unwrap().to_owned())
-    };
-    headers.iter().map(text).collect()
 }

@@ -37,9 +37,9 @@ use slog::{Logger, debug};
 use state_machine::wire::EndpointUrls;
 use state_machine::{BridgeName, BridgeRecipient, Uaid};
 
-use super::PushError;
-use super::body::read_body;
-use super::request_id::request_id;
+use super::error::PushError;
+use super::port::body::read_body;
+use super::port::request_id::request_id;
 use crate::limits::Limits;
 use body::{BODY_BYTES_MAX, Fields, chid};
 use error::RegistrationError;
@@ -92,7 +92,11 @@ impl RegistrationService {
         let address = self.limits.address(request.peer_addr(), headers);
         self.limits.connect_from(address)?;
         let target = Target::read(request.uri().path())?;
-        self.check_app(&target)?;
+        let mut apps = self.apps.iter().filter(|(bridge, _)| *bridge == target.bridge).peekable();
+        apps.peek().ok_or(RegistrationError::UnknownType)?;
+        if !apps.any(|(_, app)| **app == *target.app) {
+            return Err(RegistrationError::UnknownApp);
+        }
         let body = async || {
             let body = read_body(headers, payload, BODY_BYTES_MAX, self.body_timeout).await?;
             Fields::parse(&body)
@@ -103,14 +107,18 @@ impl RegistrationService {
             (Resource::New, &Method::POST) => self.register(&target, &body().await?, address).await,
             (Resource::Agent(uaid), &Method::PUT) => {
                 let uaid = self.authorize(uaid, headers)?;
-                self.update(uaid, &target, &body().await?).await
+                self.agents.update(uaid, target.recipient(&body().await?)?).await?;
+                Ok(HttpResponse::Ok().json(json!({})))
             }
             (Resource::Agent(text), &Method::GET) => {
-                self.channels(self.authorize(text, headers)?, text).await
+                let channels = self.agents.channels(self.authorize(text, headers)?).await?;
+                let channels: Vec<_> = channels.iter().map(ToString::to_string).collect();
+                // The client compares the `uaid` with its own as text: it is answered as it was written, dashed or not.
+                Ok(HttpResponse::Ok().json(json!({"uaid": text, "channelIDs": channels})))
             }
             (Resource::Agent(uaid), &Method::DELETE) => {
                 self.agents.unregister(self.authorize(uaid, headers)?).await?;
-                Ok(done())
+                Ok(HttpResponse::Ok().json(json!({})))
             }
             (Resource::Channels(uaid), &Method::POST) => {
                 let uaid = self.authorize(uaid, headers)?;
@@ -120,35 +128,24 @@ impl RegistrationService {
                 let uaid = self.authorize(uaid, headers)?;
                 let channel = chid(channel).ok_or(RegistrationError::NoSuchChannel)?;
                 self.agents.unsubscribe(uaid, channel).await?;
-                Ok(done())
+                Ok(HttpResponse::Ok().json(json!({})))
             }
-            (resource, _) => Err(RegistrationError::Method { allow: resource.methods() }),
+            (Resource::New | Resource::Channels(_), _) => {
+                Err(RegistrationError::Method { allow: "POST" })
+            }
+            (Resource::Agent(_), _) => Err(RegistrationError::Method { allow: "PUT, GET, DELETE" }),
+            (Resource::Channel(..), _) => Err(RegistrationError::Method { allow: "DELETE" }),
         }
     }
 
-    fn check_app(&self, target: &Target<'_>) -> Result<(), RegistrationError> {
-        let mut apps = self.apps.iter().filter(|(bridge, _)| *bridge == target.bridge).peekable();
-        apps.peek().ok_or(RegistrationError::UnknownType)?;
-        let is_known = apps.any(|(_, app)| **app == *target.app);
-        if is_known { Ok(()) } else { Err(RegistrationError::UnknownApp) }
-    }
-
-    /// Verifies the secret of an agent, and charges its request. Nothing is read from the store before.
+    /// Verifies the secret of an agent, and charges its request, also to the connections per second, whose limit protects
+    /// the store. Nothing is read from the store before.
     fn authorize(&self, uaid: &str, headers: &HeaderMap) -> Result<Uaid, RegistrationError> {
         let uaid = Uaid::parse(uaid).map_err(|_| RegistrationError::Secret)?;
-        let given = secret(headers).ok_or(RegistrationError::Secret)?;
-        if !self.secrets.verify(uaid, given) {
-            return Err(RegistrationError::Secret);
-        }
+        let given = secret(headers).filter(|given| self.secrets.verify(uaid, given));
+        given.ok_or(RegistrationError::Secret)?;
         self.limits.request_of_agent(uaid)?;
-        self.admit(true)?;
-        Ok(uaid)
-    }
-
-    /// Charges a request to the limit of connections per second, which protects the store.
-    fn admit(&self, is_named: bool) -> Result<(), RegistrationError> {
-        let is_admitted = self.limits.try_admit(is_named);
-        if is_admitted { Ok(()) } else { Err(RegistrationError::Unavailable) }
+        self.limits.try_admit(true).then_some(uaid).ok_or(RegistrationError::Unavailable)
     }
 
     async fn register(
@@ -160,7 +157,7 @@ impl RegistrationService {
         let (recipient, chid, key) = (target.recipient(fields)?, fields.channel()?, fields.key()?);
         self.limits.new_agent_from(address)?;
         self.limits.register_from(address)?;
-        self.admit(false)?;
+        self.limits.try_admit(false).then_some(()).ok_or(RegistrationError::Unavailable)?;
         let uaid = self.agents.register(recipient, chid).await?;
         Ok(HttpResponse::Ok().json(json!({
             "uaid": uaid.to_string(),
@@ -168,23 +165,6 @@ impl RegistrationService {
             "endpoint": self.urls.endpoint(uaid, chid, key.as_ref()),
             "secret": self.secrets.make(uaid),
         })))
-    }
-
-    async fn update(
-        &self,
-        uaid: Uaid,
-        target: &Target<'_>,
-        fields: &Fields,
-    ) -> Result<HttpResponse, RegistrationError> {
-        self.agents.update(uaid, target.recipient(fields)?).await?;
-        Ok(done())
-    }
-
-    /// The client compares the `uaid` with its own as text: it is answered as it was written, dashed or not.
-    async fn channels(&self, uaid: Uaid, text: &str) -> Result<HttpResponse, RegistrationError> {
-        let channels = self.agents.channels(uaid).await?;
-        let channels: Vec<_> = channels.iter().map(ToString::to_string).collect();
-        Ok(HttpResponse::Ok().json(json!({"uaid": text, "channelIDs": channels})))
     }
 
     async fn subscribe(
@@ -216,9 +196,4 @@ fn secret(headers: &HeaderMap) -> Option<&str> {
     let (scheme, secret) = text.trim().split_once(' ')?;
     let is_known = ["webpush", "bearer"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
     (is_known && values.next().is_none()).then_some(secret.trim())
-}
-
-/// The answer without content.
-fn done() -> HttpResponse {
-    HttpResponse::Ok().json(json!({}))
 }

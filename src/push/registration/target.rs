@@ -4,7 +4,7 @@ use percent_encoding::percent_decode_str;
 use state_machine::BridgeName;
 
 use super::error::RegistrationError;
-use crate::push::PushError;
+use crate::push::error::PushError;
 
 /// The scope of all paths.
 pub(super) const SCOPE: &str = "/v1/{type}/{app}/registration";
@@ -31,16 +31,6 @@ pub(super) enum Resource<'a> {
     Channels(&'a str),
     // `registration/{uaid}/subscription/{chid}`
     Channel(&'a str, &'a str),
-}
-
-impl Resource<'_> {
-    pub(super) fn methods(self) -> &'static str {
-        match self {
-            Self::New | Self::Channels(_) => "POST",
-            Self::Agent(_) => "PUT, GET, DELETE",
-            Self::Channel(..) => "DELETE",
-        }
-    }
 }
 
 impl<'a> Target<'a> {

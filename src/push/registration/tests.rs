@@ -1,12 +1,12 @@
 use std::net::SocketAddr;
 
-use actix_web::http::Method;
 use actix_web::test::TestRequest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use storage::Store;
 
-use super::body::{APS_BYTES_MAX, BODY_BYTES_MAX, TOKEN_CHARS_MAX};
+use super::body::BODY_BYTES_MAX;
+use super::error::{APS_BYTES_MAX, TOKEN_CHARS_MAX};
 use super::fixture::{Agent, Answer, Scene, TOKEN};
 
 const KEY: &str =
@@ -37,67 +37,48 @@ struct ChannelList {
     channel_ids: Vec<String>,
 }
 
-/// A request as such a client sends it: no `Authorization` before the first registration, and a `key` that may be null.
-fn request(method: Method, path: &str, secret: Option<&str>, body: Option<&str>) -> TestRequest {
-    let request = TestRequest::with_uri(path).method(method);
-    let request = match secret {
-        Some(secret) => request.insert_header(("authorization", format!("webpush {secret}"))),
-        None => request,
-    };
-    match body {
-        Some(body) => {
-            let request = request.insert_header(("content-type", "application/json"));
-            request.set_payload(body.to_owned())
-        }
-        None => request,
-    }
-}
-
 fn parsed<T: for<'a> Deserialize<'a>>(answer: Answer) -> T {
     assert_eq!(answer.status, 200, "{answer:?}");
     serde_json::from_value(answer.json).unwrap()
 }
 
+/// Such a client sends no `Authorization` before the first registration, and a `key` that may be null.
 #[actix_web::test]
 async fn an_agent_of_application_services_registers_subscribes_updates_lists_and_leaves() {
-    let scene = Scene::new(|_| ()).await;
-    let register = format!(r#"{{"token":"{TOKEN}","key":null}}"#);
-    let base = "/v1/fcm/1234/registration";
-    let answer = scene.send(request(Method::POST, base, None, Some(&register))).await;
-    let RegisterResponse { uaid, channel_id, secret, endpoint } = parsed(answer);
+    let (scene, none) = (Scene::new(|_| ()).await, Value::Null);
+    let (base, register) = ("/v1/fcm/1234/registration", json!({"token": TOKEN, "key": null}));
+    let RegisterResponse { uaid, channel_id, secret, endpoint } =
+        parsed(scene.ask("POST", base, None, &register).await);
     assert!(uaid.len() == 32 && uaid.bytes().all(|byte| byte.is_ascii_hexdigit()), "{uaid}");
     assert_eq!(endpoint, format!("https://push.example/{uaid}/{channel_id}/false"));
 
-    let (path, secret) = (format!("{base}/{uaid}"), Some(secret.as_str()));
-    let subscribe = format!(r#"{{"token":"{TOKEN}","key":"{KEY}"}}"#);
-    let channels = format!("{path}/subscription");
-    let answer = scene.send(request(Method::POST, &channels, secret, Some(&subscribe))).await;
-    let second: SubscribeResponse = parsed(answer);
+    let agent = Agent { uaid: uaid.clone(), secret, channel: channel_id.clone() };
+    let subscribe = json!({"token": TOKEN, "key": KEY});
+    let second: SubscribeResponse =
+        parsed(scene.of(&agent, "POST", "/subscription", subscribe).await);
     assert_eq!(second.endpoint, format!("https://push.example/{uaid}/{}/true", second.channel_id));
 
-    let listed = |answer| {
-        let list: ChannelList = parsed(answer);
+    let list = async || {
+        let list: ChannelList = parsed(scene.of(&agent, "GET", "", Value::Null).await);
         assert_eq!(list.uaid, uaid);
         list.channel_ids
     };
     let mut both = [channel_id, second.channel_id];
     both.sort();
-    assert_eq!(listed(scene.send(request(Method::GET, &path, secret, None)).await), both);
+    assert_eq!(list().await, both);
 
-    let update = r#"{"token":"cQ3:another-token"}"#;
-    let answer = scene.send(request(Method::PUT, &path, secret, Some(update))).await;
+    let answer = scene.of(&agent, "PUT", "", json!({"token": "cQ3:another-token"})).await;
     assert_eq!((answer.status, answer.json), (200, json!({})));
     // Its store of channels has them without dashes.
-    let one = format!("{channels}/{}", both[0].replace('-', ""));
-    let answer = scene.send(request(Method::DELETE, &one, secret, None)).await;
+    let one = format!("/subscription/{}", both[0].replace('-', ""));
+    let answer = scene.of(&agent, "DELETE", &one, none.clone()).await;
     assert_eq!((answer.status, answer.json), (200, json!({})));
-    assert_eq!(listed(scene.send(request(Method::GET, &path, secret, None)).await), both[1..]);
+    assert_eq!(list().await, both[1..]);
 
-    let answer = scene.send(request(Method::DELETE, &path, secret, None)).await;
+    let answer = scene.of(&agent, "DELETE", "", none.clone()).await;
     assert_eq!((answer.status, answer.json), (200, json!({})));
     // A 410 with errno 103 makes it register anew.
-    let answer = scene.send(request(Method::GET, &path, secret, None)).await;
-    assert_eq!(answer.code(), (410, 103));
+    assert_eq!(scene.of(&agent, "GET", "", none).await.code(), (410, 103));
 }
 
 #[actix_web::test]
@@ -106,8 +87,8 @@ async fn a_uaid_is_answered_as_it_was_written() {
     let agent = scene.agent().await;
     let dashed = state_machine::Chid(state_machine::Uaid::parse(&agent.uaid).unwrap().0);
     for text in [agent.uaid.clone(), dashed.to_string(), agent.uaid.to_uppercase()] {
-        let path = format!("/v1/fcm/1234/registration/{text}/");
-        let answer = scene.ask("GET", &path, Some(&agent.secret), &Value::Null).await;
+        let agent = Agent { uaid: text.clone(), ..agent.clone() };
+        let answer = scene.of(&agent, "GET", "/", Value::Null).await;
         assert_eq!(answer.json["uaid"], text);
     }
 }
@@ -116,13 +97,12 @@ async fn a_uaid_is_answered_as_it_was_written() {
 async fn a_channel_has_the_id_that_the_agent_names_and_may_be_named_again() {
     let scene = Scene::new(|_| ()).await;
     let agent = scene.agent().await;
-    let path = format!("{}/subscription", agent.path());
     for text in [CHID.to_owned(), CHID.replace('-', ""), CHID.to_uppercase()] {
-        let answer =
-            scene.ask("POST", &path, Some(&agent.secret), &json!({"channelID": text})).await;
+        let named = json!({"channelID": text});
+        let answer = scene.of(&agent, "POST", "/subscription", named).await;
         assert_eq!((answer.status, &answer.json["channelID"]), (200, &json!(CHID)));
     }
-    let list = scene.ask("GET", &agent.path(), Some(&agent.secret), &Value::Null).await;
+    let list = scene.of(&agent, "GET", "", Value::Null).await;
     assert_eq!(list.json["channelIDs"].as_array().unwrap().len(), 2);
 }
 
@@ -238,7 +218,7 @@ async fn a_wrong_secret_is_answered_like_an_unknown_uaid() {
     let malformed =
         scene.ask("GET", "/v1/fcm/1234/registration/x", Some(&agent.secret), &Value::Null);
     assert_eq!(malformed.await.code(), (401, 109));
-    let list = scene.ask("GET", &agent.path(), Some(&agent.secret), &Value::Null).await;
+    let list = scene.of(&agent, "GET", "", Value::Null).await;
     assert_eq!(list.json["channelIDs"], json!([agent.channel]));
 }
 
@@ -246,7 +226,7 @@ async fn a_wrong_secret_is_answered_like_an_unknown_uaid() {
 async fn a_right_secret_without_a_record_makes_the_agent_register_anew() {
     let scene = Scene::new(|_| ()).await;
     let agent = scene.agent().await;
-    let left = scene.ask("DELETE", &agent.path(), Some(&agent.secret), &Value::Null).await;
+    let left = scene.of(&agent, "DELETE", "", Value::Null).await;
     assert_eq!(left.status, 200);
     for (method, path, body) in authorized(&agent.uaid) {
         let answer = scene.ask(method, &path, Some(&agent.secret), &body).await;
@@ -259,10 +239,9 @@ async fn the_store_is_not_read_before_the_secret_is_verified() {
     let scene = Scene::new(|_| ()).await;
     let agent = scene.agent().await;
     scene.store.close().await.unwrap();
-    let (wrong, right) = (Some("0"), Some(agent.secret.as_str()));
-    let answer = scene.ask("GET", &agent.path(), wrong, &Value::Null).await;
+    let answer = scene.ask("GET", &agent.path(), Some("0"), &Value::Null).await;
     assert_eq!(answer.code(), (401, 109));
-    let answer = scene.ask("GET", &agent.path(), right, &Value::Null).await;
+    let answer = scene.of(&agent, "GET", "", Value::Null).await;
     assert_eq!(answer.code(), (503, 201));
     assert_eq!(answer.header("retry-after"), Some("5"));
 }
@@ -292,8 +271,8 @@ async fn an_unknown_channel_is_gone_and_its_agent_is_not() {
     let scene = Scene::new(|_| ()).await;
     let agent = scene.agent().await;
     for channel in [CHID, "malformed"] {
-        let path = format!("{}/subscription/{channel}", agent.path());
-        let answer = scene.ask("DELETE", &path, Some(&agent.secret), &Value::Null).await;
+        let path = format!("/subscription/{channel}");
+        let answer = scene.of(&agent, "DELETE", &path, Value::Null).await;
         assert_eq!(answer.code(), (410, 106));
     }
 }
@@ -302,17 +281,17 @@ async fn an_unknown_channel_is_gone_and_its_agent_is_not() {
 async fn an_agent_has_so_many_channels() {
     let scene = Scene::new(|settings| settings.channels_max = 2).await;
     let agent = scene.agent().await;
-    let path = format!("{}/subscription", agent.path());
-    assert_eq!(scene.ask("POST", &path, Some(&agent.secret), &json!({})).await.status, 200);
-    let answer = scene.ask("POST", &path, Some(&agent.secret), &json!({})).await;
-    assert_eq!(answer.code(), (413, 104));
+    for expected in [(200, 0), (413, 104)] {
+        let answer = scene.of(&agent, "POST", "/subscription", json!({})).await;
+        assert_eq!(answer.code(), expected);
+    }
 }
 
 #[actix_web::test]
 async fn requests_are_limited_by_address_and_by_agent() {
     let address: SocketAddr = "192.0.2.1:5000".parse().unwrap();
     let register = || {
-        let request = request(Method::POST, "/v1/fcm/1234/registration", None, None);
+        let request = TestRequest::post().uri("/v1/fcm/1234/registration");
         request.peer_addr(address).set_json(json!({"token": TOKEN}))
     };
     let limits: [fn(&mut crate::settings::Settings); 3] = [
@@ -332,16 +311,15 @@ async fn requests_are_limited_by_address_and_by_agent() {
     for expected in [200, 429] {
         // A stranger uses up no place of the agent.
         assert_eq!(scene.ask("GET", &agent.path(), Some("0"), &Value::Null).await.status, 401);
-        let answer = scene.ask("GET", &agent.path(), Some(&agent.secret), &Value::Null).await;
+        let answer = scene.of(&agent, "GET", "", Value::Null).await;
         assert_eq!(answer.status, expected);
     }
-    let answer = scene.ask("GET", &other.path(), Some(&other.secret), &Value::Null).await;
+    let answer = scene.of(&other, "GET", "", Value::Null).await;
     assert_eq!(answer.status, 200);
     let scene = Scene::new(|settings| settings.agent_registers_per_minute_max = 1).await;
     let agent = scene.agent().await;
     for expected in [200, 429] {
-        let path = format!("{}/subscription", agent.path());
-        let answer = scene.ask("POST", &path, Some(&agent.secret), &json!({})).await;
+        let answer = scene.of(&agent, "POST", "/subscription", json!({})).await;
         assert_eq!(answer.status, expected);
     }
     let scene = Scene::new(|settings| settings.connects_per_second_max = 2).await;

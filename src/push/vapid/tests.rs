@@ -18,19 +18,19 @@ struct Fixture {
     origin: String,
     signing_key: String,
     other_signing_key: String,
-    default: Default,
+    default: Defaults,
     case: Vec<Case>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Default {
+struct Defaults {
     header: String,
     claims: String,
     authorization: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct Case {
     name: String,
@@ -81,16 +81,7 @@ impl Fixture {
 
     /// A case that is accepted, with other claims.
     fn headers_with(&self, claims: &str) -> HeaderMap {
-        let default = Case {
-            name: String::new(),
-            now_ms: None,
-            header: None,
-            claims: Some(claims.to_owned()),
-            authorization: None,
-            crypto_key: Vec::new(),
-            refused: None,
-        };
-        self.headers(&default)
+        self.headers(&Case { claims: Some(claims.to_owned()), ..Case::default() })
     }
 }
 
@@ -111,10 +102,6 @@ fn headers(authorization: &[&[u8]]) -> HeaderMap {
         map.append(AUTHORIZATION, HeaderValue::from_bytes(line).unwrap());
     }
     map
-}
-
-fn cached(vapid: &Vapid) -> usize {
-    vapid.verified.len()
 }
 
 fn verify(vapid: &Vapid, headers: &HeaderMap, now: Time) -> Result<(), VapidError> {
@@ -170,50 +157,38 @@ fn the_fixture_covers_every_error_and_repeats_no_case() {
 }
 
 #[test]
-fn a_request_without_authorization_has_no_credentials() {
-    assert_eq!(Credentials::read(&headers(&[])), Ok(None));
+fn a_missing_authorization_is_none_and_a_repeated_or_non_ascii_one_is_refused() {
+    let read = |lines: &[&[u8]]| Credentials::read(&headers(lines)).map(|read| read.is_some());
+    assert_eq!(read(&[]), Ok(false));
+    let twice = [&b"vapid t=a,k=b"[..]; 2];
+    assert_eq!(read(&twice), Err(VapidError::HeaderRepeated));
+    assert_eq!(read(&[b"vapid t=\xff,k=b"]), Err(VapidError::HeaderNotText));
 }
 
 #[test]
-fn a_repeated_or_non_ascii_authorization_is_refused() {
-    let refused = |lines: &[&[u8]]| Credentials::read(&headers(lines)).unwrap_err();
-    assert_eq!(refused(&[b"vapid t=a,k=b", b"vapid t=a,k=b"]), VapidError::HeaderRepeated);
-    assert_eq!(refused(&[b"vapid t=\xff,k=b"]), VapidError::HeaderNotText);
-}
-
-#[test]
-fn a_token_that_is_too_long_is_refused() {
+fn a_token_that_is_too_long_or_deeply_nested_is_refused() {
     let fixture = Fixture::load();
-    let claims = |filler: usize| {
+    let filled = |filler: usize| {
         let filler = "x".repeat(filler);
         format!(r#"{{"aud":"{}","exp":1700043200,"x":"{filler}"}}"#, fixture.origin)
     };
-    let accepted = fixture.headers_with(&claims(2500));
-    assert_eq!(verify(&fixture.vapid(), &accepted, fixture.now()), Ok(()));
-    let refused = fixture.headers_with(&claims(3500));
-    let error = verify(&fixture.vapid(), &refused, fixture.now());
-    assert_eq!(error, Err(VapidError::TokenTooLong));
+    for (claims, expected) in [
+        (filled(2500), Ok(())),
+        (filled(3500), Err(VapidError::TokenTooLong)),
+        (format!("{{\"x\":{}", "[".repeat(2000)), Err(VapidError::Claims)),
+    ] {
+        let headers = fixture.headers_with(&claims);
+        assert_eq!(verify(&fixture.vapid(), &headers, fixture.now()), expected, "{claims}");
+    }
 }
 
 #[test]
-fn deeply_nested_claims_are_refused() {
-    let fixture = Fixture::load();
-    let headers = fixture.headers_with(&format!("{{\"x\":{}", "[".repeat(2000)));
-    assert_eq!(verify(&fixture.vapid(), &headers, fixture.now()), Err(VapidError::Claims));
-}
-
-#[test]
-fn the_credentials_give_the_key_that_endpoints_are_bound_to() {
+fn the_key_that_endpoints_are_bound_to_is_the_same_in_every_spelling() {
     let fixture = Fixture::load();
     let headers = fixture.headers(&fixture.case[0]);
     let credentials = Credentials::read(&headers).unwrap().unwrap();
     let pair = key_pair(&fixture.signing_key);
     assert_eq!(credentials.key().as_bytes().as_slice(), pair.public_key().as_ref());
-}
-
-#[test]
-fn a_key_is_the_same_in_every_spelling() {
-    let pair = key_pair(&Fixture::load().signing_key);
     let spellings = [
         URL_SAFE_NO_PAD.encode(pair.public_key()),
         URL_SAFE.encode(pair.public_key()),
@@ -232,13 +207,13 @@ fn a_verified_token_is_cached_until_it_expires() {
     let fixture = Fixture::load();
     let (vapid, headers) = (fixture.vapid(), fixture.headers(&fixture.case[0]));
     assert_eq!(verify(&vapid, &headers, fixture.now()), Ok(()));
-    assert_eq!(cached(&vapid), 1);
+    assert_eq!(vapid.verified.len(), 1);
     let expiry = Time(1_700_043_200_000);
     assert_eq!(verify(&vapid, &headers, expiry + CLOCK_LEEWAY), Ok(()));
     let late = expiry + CLOCK_LEEWAY + Span(1000);
     let expired = Err(VapidError::Expired { ago_s: 61 });
     assert_eq!(verify(&vapid, &headers, late), expired);
-    assert_eq!(cached(&vapid), 0);
+    assert_eq!(vapid.verified.len(), 0);
     assert_eq!(verify(&vapid, &headers, late), expired);
 }
 
@@ -250,7 +225,7 @@ fn a_refused_token_is_not_cached() {
         let now = Time(case.now_ms.unwrap_or(fixture.now_ms));
         assert!(verify(&vapid, &fixture.headers(case), now).is_err());
     }
-    assert_eq!(cached(&vapid), 0);
+    assert_eq!(vapid.verified.len(), 0);
 }
 
 #[test]
@@ -282,7 +257,7 @@ fn the_cache_is_bounded() {
         let claims = format!(r#"{{"aud":"{}","exp":{}}}"#, fixture.origin, 1_700_043_200 + at);
         assert_eq!(verify(&vapid, &fixture.headers_with(&claims), fixture.now()), Ok(()));
     }
-    assert!((50..=450).contains(&cached(&vapid)), "{}", cached(&vapid));
+    assert!((50..=450).contains(&vapid.verified.len()), "{}", vapid.verified.len());
 }
 
 #[test]
@@ -292,7 +267,7 @@ fn without_a_cache_each_token_is_verified_every_time() {
     let headers = fixture.headers(&fixture.case[0]);
     for _ in 0..2 {
         assert_eq!(verify(&vapid, &headers, fixture.now()), Ok(()));
-        assert_eq!(cached(&vapid), 0);
+        assert_eq!(vapid.verified.len(), 0);
     }
 }
 
@@ -351,7 +326,7 @@ fn no_hostile_credentials_panic_or_are_accepted() {
             let text = signed(credentials.token).expect("a token has a signature");
             assert!(samples.iter().any(|sample| sample.contains(&text)), "forged: {text}");
         }
-        assert!(cached(&vapid) <= samples.len() * 4, "only what was signed is remembered");
+        assert!(vapid.verified.len() <= samples.len() * 4, "only what was signed is remembered");
     });
 }
 

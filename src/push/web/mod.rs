@@ -3,21 +3,21 @@
 //! The page has a VAPID token of the server and is its own application server, so that the trial needs no route (decision
 //! 48). It has no text that a stranger sent.
 
-mod trial_key;
-
 use actix_web::http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderMap, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
 use actix_web::web::Path;
 use actix_web::{HttpResponse, HttpResponseBuilder, Resource, ResponseError};
-
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::json;
 use state_machine::Time;
 
-use super::PushError;
-use super::health::Checks;
-use super::routes::{page, read};
-use trial_key::TrialKey;
+use super::error::PushError;
+use super::jwt;
+use super::port::methods::{page, read};
 
 /// What the page may load, and from where. Nothing is inline.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; worker-src 'self'; \
@@ -25,6 +25,9 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 
 /// Time for which a browser keeps the files of the page.
 const FILES_CACHE: &str = "max-age=300";
+
+/// Time for which a token is valid. An open page reads a new one whenever it reads the state of the server.
+const TOKEN_VALID_S: u64 = 3600;
 
 const PAGE: &str = include_str!("page.html");
 
@@ -42,79 +45,51 @@ const INSECURE: &str = "<li>Search for <span class=\"value\">\
     Choose <strong>Boolean</strong> and create it with <strong>+</strong>. It must be <code>true</code>, because this \
     address has no TLS.</li>\n";
 
-/// What the page states about the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PageState {
-    Running,
-    Stopping,
-    StoreFailed,
-    DiskFull,
-    LogFailed,
-    PartFailed,
-}
-
-impl PageState {
-    pub(super) fn of(is_draining: bool, checks: &Checks) -> Self {
-        match checks {
-            _ if is_draining => Self::Stopping,
-            _ if checks.are_passed() => Self::Running,
-            Checks { store: false, .. } => Self::StoreFailed,
-            Checks { space: false, .. } => Self::DiskFull,
-            Checks { log: false, .. } => Self::LogFailed,
-            _ => Self::PartFailed,
-        }
-    }
-
-    /// Its class of style, and the sentence.
-    fn text(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Running => ("up", "This server is running."),
-            Self::Stopping => ("down", "This server is stopping."),
-            Self::StoreFailed => ("down", "This server has a problem: its store does not answer."),
-            Self::DiskFull => ("down", "This server has a problem: its disk is almost full."),
-            Self::LogFailed => ("down", "This server has a problem: its log cannot be written."),
-            Self::PartFailed => ("down", "This server has a problem: a part of it has stopped."),
-        }
-    }
-}
-
 /// The page of a server.
 pub struct WebPage {
     /// Scheme, host and port of endpoints.
     origin: String,
-    key: TrialKey,
+    /// Signs the push that the page sends itself (RFC 8292). Only subscriptions of the trial have this key, so a token
+    /// permits nothing else. The key is in memory only, because a trial subscribes anew.
+    key: EcdsaKeyPair,
 }
 
 impl WebPage {
     pub fn new(origin: String) -> Self {
-        Self { origin, key: TrialKey::generate() }
+        let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING);
+        Self { origin, key: key.expect("the system has random numbers") }
     }
 
-    /// The page for a user agent that connects at this path.
-    pub(super) fn answer(&self, path: &str, state: PageState, now: Time) -> HttpResponse {
-        let mut answer = match state {
-            PageState::Running => HttpResponse::Ok(),
-            _ => HttpResponse::ServiceUnavailable(),
+    /// The page for a user agent that connects at this path, with a sentence on the state of the server.
+    pub(super) fn answer(
+        &self,
+        path: &str,
+        (is_up, state): (bool, &str),
+        now: Time,
+    ) -> HttpResponse {
+        let mut answer = match is_up {
+            true => HttpResponse::Ok(),
+            false => HttpResponse::ServiceUnavailable(),
         };
         with_security(&mut answer)
             .insert_header((CACHE_CONTROL, "no-store"))
             .content_type("text/html; charset=utf-8")
-            .body(self.text(path, state, now))
+            .body(self.text(path, (is_up, state), now))
     }
 
-    fn text(&self, path: &str, state: PageState, now: Time) -> String {
+    fn text(&self, path: &str, (is_up, state): (bool, &str), now: Time) -> String {
         let address = format!("{}{path}", self.origin);
         let socket = format!("ws{}", address.strip_prefix("http").unwrap_or_default());
         let is_insecure = self.origin.starts_with("http:");
-        let (class, sentence) = state.text();
+        let public_key = URL_SAFE_NO_PAD.encode(self.key.public_key());
         let mut text = PAGE.to_owned();
         for (name, value) in [
-            ("{{state_class}}", class),
-            ("{{state}}", sentence),
+            ("{{state_class}}", if is_up { "up" } else { "down" }),
+            ("{{state}}", state),
             ("{{version}}", env!("CARGO_PKG_VERSION")),
             ("{{insecure}}", if is_insecure { INSECURE } else { "" }),
-            ("{{key}}", self.key.public().as_str()),
-            ("{{token}}", self.key.token(&self.origin, now).as_str()),
+            ("{{key}}", public_key.as_str()),
+            ("{{token}}", self.token(now).as_str()),
             ("{{origin}}", escaped(&self.origin).as_str()),
             // The path is last: what it contains is not replaced.
             ("{{http_url}}", escaped(address.trim_end_matches('/')).as_str()),
@@ -123,6 +98,13 @@ impl WebPage {
             text = text.replace(name, value);
         }
         text
+    }
+
+    /// A VAPID token for pushes to endpoints of this server.
+    fn token(&self, now: Time) -> String {
+        let (aud, exp) = (&self.origin, now.as_secs() + TOKEN_VALID_S);
+        let claims = json!({"aud": aud, "exp": exp, "sub": aud});
+        jwt::es256(&self.key, r#"{"alg":"ES256","typ":"JWT"}"#, &claims.to_string())
     }
 }
 
@@ -174,13 +156,15 @@ pub(crate) fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn text(origin: &str, path: &str, state: PageState) -> String {
+    const UP: (bool, &str) = (true, "This server is running.");
+
+    fn text(origin: &str, path: &str, state: (bool, &str)) -> String {
         WebPage::new(origin.to_owned()).text(path, state, Time(0))
     }
 
     #[test]
     fn the_page_has_the_addresses_of_this_server() {
-        let text = text("https://push.example.net", "/", PageState::Running);
+        let text = text("https://push.example.net", "/", UP);
         for expected in [
             "<code id=\"socket\">wss://push.example.net/</code>",
             "<code id=\"address\">https://push.example.net</code>",
@@ -194,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_server_without_tls_names_the_preference_that_firefox_needs() {
-        let text = text("http://127.0.0.1:8080", "/u/kal_x", PageState::Stopping);
+        let text = text("http://127.0.0.1:8080", "/u/kal_x", (false, "This server is stopping."));
         assert!(text.contains("ws://127.0.0.1:8080/u/kal_x<"), "{text}");
         assert!(text.contains("allowInsecureServerURL"), "{text}");
         assert!(text.contains("class=\"down\">This server is stopping."), "{text}");
@@ -202,7 +186,7 @@ mod tests {
 
     #[test]
     fn no_text_is_shown_unescaped() {
-        let text = text("https://a", "/u/<script>\"'&", PageState::Running);
+        let text = text("https://a", "/u/<script>\"'&", UP);
         assert!(text.contains("wss://a/u/&lt;script&gt;&quot;&#39;&amp;<"), "{text}");
     }
 

@@ -8,8 +8,8 @@ use futures_util::future::BoxFuture;
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Request, StatusCode};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use state_machine::{BridgeOutcome, BridgeRecipient, Message, Span, Urgency};
 
 use self::oauth::{AccessTokens, ServiceAccount};
@@ -64,7 +64,7 @@ impl Platform for Fcm {
             return Err(BridgeOutcome::TooLarge { max_bytes: DATA_BYTES_MAX });
         }
         let request = Request::post(&self.url).header(CONTENT_TYPE, "application/json");
-        let request = request.body(Full::new(body(recipient, message, data)));
+        let request = request.body(Full::new(body(recipient, message, &data)));
         Ok(request.expect("the URL was read at the start"))
     }
 
@@ -78,7 +78,27 @@ impl Platform for Fcm {
     }
 
     fn read(&self, answer: &HttpAnswer) -> Verdict {
-        verdict(answer)
+        if answer.status == StatusCode::OK {
+            return Verdict::new(BridgeOutcome::Accepted, "");
+        }
+        let refusal = Refusal::read(answer);
+        let reason = answer.reason(refusal.code());
+        let outcome = match (answer.status.as_u16(), refusal.code()) {
+            (404, "UNREGISTERED") => BridgeOutcome::RecipientGone,
+            (400, "INVALID_ARGUMENT") if refusal.is_of_the_token() => BridgeOutcome::RecipientGone,
+            (400, "INVALID_ARGUMENT") if refusal.text("message").contains("too big") => {
+                BridgeOutcome::TooLarge { max_bytes: DATA_BYTES_MAX }
+            }
+            (401, "THIRD_PARTY_AUTH_ERROR") | (403, "SENDER_ID_MISMATCH") => {
+                BridgeOutcome::Misconfigured
+            }
+            (401, _) => return Verdict::refused_token(reason),
+            (403, _) => BridgeOutcome::Unauthorized,
+            (429, _) => BridgeOutcome::Busy { retry_after: answer.retry_after },
+            (500.., _) => return Verdict::unavailable(answer, reason),
+            _ => BridgeOutcome::Misconfigured,
+        };
+        Verdict::new(outcome, reason)
     }
 
     fn client(&self) -> &HttpClient {
@@ -87,36 +107,14 @@ impl Platform for Fcm {
 }
 
 /// The JSON of a message. `data` is that of Android, as autopush sends it.
-fn body(recipient: &BridgeRecipient, message: &Message, data: MessageData<'_>) -> Bytes {
-    #[derive(Serialize)]
-    struct Body<'a> {
-        message: Addressed<'a>,
-    }
-    #[derive(Serialize)]
-    struct Addressed<'a> {
-        token: &'a str,
-        android: Android<'a>,
-    }
-    #[derive(Serialize)]
-    struct Android<'a> {
-        ttl: String,
-        priority: &'static str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        collapse_key: Option<String>,
-        data: MessageData<'a>,
-    }
-    let android = Android {
-        ttl: format!("{}s", message.ttl.min(TTL_MAX).0 / 1000),
-        priority: priority(message.urgency),
+fn body(recipient: &BridgeRecipient, message: &Message, data: &MessageData<'_>) -> Bytes {
+    let ttl = format!("{}s", message.ttl.min(TTL_MAX).0 / 1000);
+    let mut android = json!({"ttl": ttl, "priority": priority(message.urgency), "data": data});
+    if let Some(topic) = &message.topic {
         // Another channel may use the same topic.
-        collapse_key: message
-            .topic
-            .as_ref()
-            .map(|topic| format!("{}{}", message.chid, topic.as_str())),
-        data,
-    };
-    let body = Body { message: Addressed { token: &recipient.token, android } };
-    serde_json::to_vec(&body).expect("texts can be written as JSON").into()
+        android["collapse_key"] = json!(format!("{}{}", message.chid, topic.as_str()));
+    }
+    json!({"message": {"token": recipient.token, "android": android}}).to_string().into()
 }
 
 /// Normal is Google's default for data, as 10 is Apple's. FCM lowers the priority of an app that shows nothing for a
@@ -157,28 +155,4 @@ impl Refusal {
         violations.flatten().any(|violation| violation["field"] == "message.token")
             || self.text("message").contains("not a valid FCM registration token")
     }
-}
-
-fn verdict(answer: &HttpAnswer) -> Verdict {
-    if answer.status == StatusCode::OK {
-        return Verdict::new(BridgeOutcome::Accepted, "");
-    }
-    let refusal = Refusal::read(answer);
-    let reason = answer.reason(refusal.code());
-    let outcome = match (answer.status.as_u16(), refusal.code()) {
-        (404, "UNREGISTERED") => BridgeOutcome::RecipientGone,
-        (400, "INVALID_ARGUMENT") if refusal.is_of_the_token() => BridgeOutcome::RecipientGone,
-        (400, "INVALID_ARGUMENT") if refusal.text("message").contains("too big") => {
-            BridgeOutcome::TooLarge { max_bytes: DATA_BYTES_MAX }
-        }
-        (401, "THIRD_PARTY_AUTH_ERROR") | (403, "SENDER_ID_MISMATCH") => {
-            BridgeOutcome::Misconfigured
-        }
-        (401, _) => return Verdict::refused_token(reason),
-        (403, _) => BridgeOutcome::Unauthorized,
-        (429, _) => BridgeOutcome::Busy { retry_after: answer.retry_after },
-        (500.., _) => return Verdict::unavailable(answer, reason),
-        _ => BridgeOutcome::Misconfigured,
-    };
-    Verdict::new(outcome, reason)
 }

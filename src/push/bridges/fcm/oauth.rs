@@ -15,11 +15,10 @@ use state_machine::{BridgeOutcome, Span, Time};
 use tokio::time::timeout;
 use url::form_urlencoded;
 
-use crate::push::bridges::config;
-use crate::push::bridges::config::BridgesError;
+use crate::push::bridges::config::{self, BridgesError};
 use crate::push::bridges::http_client::{HttpAnswer, HttpClient};
-use crate::push::bridges::jwt::SigningKey;
 use crate::push::bridges::platform::Verdict;
+use crate::push::jwt::SigningKey;
 
 const SCOPE: &str = "https://www.googleapis.com/auth/firebase.messaging";
 
@@ -76,32 +75,34 @@ impl ServiceAccount {
     /// Parses the text of the file; `path` is only named in errors.
     pub(super) fn read(path: &Path, text: &str) -> Result<Self, BridgesError> {
         let fields = serde_json::from_str::<Map<String, Value>>(text);
+        let wrong = |name: &str, why: &str| config::field(path, name, why);
         let fields = fields.map_err(|_| {
-            config::field(
-                path,
+            wrong(
                 "type",
                 "expected the JSON of a service account, as the Firebase console issues it",
             )
         })?;
         let read = |name: &str| match fields.get(name).and_then(Value::as_str) {
             Some(text) if !text.is_empty() => Ok(text.to_owned()),
-            _ => Err(config::field(path, name, "it is missing, or no text")),
+            _ => Err(wrong(name, "it is missing, or no text")),
         };
         if read("type").ok().as_deref() != Some("service_account") {
-            return Err(config::field(
-                path,
-                "type",
-                "not a service account: in the Firebase console, Service accounts, Generate new private key",
-            ));
+            let why = "not a service account: in the Firebase console, Service accounts, Generate new private key";
+            return Err(wrong("type", why));
         }
         let project_id = read("project_id")?;
-        if !is_project_id(&project_id) {
-            return Err(config::field(path, "project_id", "expected the id of a Firebase project"));
+        // It is part of a path.
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_".contains(&byte);
+        if project_id.len() > PROJECT_CHARS_MAX
+            || !project_id.bytes().all(allowed)
+            || project_id.bytes().all(|byte| byte == b'.')
+        {
+            return Err(wrong("project_id", "expected the id of a Firebase project"));
         }
         let token_uri = config::secure_url(&read("token_uri")?);
-        let token_uri = token_uri.map_err(|why| config::field(path, "token_uri", why))?.to_string();
+        let token_uri = token_uri.map_err(|why| wrong("token_uri", why))?.to_string();
         let key = SigningKey::rs256(read("private_key")?.as_bytes());
-        let key = key.map_err(|why| config::field(path, "private_key", why))?;
+        let key = key.map_err(|why| wrong("private_key", why))?;
         let (client_email, key_id) = (read("client_email")?, read("private_key_id")?);
         Ok(Self { project_id, client_email, token_uri, key_id, key })
     }
@@ -116,18 +117,10 @@ impl ServiceAccount {
             "iat": issued_at,
             "exp": issued_at + ASSERTION_VALID_S,
         });
-        let assertion = self.key.sign(&self.key_id, &claims);
+        let assertion = self.key.sign(&self.key_id, &claims.to_string());
         let mut body = form_urlencoded::Serializer::new(String::new());
         body.append_pair("grant_type", GRANT_TYPE).append_pair("assertion", &assertion).finish()
     }
-}
-
-/// It is part of a path.
-fn is_project_id(text: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_".contains(&byte);
-    text.len() <= PROJECT_CHARS_MAX
-        && text.bytes().all(allowed)
-        && text.bytes().any(|byte| byte != b'.')
 }
 
 impl AccessTokens {

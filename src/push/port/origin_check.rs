@@ -9,7 +9,7 @@ use slog::{Logger, warn};
 use state_machine::{Span, Time};
 use url::Url;
 
-use super::vapid::Origin;
+use crate::push::vapid::Origin;
 use crate::settings::AllowedOrigins;
 
 /// Minimum time between two log lines.

@@ -2,22 +2,18 @@
 //!
 //! The id is sealed. It authorises its holder to delete that one message, and cannot be forged.
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use state_machine::{Chid, MessageId, MessageKey, Topic, Uaid};
 
+use super::sealed;
 use crate::settings::keys::{Keys, SealKeys, TAG_BYTES};
 
-const ID_BYTES: usize = 16;
-const IDS_BYTES: usize = 3 * ID_BYTES;
+const START: &str = "/m/";
 
 /// Maximum length of a topic (RFC 8030 §5.4).
 const TOPIC_MAX_BYTES: usize = 32;
 
-const PLAIN_MAX_BYTES: usize = IDS_BYTES + TOPIC_MAX_BYTES;
-const SEALED_MAX_BYTES: usize = PLAIN_MAX_BYTES + TAG_BYTES;
-
-const ID_MAX_CHARS: usize = SEALED_MAX_BYTES.div_ceil(3) * 4;
+/// The ids of the user agent, the channel and the message, and the topic.
+const SEALED_MAX_BYTES: usize = 3 * 16 + TOPIC_MAX_BYTES + TAG_BYTES;
 
 pub struct MessageUrls {
     keys: SealKeys,
@@ -36,39 +32,21 @@ impl MessageUrls {
     /// The path of a message of `uaid`, to append to the public URL.
     pub fn encrypt(&self, uaid: Uaid, message: &MessageKey) -> String {
         let topic = message.topic.as_ref().map_or("", Topic::as_str).as_bytes();
-        let mut buffer = [0; SEALED_MAX_BYTES];
-        let sealed = &mut buffer[..IDS_BYTES + topic.len() + TAG_BYTES];
-        sealed[..ID_BYTES].copy_from_slice(&uaid.0);
-        sealed[ID_BYTES..2 * ID_BYTES].copy_from_slice(&message.chid.0);
-        sealed[2 * ID_BYTES..IDS_BYTES].copy_from_slice(&message.id.to_bytes());
-        sealed[IDS_BYTES..IDS_BYTES + topic.len()].copy_from_slice(topic);
-        self.keys.seal(&[], sealed);
-        let mut path = String::with_capacity(3 + ID_MAX_CHARS);
-        path.push_str("/m/");
-        URL_SAFE_NO_PAD.encode_string(sealed, &mut path);
-        path
+        let parts = [&uaid.0, &message.chid.0, &message.id.to_bytes(), topic];
+        sealed::seal::<SEALED_MAX_BYTES>(&self.keys, START, &parts)
     }
 
     /// Decrypts the id of a path: the user agent and its message.
     pub fn decrypt(&self, id: &str) -> Result<(Uaid, MessageKey), MessageUrlError> {
-        if id.len() > ID_MAX_CHARS {
-            return Err(MessageUrlError);
-        }
-        let mut sealed = [0; SEALED_MAX_BYTES + 3];
-        let sealed_len =
-            URL_SAFE_NO_PAD.decode_slice(id, &mut sealed).map_err(|_| MessageUrlError)?;
-        let plain_len = sealed_len.checked_sub(TAG_BYTES).ok_or(MessageUrlError)?;
         let mut buffer = [0; SEALED_MAX_BYTES];
-        let plain = &mut buffer[..plain_len];
-        self.keys.open(&[], &sealed[..sealed_len], plain).map_err(|_| MessageUrlError)?;
-        parse(plain).ok_or(MessageUrlError)
+        sealed::open(&self.keys, &[], id, &mut buffer).and_then(parse).ok_or(MessageUrlError)
     }
 }
 
 fn parse(plain: &[u8]) -> Option<(Uaid, MessageKey)> {
-    let (uaid, rest) = plain.split_first_chunk::<ID_BYTES>()?;
-    let (chid, rest) = rest.split_first_chunk::<ID_BYTES>()?;
-    let (id, topic) = rest.split_first_chunk::<ID_BYTES>()?;
+    let (uaid, rest) = plain.split_first_chunk()?;
+    let (chid, rest) = rest.split_first_chunk()?;
+    let (id, topic) = rest.split_first_chunk()?;
     let topic = match topic {
         [] => None,
         text => Some(Topic::parse(std::str::from_utf8(text).ok()?).ok()?),
@@ -79,6 +57,8 @@ fn parse(plain: &[u8]) -> Option<(Uaid, MessageKey)> {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     use proptest::prelude::*;
 
     use super::*;
@@ -95,26 +75,17 @@ mod tests {
     }
 
     #[test]
-    fn a_location_decrypts_to_its_message() {
+    fn a_location_decrypts_to_its_message_and_does_not_contain_the_ids_in_clear() {
         let longest = "t".repeat(32);
         for topic in [None, Some("t"), Some(longest.as_str())] {
             let path = message_urls().encrypt(Uaid([1; 16]), &message(topic));
             let id = path.strip_prefix("/m/").unwrap();
             assert_eq!(message_urls().decrypt(id), Ok((Uaid([1; 16]), message(topic))));
+            assert!(id.len() <= 128 && (id.len() == 128) == (topic == Some(longest.as_str())));
+            // The ids are not in clear.
+            let sealed = URL_SAFE_NO_PAD.decode(id).unwrap();
+            assert!(!sealed.windows(8).any(|bytes| bytes == [1; 8] || bytes == [2; 8]));
         }
-    }
-
-    #[test]
-    fn the_longest_id_has_the_maximum_length() {
-        let path = message_urls().encrypt(Uaid([1; 16]), &message(Some(&"t".repeat(32))));
-        assert_eq!(path.len(), "/m/".len() + ID_MAX_CHARS);
-    }
-
-    #[test]
-    fn a_location_does_not_contain_the_ids_in_clear() {
-        let path = message_urls().encrypt(Uaid([1; 16]), &message(None));
-        let sealed = URL_SAFE_NO_PAD.decode(path.strip_prefix("/m/").unwrap()).unwrap();
-        assert!(!sealed.windows(8).any(|bytes| bytes == [1; 8] || bytes == [2; 8]));
     }
 
     #[test]

@@ -1,4 +1,6 @@
 use actix_web::http::header::{HeaderName, HeaderValue};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use proptest::prelude::*;
 
 use super::*;
@@ -7,27 +9,29 @@ use crate::fuzz::fuzz;
 const KEY: &str =
     "BP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBru3jl7A8";
 
-/// Headers from lines as they stand in a request, by their bytes.
 /// The default of the setting `ttl_max_s`.
 const TTL_MAX: Span = Span::from_secs(30 * 24 * 60 * 60);
 
-fn headers(lines: &[(&str, &[u8])]) -> HeaderMap {
+/// Headers from lines as they stand in a request, by their bytes.
+fn headers<T: AsRef<[u8]>>(lines: &[(&str, T)]) -> HeaderMap {
     let mut map = HeaderMap::new();
     for (name, value) in lines {
         let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
-        map.append(name, HeaderValue::from_bytes(value).unwrap());
+        map.append(name, HeaderValue::from_bytes(value.as_ref()).unwrap());
     }
     map
 }
 
-fn read(lines: &[(&str, &str)]) -> Result<PushHeaders, HeaderError> {
-    let lines: Vec<_> = lines.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
-    PushHeaders::read(&headers(&lines), TTL_MAX)
+fn read<T: AsRef<[u8]>>(lines: &[(&str, T)]) -> Result<PushHeaders, HeaderError> {
+    PushRules::default().headers(&headers(lines), TTL_MAX)
 }
 
-fn encoding(lines: &[(&str, &str)]) -> Result<Encoding, HeaderError> {
-    let lines: Vec<_> = lines.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
-    payload(&headers(&lines), Bytes::from_static(b"body")).map(|payload| payload.unwrap().encoding)
+fn payload(headers: &HeaderMap, body: Bytes) -> Result<Option<Payload>, HeaderError> {
+    PushRules::default().payload(headers, body, None)
+}
+
+fn encoding<T: AsRef<[u8]>>(lines: &[(&str, T)]) -> Result<Encoding, HeaderError> {
+    payload(&headers(lines), Bytes::from_static(b"body")).map(|payload| payload.unwrap().encoding)
 }
 
 fn aesgcm(encryption: &str, crypto_key: &str) -> Encoding {
@@ -36,49 +40,35 @@ fn aesgcm(encryption: &str, crypto_key: &str) -> Encoding {
 
 #[test]
 fn a_ttl_is_accepted_lowered_or_refused() {
-    let thirty_days = 30 * 24 * 60 * 60;
-    let cases: &[(&str, Result<u64, HeaderError>)] = &[
-        ("0", Ok(0)),
-        ("00", Ok(0)),
-        ("60", Ok(60)),
-        (" 60 ", Ok(60)),
-        ("2592000", Ok(thirty_days)),
-        ("2592001", Ok(thirty_days)),
-        ("4294967296", Ok(thirty_days)),
-        ("18446744073709551615", Ok(thirty_days)),
-        ("18446744073709551616", Ok(thirty_days)),
-        ("99999999999999999999999999999999999999999999", Ok(thirty_days)),
-        ("-1", Err(HeaderError::TtlNegative)),
-        ("-99999999999999999999999999999999999999999999", Err(HeaderError::TtlNegative)),
-        ("-0", Err(HeaderError::TtlNegative)),
-        ("", Err(HeaderError::TtlInvalid)),
-        ("-", Err(HeaderError::TtlInvalid)),
-        ("--1", Err(HeaderError::TtlInvalid)),
-        ("+1", Err(HeaderError::TtlInvalid)),
-        ("1.5", Err(HeaderError::TtlInvalid)),
-        ("1e3", Err(HeaderError::TtlInvalid)),
-        ("0x10", Err(HeaderError::TtlInvalid)),
-        ("60, 60", Err(HeaderError::TtlInvalid)),
-        ("1 0", Err(HeaderError::TtlInvalid)),
-        ("soon", Err(HeaderError::TtlInvalid)),
-    ];
-    for (text, ttl) in cases {
-        let read = read(&[("TTL", text)]).map(|headers| headers.ttl);
-        assert_eq!(read, ttl.map(Span::from_secs), "{text:?}");
+    let lowered = Ok(TTL_MAX);
+    for (expected, texts) in [
+        (Ok(Span::ZERO), &["0", "00"][..]),
+        (Ok(Span::from_secs(60)), &["60", " 60 "]),
+        (lowered, &["2592000", "2592001", "4294967296", "18446744073709551615"]),
+        (lowered, &["18446744073709551616", "99999999999999999999999999999999999999999999"]),
+        (
+            Err(HeaderError::TtlNegative),
+            &["-1", "-99999999999999999999999999999999999999999999", "-0"],
+        ),
+        (
+            Err(HeaderError::TtlInvalid),
+            &["", "-", "--1", "+1", "1.5", "1e3", "0x10", "60, 60", "1 0", "soon"],
+        ),
+    ] {
+        for text in texts {
+            assert_eq!(read(&[("TTL", text)]).map(|headers| headers.ttl), expected, "{text:?}");
+        }
     }
-    assert_eq!(read(&[]), Err(HeaderError::TtlMissing));
+    assert_eq!(read::<&str>(&[]), Err(HeaderError::TtlMissing));
+    for (maximum_s, kept_s) in [(99, 99), (101, 100)] {
+        let map = headers(&[("ttl", "100")]);
+        let read = PushRules::default().headers(&map, Span::from_secs(maximum_s));
+        assert_eq!(read.unwrap().ttl, Span::from_secs(kept_s));
+    }
 }
 
 #[test]
-fn a_ttl_is_lowered_to_the_configured_maximum() {
-    let map = headers(&[("ttl", b"100")]);
-    let capped = |cap| PushHeaders::read(&map, Span::from_secs(cap)).unwrap().ttl;
-    assert_eq!(capped(99), Span::from_secs(99));
-    assert_eq!(capped(101), Span::from_secs(100));
-}
-
-#[test]
-fn a_topic_is_accepted_or_refused() {
+fn topic_and_urgency_are_accepted_or_refused() {
     let longest = "aA0-_".repeat(7)[..32].to_owned();
     let padded = format!("{longest}==");
     for (text, topic) in [("t", "t"), (&longest, &longest), (&padded, &longest), ("t=", "t")] {
@@ -89,11 +79,6 @@ fn a_topic_is_accepted_or_refused() {
         let read = read(&[("TTL", "0"), ("Topic", text)]);
         assert_eq!(read, Err(HeaderError::Topic), "{text:?}");
     }
-    assert_eq!(read(&[("TTL", "0")]).unwrap().topic, None);
-}
-
-#[test]
-fn an_urgency_is_accepted_or_refused() {
     for (text, urgency) in [
         ("very-low", Urgency::VeryLow),
         ("low", Urgency::Low),
@@ -107,48 +92,35 @@ fn an_urgency_is_accepted_or_refused() {
         let read = read(&[("TTL", "0"), ("Urgency", text)]);
         assert_eq!(read, Err(HeaderError::Urgency), "{text:?}");
     }
-    assert_eq!(read(&[("TTL", "0")]).unwrap().urgency, Urgency::Normal);
+    let PushHeaders { topic, urgency, .. } = read(&[("TTL", "0")]).unwrap();
+    assert_eq!((topic, urgency), (None, Urgency::Normal));
 }
 
 #[test]
-fn a_repeated_header_is_refused_even_with_the_same_value() {
+fn a_value_that_is_not_ascii_or_repeated_even_with_the_same_value_is_refused() {
     for (name, value, error) in [
         ("TTL", "60", HeaderError::TtlInvalid),
         ("Topic", "t", HeaderError::Topic),
         ("Urgency", "high", HeaderError::Urgency),
     ] {
-        let mut lines = vec![("ttl", "60"); usize::from(name != "TTL")];
-        lines.extend([(name, value), (name, value)]);
-        assert_eq!(read(&lines), Err(error), "{name}");
+        let ttl = vec![("ttl", &b"60"[..]); usize::from(name != "TTL")];
+        let value = value.as_bytes();
+        for wrong in [&[(name, value), (name, value)][..], &[(name, b"\xff\xfe")]] {
+            assert_eq!(read(&[&ttl, wrong].concat()), Err(error), "{name}");
+        }
     }
     let twice = [("Content-Encoding", "aes128gcm"), ("Content-Encoding", "aes128gcm")];
     assert_eq!(encoding(&twice), Err(HeaderError::EncodingUnknown));
-}
-
-#[test]
-fn a_value_that_is_not_ascii_is_refused() {
-    for (name, error) in [
-        ("TTL", HeaderError::TtlInvalid),
-        ("Topic", HeaderError::Topic),
-        ("Urgency", HeaderError::Urgency),
-    ] {
-        let mut lines: Vec<(&str, &[u8])> = vec![(name, b"\xff\xfe")];
-        if name != "TTL" {
-            lines.push(("TTL", b"60"));
-        }
-        assert_eq!(PushHeaders::read(&headers(&lines), TTL_MAX), Err(error), "{name}");
-    }
-    let lines: [(&str, &[u8]); 1] = [("Content-Encoding", b"aes128gcm\xe9")];
-    let body = Bytes::from_static(b"body");
-    assert_eq!(payload(&headers(&lines), body.clone()), Err(HeaderError::EncodingUnknown));
-    let lines: [(&str, &[u8]); 2] = [("Content-Encoding", b"aesgcm"), ("Encryption", b"salt=\xe9")];
-    assert_eq!(payload(&headers(&lines), body), Err(HeaderError::Malformed("Encryption")));
+    let not_ascii = [("Content-Encoding", b"aes128gcm\xe9")];
+    assert_eq!(encoding(&not_ascii), Err(HeaderError::EncodingUnknown));
+    let not_ascii = [("Content-Encoding", &b"aesgcm"[..]), ("Encryption", b"salt=\xe9")];
+    assert_eq!(encoding(&not_ascii), Err(HeaderError::Malformed("Encryption")));
 }
 
 #[test]
 fn an_empty_body_is_no_payload_whatever_its_headers() {
     for value in ["gzip", "aesgcm", "aes128gcm"] {
-        let map = headers(&[("Content-Encoding", value.as_bytes())]);
+        let map = headers(&[("Content-Encoding", value)]);
         assert_eq!(payload(&map, Bytes::new()), Ok(None));
     }
 }
@@ -156,7 +128,7 @@ fn an_empty_body_is_no_payload_whatever_its_headers() {
 #[test]
 fn a_body_is_kept_unchanged() {
     let body = Bytes::from_static(b"\x00\xffbody");
-    let map = headers(&[("Content-Encoding", b"aes128gcm")]);
+    let map = headers(&[("Content-Encoding", "aes128gcm")]);
     let kept = Payload { data: body.clone(), encoding: Encoding::Aes128Gcm };
     assert_eq!(payload(&map, body), Ok(Some(kept)));
 }
@@ -259,7 +231,7 @@ fn encryption_key_is_refused_with_aesgcm() {
 
 #[test]
 fn a_body_in_an_unknown_encoding_is_refused() {
-    assert_eq!(encoding(&[]), Err(HeaderError::EncodingMissing));
+    assert_eq!(encoding::<&str>(&[]), Err(HeaderError::EncodingMissing));
     for value in ["", "gzip", "identity", "aesgcm128", "aes128gcm, gzip", "aes256gcm"] {
         let read = encoding(&[("Content-Encoding", value)]);
         assert_eq!(read, Err(HeaderError::EncodingUnknown), "{value:?}");
@@ -284,9 +256,8 @@ proptest! {
             0..8,
         ),
     ) {
-        let bytes: Vec<_> = lines.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
-        let map = headers(&bytes);
-        if let Ok(read) = PushHeaders::read(&map, TTL_MAX) {
+        let map = headers(&lines);
+        if let Ok(read) = PushRules::default().headers(&map, TTL_MAX) {
             prop_assert!(read.ttl <= TTL_MAX);
         }
         let read = payload(&map, Bytes::from_static(b"body"));
@@ -319,7 +290,7 @@ fn no_hostile_headers_panic_or_are_kept_beyond_their_limits() {
                 map.append(name, value);
             }
         }
-        if let Ok(read) = PushHeaders::read(&map, TTL_MAX) {
+        if let Ok(read) = PushRules::default().headers(&map, TTL_MAX) {
             assert!(read.ttl <= TTL_MAX);
             assert!(read.topic.is_none_or(|topic| topic.as_str().len() <= 32));
         }
@@ -329,4 +300,84 @@ fn no_hostile_headers_panic_or_are_kept_beyond_their_limits() {
             assert!(encryption.len().max(crypto_key.len()) <= CRYPTO_HEADER_MAX_BYTES);
         }
     });
+}
+
+const LENIENT: PushRules = PushRules { lenient: true, payload_header_required: false };
+const STRICT: PushRules = PushRules { lenient: false, payload_header_required: true };
+
+/// The shortest body of RFC 8291, changed at one place.
+fn body(place: usize, byte: u8) -> Bytes {
+    let fixed = [&[7; 16][..], &[0, 0, 16, 0], &[65], &[4], &[9; 64], &[1; 17]];
+    let mut body = fixed.concat();
+    body[place] = byte;
+    body.into()
+}
+
+#[test]
+fn a_push_without_ttl_and_encoding_is_taken_by_a_lenient_server_only() {
+    let none = headers::<&str>(&[]);
+    assert_eq!(LENIENT.headers(&none, TTL_MAX).unwrap().ttl, TTL_MAX);
+    let refused = PushRules::default().headers(&none, TTL_MAX);
+    assert_eq!(refused, Err(HeaderError::TtlMissing));
+    let wrong = headers(&[("ttl", "soon")]);
+    assert_eq!(LENIENT.headers(&wrong, TTL_MAX), Err(HeaderError::TtlInvalid));
+    let wrong = headers(&[("urgency", "soon")]);
+    assert_eq!(LENIENT.headers(&wrong, TTL_MAX), Err(HeaderError::Urgency));
+
+    let taken = LENIENT.payload(&none, "plain".into(), None).unwrap().unwrap();
+    assert_eq!(taken.encoding, Encoding::Aes128Gcm);
+    let refused = PushRules::default().payload(&none, "plain".into(), None);
+    assert_eq!(refused, Err(HeaderError::EncodingMissing));
+    let wrong = headers(&[("content-encoding", "gzip")]);
+    let refused = LENIENT.payload(&wrong, "plain".into(), None);
+    assert_eq!(refused, Err(HeaderError::EncodingUnknown));
+}
+
+#[test]
+fn a_body_is_compared_with_rfc_8291_by_the_setting_only() {
+    let encoding = headers(&[("content-encoding", "aes128gcm")]);
+    let whole = body(0, 7);
+    assert!(STRICT.payload(&encoding, whole.clone(), None).is_ok());
+    assert_eq!(STRICT.payload(&encoding, Bytes::new(), None), Ok(None));
+    for (wrong, what) in [
+        (whole.slice(..whole.len() - 1), "too short for a record"),
+        (whole.slice(..20), "too short for the header"),
+        (body(18, 0), "a record size of 0"),
+        (body(20, 64), "another length of the key id"),
+        (body(21, 2), "a compressed key"),
+        (Bytes::from_static(b"{\"notification\":{}}"), "plain JSON"),
+    ] {
+        let refused = STRICT.payload(&encoding, wrong.clone(), None);
+        assert_eq!(refused, Err(HeaderError::NoHeaderInBody), "{what}");
+        assert!(PushRules::default().payload(&encoding, wrong, None).is_ok(), "{what}");
+    }
+}
+
+#[test]
+fn the_key_of_a_message_that_is_the_vapid_key_is_refused() {
+    let point = |byte| [&[UNCOMPRESSED][..], &[byte; 64]].concat();
+    let text = |byte| URL_SAFE_NO_PAD.encode(point(byte));
+    let (key, other) = (VapidKey::parse(&text(9)).unwrap(), VapidKey::parse(&text(8)).unwrap());
+    let none = PushRules::default();
+    let aesgcm = |keys: &str| {
+        let mut map = headers(&[("content-encoding", "aesgcm"), ("encryption", "salt=c2FsdA")]);
+        map.insert(HeaderName::from_static("crypto-key"), keys.parse().unwrap());
+        map
+    };
+    for keys in [
+        format!("dh={}", text(9)),
+        format!("p256ecdsa={};dh={}", text(9), text(9)),
+        format!("keyid=a;dh=\"{}=\"", text(9)),
+    ] {
+        let refused = none.payload(&aesgcm(&keys), "x".into(), Some(&key));
+        assert_eq!(refused, Err(HeaderError::VapidKeyReused(DH)), "{keys}");
+        for different in [Some(&other), None] {
+            assert!(none.payload(&aesgcm(&keys), "x".into(), different).is_ok(), "{keys}");
+        }
+    }
+    let encoding = headers(&[("content-encoding", "aes128gcm")]);
+    let in_body = HeaderError::VapidKeyReused("key in the header of the body");
+    assert_eq!(STRICT.payload(&encoding, body(0, 7), Some(&key)), Err(in_body));
+    assert!(STRICT.payload(&encoding, body(0, 7), Some(&other)).is_ok());
+    assert!(none.payload(&encoding, body(0, 7), Some(&key)).is_ok());
 }

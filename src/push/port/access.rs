@@ -9,7 +9,7 @@ use slog::{Logger, warn};
 use state_machine::{Span, Time};
 use uuid::Uuid;
 
-use super::PushError;
+use crate::push::error::PushError;
 
 /// Minimum time between two log lines.
 const LOG_EVERY: Span = Span::from_secs(60);

@@ -7,7 +7,7 @@ use actix_web::http::header::{CONTENT_LENGTH, HeaderMap};
 use actix_web::web::{Bytes, Payload};
 use tokio::time::timeout;
 
-use super::PushError;
+use crate::push::error::PushError;
 
 /// Reads the body within limits of size and time.
 pub(crate) async fn read_body(

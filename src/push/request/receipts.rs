@@ -12,34 +12,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use actix_web::http::header::{HeaderMap, LINK};
 use actors::SharedLogLimiter;
 use aws_lc_rs::rand;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use slog::{info, warn};
-use state_machine::feed::{FeedKey, FeedName};
-use state_machine::{Message, ReceiptRequest, Span, Time, Uaid};
-use storage::{ExpectedReceipt, StoreError};
+use slog::{Logger, info};
+use state_machine::feed::FeedName;
+use state_machine::{Span, Time};
 
-use super::PushError;
-use super::app::EndpointRole;
-use crate::limits::ReceiptSender;
+use crate::push::params;
+use crate::push::urls::sealed;
 use crate::settings::keys::{Keys, SealKeys, TAG_BYTES};
 
 /// The prefix of the path of a subscription.
 pub const BASE: &str = "/receipts/";
 
 /// The relation of a receipt subscription (RFC 8030 §9.2).
-const RELATION: &str = "urn:ietf:params:push:receipt";
+pub(crate) const RELATION: &str = "urn:ietf:params:push:receipt";
 
 /// `Link` headers that are read, in bytes.
 const LINK_BYTES_MAX: usize = 4096;
 
-const ID_BYTES: usize = 16;
+/// Of the SHA-256 of the sender's VAPID key.
 const SENDER_BYTES: usize = 16;
-const PLAIN_BYTES: usize = 8 + ID_BYTES + SENDER_BYTES;
-const SEALED_BYTES: usize = PLAIN_BYTES + TAG_BYTES;
 
-/// The longest token: it has one length.
-const TOKEN_CHARS: usize = (SEALED_BYTES * 4).div_ceil(3);
+/// The end, the id and the sender.
+const SEALED_BYTES: usize = 8 + 16 + SENDER_BYTES + TAG_BYTES;
 
 /// The limits of receipts.
 #[derive(Debug, Clone, Copy)]
@@ -85,11 +79,11 @@ impl ReceiptsFull {
         self.refused.load(Ordering::Relaxed)
     }
 
-    fn count(&self, app: &EndpointRole) {
+    pub(crate) fn count(&self, now: Time, messages_max: u64, log: &Logger) {
         self.refused.fetch_add(1, Ordering::Relaxed);
-        if let Some(refused) = self.log_limiter.count(app.common.clock.now()) {
-            info!(app.common.log, "receipt subscriptions are full, pushes with their links get 429";
-                "receipt_messages_max" => app.limits.receipts.messages_max, "refused" => refused);
+        if let Some(refused) = self.log_limiter.count(now) {
+            info!(log, "receipt subscriptions are full, pushes with their links get 429";
+                "receipt_messages_max" => messages_max, "refused" => refused);
         }
     }
 }
@@ -102,8 +96,8 @@ pub struct ReceiptUrls {
 /// A receipt subscription, as its URL has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceiptSubscription {
-    id: [u8; ID_BYTES],
-    ends_at: Time,
+    id: [u8; 16],
+    pub(crate) ends_at: Time,
     sender: [u8; SENDER_BYTES],
 }
 
@@ -111,14 +105,7 @@ pub struct ReceiptSubscription {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceiptWish {
     /// The token of the subscription in `Link`.
-    token: Option<String>,
-}
-
-/// A receipt that a push expects while it is delivered.
-pub(super) struct ExpectingPush {
-    expected: ExpectedReceipt,
-    /// The path of the subscription.
-    path: String,
+    pub(crate) token: Option<String>,
 }
 
 impl ReceiptUrls {
@@ -128,38 +115,25 @@ impl ReceiptUrls {
 
     /// The path of a subscription, to append to the public URL.
     pub fn path(&self, subscription: &ReceiptSubscription) -> String {
-        let mut sealed = [0; SEALED_BYTES];
-        let (ends_at, rest) = sealed.split_at_mut(8);
-        ends_at.copy_from_slice(&subscription.ends_at.as_secs().to_be_bytes());
-        rest[..ID_BYTES].copy_from_slice(&subscription.id);
-        rest[ID_BYTES..ID_BYTES + SENDER_BYTES].copy_from_slice(&subscription.sender);
-        self.keys.seal(&[], &mut sealed);
-        let mut path = BASE.to_owned();
-        URL_SAFE_NO_PAD.encode_string(sealed, &mut path);
-        path
+        let ReceiptSubscription { id, ends_at, sender } = subscription;
+        let parts = [&ends_at.as_secs().to_be_bytes()[..], id, sender];
+        sealed::seal::<SEALED_BYTES>(&self.keys, BASE, &parts)
     }
 
     /// The subscription of a path's last segment. None if it was not made with the keys of this server.
     pub fn open(&self, token: &str) -> Option<ReceiptSubscription> {
-        if token.len() != TOKEN_CHARS {
-            return None;
-        }
-        let mut sealed = [0; SEALED_BYTES + 3];
-        let length = URL_SAFE_NO_PAD.decode_slice(token, &mut sealed).ok()?;
-        let mut plain = [0; PLAIN_BYTES];
-        let sealed = sealed.get(..length).filter(|sealed| sealed.len() == SEALED_BYTES)?;
-        self.keys.open(&[], sealed, &mut plain).ok()?;
-        let (ends_at, rest) = plain.split_first_chunk::<8>()?;
-        let (id, rest) = rest.split_first_chunk::<ID_BYTES>()?;
-        let (sender, _) = rest.split_first_chunk::<SENDER_BYTES>()?;
+        let mut buffer = [0; SEALED_BYTES];
+        let plain = sealed::open(&self.keys, &[], token, &mut buffer)?;
+        let (ends_at, rest) = plain.split_first_chunk()?;
+        let (id, sender) = rest.split_first_chunk()?;
         let ends_at = Time(u64::from_be_bytes(*ends_at).saturating_mul(1000));
-        Some(ReceiptSubscription { id: *id, ends_at, sender: *sender })
+        Some(ReceiptSubscription { id: *id, ends_at, sender: sender.try_into().ok()? })
     }
 }
 
 impl ReceiptSubscription {
-    fn new(ends_at: Time, key: Option<[u8; 32]>) -> Self {
-        let mut id = [0; ID_BYTES];
+    pub(crate) fn new(ends_at: Time, key: Option<[u8; 32]>) -> Self {
+        let mut id = [0; 16];
         rand::fill(&mut id).expect("the system gives random bytes");
         Self { id, ends_at, sender: sender(key) }
     }
@@ -224,109 +198,12 @@ fn targets(header: &str) -> impl Iterator<Item = &str> {
         let (target, parameters) = link.split_once('>')?;
         let mut parameters = parameters.split([';', ',']);
         let is_receipt = parameters.any(|parameter| {
-            let Some((name, value)) = super::params::item(parameter) else { return false };
+            let Some((name, value)) = params::item(parameter) else { return false };
             name.eq_ignore_ascii_case("rel")
                 && value.split_ascii_whitespace().any(|rel| rel.eq_ignore_ascii_case(RELATION))
         });
         is_receipt.then_some(target.trim())
     })
-}
-
-impl ExpectingPush {
-    /// Expects the receipt of a message, which names it from then on. A message with a TTL of zero has none, as it is
-    /// not stored.
-    pub(super) async fn begin(
-        app: &EndpointRole,
-        wish: ReceiptWish,
-        sender: ReceiptSender,
-        uaid: Uaid,
-        message: &mut Message,
-    ) -> Result<Option<Self>, PushError> {
-        let limits = app.limits.receipts;
-        if message.ttl_is_zero() {
-            return Ok(None);
-        }
-        let given = match wish.token {
-            None => None,
-            Some(token) => {
-                let given = app.receipt_urls.open(&token);
-                let given = given.filter(|given| given.is_of(sender.key));
-                let given = given.filter(|given| message.accepted_at < given.ends_at);
-                Some(given.ok_or(ReceiptError::UnknownLink)?)
-            }
-        };
-        let lasting = |given: &ReceiptSubscription| {
-            message.expires_at() + RESERVE + limits.keep <= given.ends_at
-        };
-        let subscription = match given.filter(lasting) {
-            Some(given) => given,
-            None => {
-                app.common.limits.receipt_subscription_of(&sender)?;
-                ReceiptSubscription::new(message.accepted_at + limits.lifetime, sender.key)
-            }
-        };
-        let path = app.receipt_urls.path(&subscription);
-        Self::expect(app, uaid, message, subscription.feed(), path).await.map(Some)
-    }
-
-    async fn expect(
-        app: &EndpointRole,
-        uaid: Uaid,
-        message: &mut Message,
-        subscription: FeedName,
-        path: String,
-    ) -> Result<Self, PushError> {
-        message.id = message.id.with_receipt(true);
-        let key = FeedKey::parse(&app.message_urls.encrypt(uaid, &message.key()));
-        let key = key.expect("a path is a key");
-        let request = ReceiptRequest { subscription, key };
-        message.receipt = Some(Box::new(request.clone()));
-        let expected = ExpectedReceipt { request, deadline: message.kept_until() };
-        let this = Self { expected, path };
-        let limits = app.limits.receipts;
-        match app.common.store.expect_receipt(this.expected.clone(), limits.messages_max).await {
-            Ok(true) => Ok(this),
-            Ok(false) => {
-                app.receipts_full.count(app);
-                Err(ReceiptError::Full.into())
-            }
-            Err(error) => {
-                log_failure(app, &error);
-                Err(PushError::Unavailable)
-            }
-        }
-    }
-
-    /// Expects the receipt of the message's new id in place of the one before. Both URLs name the message for its sender.
-    pub(super) async fn of_new_id(
-        self,
-        app: &EndpointRole,
-        uaid: Uaid,
-        message: &mut Message,
-    ) -> Result<Self, PushError> {
-        let (path, subscription) = (self.path.clone(), self.expected.request.subscription.clone());
-        self.cancel(app).await;
-        Self::expect(app, uaid, message, subscription, path).await
-    }
-
-    /// Expects the receipt no more: the message was not stored.
-    pub(super) async fn cancel(self, app: &EndpointRole) {
-        if let Err(error) = app.common.store.cancel_receipt(self.expected).await {
-            log_failure(app, &error);
-        }
-    }
-
-    /// The header that names the subscription.
-    pub(super) fn link(&self, origin: &str) -> String {
-        format!("<{origin}{}>; rel=\"{RELATION}\"", self.path)
-    }
-}
-
-/// More than a message is kept after its TTL for its ack.
-const RESERVE: Span = Span::from_secs(120);
-
-fn log_failure(app: &EndpointRole, error: &StoreError) {
-    warn!(app.common.log, "the store failed for the receipt of a push"; "error" => %error);
 }
 
 #[cfg(test)]
@@ -360,7 +237,7 @@ mod tests {
         let (urls, made) = (urls(), subscription());
         let path = urls.path(&made);
         let token = path.strip_prefix(BASE).unwrap();
-        assert_eq!(token.len(), TOKEN_CHARS);
+        assert_eq!(token.len(), 75);
         assert_eq!(urls.open(token).as_ref(), Some(&made));
         assert_eq!(made.feed().receipts_end(), Some(Time(1_796_000_000_000)));
         for at in 0..token.len() {
@@ -368,7 +245,7 @@ mod tests {
             changed.replace_range(at..=at, if token[at..].starts_with('A') { "B" } else { "A" });
             assert_eq!(urls.open(&changed), None, "{at}");
         }
-        for wrong in ["", "A", &"A".repeat(TOKEN_CHARS), &"A".repeat(1 << 16), "é"] {
+        for wrong in ["", "A", &"A".repeat(75), &"A".repeat(1 << 16), "é"] {
             assert_eq!(urls.open(wrong), None, "{wrong}");
         }
     }
