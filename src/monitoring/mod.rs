@@ -27,7 +27,7 @@ use crate::settings::Settings;
 use crate::settings::table::METRICS_LISTEN;
 use crate::system::http_port;
 use crate::system::http_port::HttpPortLimits;
-use admin_page::AdminPage;
+use admin_page::page::AdminPage;
 use text::Format;
 
 /// Connections of the port at once. Further ones wait in the kernel.

@@ -26,9 +26,8 @@ use storage::store::{BridgedRegistration, Registration};
 
 use super::limits;
 use super::listen::BoundSockets;
-use super::node::{self, Node};
+use super::node::{self, Node, SealedUrls};
 use super::sockets::InheritedSockets;
-use super::urls::SealedUrls;
 use crate::dev::keypair::KeyPair;
 use crate::dev::vapid_sign::{Claims, authorization};
 use crate::feeds::http::tokens::{Grant, Scopes};
@@ -142,7 +141,7 @@ async fn registration_api(node: &Node, month: Month) -> RegistrationService {
         agents: Arc::new(BridgedAgents::new(store, clock, limits, log.clone())),
         apps: BTreeSet::from([(bridge, "1234".into())]),
         secrets: RegistrationSecrets::new(keys.auth_keys()),
-        urls: Box::new(SealedUrls::new(&node.origin, tokens)),
+        urls: SealedUrls::boxed(&node.origin, tokens),
         limits: Arc::clone(&common.limits),
         body_timeout: Duration::from_secs(10),
         log,

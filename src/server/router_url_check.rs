@@ -4,24 +4,41 @@
 use std::time::Duration;
 
 use actix_web::rt::spawn;
+use actors::Clock;
 use slog::{Logger, debug, error, info, warn};
+use state_machine::{NodeId, Uaid};
 use tokio::time::sleep;
 
-use super::ServeError;
-use crate::cluster::outbound::{PeerIdentity, RouterUrlCheck};
+use super::error::ServeError;
+use crate::cluster::outbound::{NodeAccess, PeerIdentity};
 
 /// Interval between two calls, until one reaches this node.
 const RETRY_EVERY: Duration = Duration::from_secs(60);
 
+/// The `router_url` of this node.
+pub(super) struct RouterUrl {
+    pub(super) access: NodeAccess,
+    pub(super) node: NodeId,
+    /// The agent that only the router port of this process knows.
+    pub(super) instance: Uaid,
+    pub(super) clock: Clock,
+}
+
+impl RouterUrl {
+    async fn ask(&self) -> PeerIdentity {
+        self.access.ask(self.node.clone(), self.instance, self.clock.clone()).await.0
+    }
+}
+
 /// Calls once. If another node answers, this one must not start: both would have one name in router
 /// records. If none answers, this node starts and repeats the call, because in some networks a
 /// machine does not reach itself.
-pub(super) async fn check(url: RouterUrlCheck, log: &Logger) -> Result<(), ServeError> {
+pub(super) async fn check(url: RouterUrl, log: &Logger) -> Result<(), ServeError> {
     match url.ask().await {
         PeerIdentity::ThisNode => {
-            debug!(log, "this node reaches its own router_url"; "router_url" => %url.node());
+            debug!(log, "this node reaches its own router_url"; "router_url" => %url.node);
         }
-        PeerIdentity::OtherNode => return Err(ServeError::RouterUrlTaken(url.node().clone())),
+        PeerIdentity::OtherNode => return Err(ServeError::RouterUrlTaken(url.node)),
         PeerIdentity::Unreachable(error) => {
             warn_unreachable(&url, &error, log);
             spawn(retry(url, RETRY_EVERY, log.clone()));
@@ -32,26 +49,26 @@ pub(super) async fn check(url: RouterUrlCheck, log: &Logger) -> Result<(), Serve
 
 /// Calls until this node answers. If another one does, this node keeps serving: user agents are
 /// connected to it.
-async fn retry(url: RouterUrlCheck, every: Duration, log: Logger) {
+async fn retry(url: RouterUrl, every: Duration, log: Logger) {
     loop {
         sleep(every).await;
         match url.ask().await {
             PeerIdentity::ThisNode => {
-                info!(log, "this node reaches its own router_url"; "router_url" => %url.node());
+                info!(log, "this node reaches its own router_url"; "router_url" => %url.node);
                 return;
             }
             PeerIdentity::OtherNode => {
                 error!(log, "another node answers at this node's router_url, each node needs one of its own";
-                    "router_url" => %url.node());
+                    "router_url" => %url.node);
             }
             PeerIdentity::Unreachable(error) => warn_unreachable(&url, &error, &log),
         }
     }
 }
 
-fn warn_unreachable(url: &RouterUrlCheck, error: &str, log: &Logger) {
+fn warn_unreachable(url: &RouterUrl, error: &str, log: &Logger) {
     warn!(log, "this node does not reach its own router_url, other nodes may not reach it either";
-        "router_url" => %url.node(), "error" => error);
+        "router_url" => %url.node, "error" => error);
 }
 
 #[cfg(test)]
@@ -59,16 +76,15 @@ mod tests {
     use std::net::{SocketAddr, TcpListener};
     use std::sync::{Arc, Mutex};
 
-    use actors::{Clock, NoPeers, RegistryActor};
+    use actors::{NoPeers, RegistryActor};
     use slog::{Discard, Drain, Never, OwnedKVList, Record, o};
+    use state_machine::Time;
     use state_machine::delivery::NodeAnswer;
-    use state_machine::{NodeId, Time, Uaid};
     use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
     use tokio::time::timeout;
 
     use super::*;
     use crate::cluster::inbound::{PortLimits, RouterPort};
-    use crate::cluster::outbound::RemoteLimits;
     use crate::cluster::signature::ClusterKeys;
     use crate::settings::Settings;
     use crate::settings::keys::Keys;
@@ -113,7 +129,7 @@ mod tests {
             limits.port.workers = 1;
             let port = RouterPort::new(
                 name(address),
-                Arc::new(keys()),
+                Arc::new(ClusterKeys::derive(&keys()).unwrap()),
                 &directory,
                 clock.clone(),
                 limits,
@@ -123,12 +139,10 @@ mod tests {
             Self { address, port, clock, log, lines }
         }
 
-        /// The check of a process with this `instance`.
-        fn url(&self, instance: Uaid) -> RouterUrlCheck {
-            let settings = Settings::default();
-            let (limits, allowed) = (RemoteLimits::from(&settings), &settings.nodes_allowed);
-            let (node, keys) = (name(self.address), Arc::new(keys()));
-            RouterUrlCheck::new(node, instance, keys, allowed, limits, self.clock.clone())
+        /// The URL of a process with this `instance`.
+        fn url(&self, instance: Uaid) -> RouterUrl {
+            let access = NodeAccess::of(&keys(), &Settings::default()).unwrap();
+            RouterUrl { access, node: name(self.address), instance, clock: self.clock.clone() }
         }
 
         async fn next_line(&mut self) -> String {
@@ -144,9 +158,8 @@ mod tests {
         NodeId::new(&format!("http://{address}"))
     }
 
-    fn keys() -> ClusterKeys {
-        let keys = Keys::from_texts(&[KEY]).unwrap().with_cluster_texts(&[KEY]).unwrap();
-        ClusterKeys::derive(&keys).unwrap()
+    fn keys() -> Keys {
+        Keys::from_texts(&[KEY]).unwrap().with_cluster_texts(&[KEY]).unwrap()
     }
 
     #[actix_web::test]

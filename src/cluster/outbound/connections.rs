@@ -22,8 +22,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::call::{CallError, Peer};
 use super::limits::RemoteLimits;
+use super::peer::{CallError, Peer};
 
 /// Maximum size of an answer's headers. The body is never read.
 const ANSWER_BYTES_MAX: usize = 16 * 1024;

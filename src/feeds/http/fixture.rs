@@ -20,8 +20,9 @@ use storage::{Embedded, EmbeddedOptions};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
+use super::serve;
+use super::service::{FeedRequestLimits, FeedService};
 use super::tokens::{FeedTokens, Grant, Scopes};
-use super::{FeedRequestLimits, FeedService, serve};
 use crate::settings::keys::Keys;
 
 /// What the clock shows at first.

@@ -12,7 +12,7 @@ use state_machine::feed::{FeedPage, Update};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::error::FeedError;
-use super::{FOLLOWED_BYTES_MAX, FeedService};
+use super::service::{FOLLOWED_BYTES_MAX, FeedService};
 
 /// Size of one part, in bytes, unless one update is larger.
 const PART_BYTES: usize = 16 * 1024;

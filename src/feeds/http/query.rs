@@ -8,8 +8,8 @@ use state_machine::feed::FeedSyncId;
 use state_machine::store::PageLimit;
 use url::form_urlencoded;
 
-use super::FeedRequestLimits;
 use super::error::FeedError;
+use super::service::FeedRequestLimits;
 
 /// The header with the cursor of an `EventSource` that reconnects (WHATWG HTML §9.2.4).
 const LAST_EVENT_ID: &str = "last-event-id";

@@ -12,8 +12,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::error::FeedError;
 use super::query::ReadQuery;
+use super::service::{FOLLOWED_BYTES_MAX, FeedService};
 use super::tokens::Grant;
-use super::{FOLLOWED_BYTES_MAX, FeedService, events, large};
+use super::{events, large};
 
 /// Answers with the updates behind the cursor.
 pub(super) async fn read(
