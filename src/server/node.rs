@@ -138,11 +138,7 @@ pub(super) async fn assemble(
     });
     let (apis, endpoints) = match bridges {
         Some(bridges) => {
-            let limits = limits::of_bridged_agents(settings, frozen_month);
-            let store = Arc::clone(&common.store);
-            let agents = BridgedAgents::new(store, clock.clone(), limits, log.clone());
-            let agents = Arc::new(agents);
-            let apis = parts.apis(&bridges, &agents);
+            let (apis, agents) = parts.apis(&bridges, frozen_month);
             let ids = upkeep.id_floor.as_ref().map(IdFloor::ids).unwrap_or_default();
             (apis, Some(parts.endpoints(role, directory.clone(), (bridges, agents), ids)))
         }
@@ -243,12 +239,20 @@ impl NodeParts<'_> {
         }))
     }
 
-    fn apis(&self, bridges: &Bridges, agents: &Arc<BridgedAgents>) -> PublicApis {
+    /// What is served beside pushes, with the user agents behind the bridges.
+    fn apis(
+        &self,
+        bridges: &Bridges,
+        frozen_month: Option<Month>,
+    ) -> (PublicApis, Arc<BridgedAgents>) {
         let Self { settings, common, keys, origin } = self;
-        let SharedState { feeds, clock, limits, log, .. } = &****common;
+        let SharedState { store, feeds, clock, limits, log, .. } = &****common;
+        let agent_limits = limits::of_bridged_agents(settings, frozen_month);
+        let (store, time) = (Arc::clone(store), clock.clone());
+        let agents = Arc::new(BridgedAgents::new(store, time, agent_limits, log.clone()));
         let feeds = FeedService::new(settings, keys, feeds.clone(), clock.clone(), log.clone());
         let registration = (!bridges.is_empty()).then(|| RegistrationService {
-            agents: Arc::clone(agents),
+            agents: Arc::clone(&agents),
             apps: bridges.apps(),
             secrets: RegistrationSecrets::new(keys.auth_keys()),
             urls: SealedUrls::boxed(origin.as_str(), Arc::new(EndpointTokens::new(keys))),
@@ -257,7 +261,8 @@ impl NodeParts<'_> {
             body_timeout: Duration::from_millis(settings.request_body_timeout_ms),
             log: log.clone(),
         });
-        PublicApis { feeds: Some(Data::new(feeds)), registration: registration.map(Data::new) }
+        let registration = registration.map(Data::new);
+        (PublicApis { feeds: Some(Data::new(feeds)), registration }, agents)
     }
 
     fn endpoints(

@@ -36,7 +36,7 @@ pub(super) struct Caller {
     /// A clock has differed since the start.
     has_differed: AtomicBool,
     /// What is known of clocks has changed since it was logged.
-    clock_news: AtomicBool,
+    pub(super) clock_news: AtomicBool,
 }
 
 /// A signed request, and what verifies its answer.
@@ -75,15 +75,6 @@ impl Caller {
             }
         };
         timeout(wait, answer).await.map_err(|_| CallError::TimedOut(wait))?
-    }
-
-    /// Whether what is known of clocks has changed since it was logged.
-    pub(super) fn has_clock_news(&self) -> bool {
-        self.clock_news.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn clock_news_are_logged(&self) {
-        self.clock_news.store(false, Ordering::Relaxed);
     }
 
     async fn send(

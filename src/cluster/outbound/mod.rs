@@ -26,6 +26,7 @@ mod pending_notifications;
 mod tests;
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -258,8 +259,9 @@ impl Shared {
         wait: Duration,
     ) -> Result<StatusCode, CallError> {
         let result = self.caller.call(peer, request, body, wait).await;
-        if self.caller.has_clock_news() && self.clock_log.allows(self.ticks.now()) {
-            self.caller.clock_news_are_logged();
+        let clock_news = &self.caller.clock_news;
+        if clock_news.load(Ordering::Relaxed) && self.clock_log.allows(self.ticks.now()) {
+            clock_news.store(false, Ordering::Relaxed);
             self.clock_log.write(&self.clocks());
         }
         result

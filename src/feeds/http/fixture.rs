@@ -64,6 +64,14 @@ impl Scene {
         Self { service: Data::new(service), _folder: folder }
     }
 
+    /// One whose feed `x` has published the value 1 of the key `a`.
+    pub(super) async fn with_a() -> Self {
+        let scene = Self::new();
+        scene.put("a", "1").await;
+        scene.page("wait=10").await;
+        scene
+    }
+
     /// What a holder of such a token sends.
     pub(super) fn token(&self, feed: &str, scopes: Scopes, expires: Option<Time>) -> String {
         let grant = Grant { feed: FeedName::parse(feed).unwrap(), scopes, expires };

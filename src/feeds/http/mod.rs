@@ -1,4 +1,5 @@
-//! `/v1/feeds`: feeds for other programs. docs/feeds.md describes it for their authors.
+//! `/v1/feeds`: feeds for other programs. Their requests enter, writes and reads of the store leave, and so do pages and
+//! event streams. docs/feeds.md describes it for their authors.
 //!
 //! | request | scope | file |
 //! |---|---|---|
@@ -7,7 +8,7 @@
 //! | `POST /v1/feeds/{feed}/{key}/republish` | w | here |
 //! | `GET /v1/feeds/{feed}` | r | `read.rs`, `events.rs` |
 //!
-//! The receipts of pushes are feeds too, see `receipts.rs`.
+//! The receipts of pushes are feeds too, see `receipts.rs`. What all requests share is in `service.rs`.
 //!
 //! The token is checked first, even before the method: a client without one learns nothing. There are no CORS headers:
 //! a token is a secret of programs, not of web pages.
@@ -16,7 +17,6 @@ mod error;
 mod events;
 #[cfg(test)]
 mod fixture;
-mod large;
 mod query;
 mod read;
 mod receipts;

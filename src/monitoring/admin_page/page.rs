@@ -216,9 +216,10 @@ impl AdminPage {
     /// Answers a wrong login or an unknown session. Both answers are the same, late, and counted.
     pub(super) async fn refuse(&self) -> HttpResponse {
         let (common, now) = (&self.node.common, self.now());
-        let mut bucket = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_over = bucket.try_acquire(&self.wrong_rate, 0, now).is_err();
-        drop(bucket);
+        let is_over = {
+            let mut bucket = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+            bucket.try_acquire(&self.wrong_rate, 0, now).is_err()
+        };
         common.operator_logins.count(if is_over { 2 } else { 1 });
         if let Some(refused) = self.log_limiter.count(now) {
             warn!(common.log, "requests to the operator's page without a valid link or session are refused";
