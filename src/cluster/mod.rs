@@ -1,4 +1,5 @@
-//! The HTTP interface between nodes.
+//! The HTTP interface between nodes. Signed requests of other nodes enter, and this node's pushes and notifications for
+//! them. Answers to those requests, and the outcomes of these, leave.
 //!
 //! - [`signature`]: authentication of requests and answers.
 //! - [`request`]: the requests, by method and path.
@@ -8,6 +9,8 @@
 //! - [`clock_sentences`]: the nodes whose clocks are wrong, for an operator.
 
 pub mod clock_sentences;
+#[cfg(test)]
+pub(crate) mod fixture;
 pub mod inbound;
 pub mod outbound;
 mod request;

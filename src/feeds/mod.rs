@@ -1,4 +1,5 @@
-//! Feeds: over HTTP, on the command line, and broadcasts imported from another service.
+//! Feeds: over HTTP, on the command line, and broadcasts imported from another service. Requests, commands and versions
+//! enter. Changes of feeds, and what their readers see, leave.
 
 pub mod cli;
 pub mod http;

@@ -103,6 +103,10 @@ impl Samples {
         self.0.push(Sample::new(metric, labels, Value::Histogram(times)));
     }
 
+    fn refused(&mut self, limit: &'static str, times: u64) {
+        self.labelled(&table::LIMIT_REFUSALS, [limit.into()], times);
+    }
+
     fn mailbox(&mut self, name: &'static str, MailboxState { length, max }: MailboxState) {
         self.labelled(&table::MAILBOX, [name.into()], length);
         self.labelled(&table::MAILBOX_MAX, [name.into()], max);
@@ -159,8 +163,8 @@ fn of_ports(samples: &mut Samples, common: &SharedState, is_connection_node: boo
     }
     let logins = common.operator_logins.counts();
     samples.each(&table::OPERATOR_LOGINS_TOTAL, &OPERATOR_LOGINS, logins);
-    for (limit, refused) in common.limits.refused() {
-        samples.labelled(&table::LIMIT_REFUSALS, [limit.into()], refused);
+    for (limit, times) in common.limits.refused() {
+        samples.refused(limit, times);
     }
 }
 
@@ -196,8 +200,7 @@ fn of_store(samples: &mut Samples, common: &SharedState) {
     if let Some(disk) = store.disk_space() {
         samples.add(&table::DISK_FREE, disk.free_bytes);
         samples.add(&table::DISK_FREE_MIN, disk.free_bytes_min);
-        let refused = disk.messages_refused + disk.subscriptions_refused;
-        samples.labelled(&table::LIMIT_REFUSALS, ["disk_free_min".into()], refused);
+        samples.refused("disk_free_min", disk.messages_refused + disk.subscriptions_refused);
     }
 }
 
@@ -259,12 +262,9 @@ fn of_pushes(samples: &mut Samples, endpoints: &EndpointRole) {
     samples.mailbox("endpoint", mailbox);
     samples.add(&table::PUSHES_IN_FLIGHT, in_flight);
     samples.add(&table::PUSHES_AWAITING_ACK, ack_waiters);
-    samples.labelled(&table::LIMIT_REFUSALS, ["user_messages_max".into()], refused_full);
-    let receipts_full = endpoints.receipts_full.refused();
-    samples.labelled(&table::LIMIT_REFUSALS, ["receipt_messages_max".into()], receipts_full);
-    let refused = shared.bridge_refused();
-    let bridge = "agent_pushes_awaiting_bridge_max";
-    samples.labelled(&table::LIMIT_REFUSALS, [bridge.into()], refused);
+    samples.refused("user_messages_max", refused_full);
+    samples.refused("receipt_messages_max", endpoints.receipts_full.refused());
+    samples.refused("agent_pushes_awaiting_bridge_max", shared.bridge_refused());
 }
 
 fn of_nodes(samples: &mut Samples, nodes: &dyn NodeDirectory) {
@@ -284,9 +284,9 @@ fn of_node(samples: &mut Samples, peer: &PeerStatus) {
         BreakerState::Open { .. } => "open",
         BreakerState::HalfOpen => "half_open",
     };
-    for known in ["closed", "open", "half_open"] {
-        let is_in = u64::from(known == state);
-        samples.labelled(&table::NODE_BREAKER, [node(), known.into()], is_in);
+    for known in table::STATES {
+        let is_in = u64::from(*known == state);
+        samples.labelled(&table::NODE_BREAKER, [node(), (*known).into()], is_in);
     }
     samples.labelled(&table::NODE_PUSHES, [node()], peer.pushes_in_flight);
     samples.labelled(&table::NODE_NOTIFICATIONS, [node()], peer.notifications_pending);

@@ -1,4 +1,8 @@
-//! Metrics and the operator's page: one [`table`] names them, [`collect`](mod@collect) reads them, [`text`] and [`statsd`] write them.
+//! Metrics and the operator's page. Scrapers' requests and browsers' enter, and what the parts of a node count. Texts and
+//! packets of metrics, and pages, leave.
+//!
+//! One [`table`] names the metrics, [`collect`](mod@collect) reads them, [`text`] and [`statsd`] write them.
+//! [`admin_page`] is the operator's page.
 //!
 //! Counters are plain atomics at the places where things happen, which know nothing of this folder. They are read when
 //! a scraper asks. No label has a uaid, a token, a sender or an address.
@@ -27,7 +31,7 @@ use crate::settings::Settings;
 use crate::settings::table::METRICS_LISTEN;
 use crate::system::http_port;
 use crate::system::http_port::HttpPortLimits;
-use admin_page::AdminPage;
+use admin_page::page::AdminPage;
 use text::Format;
 
 /// Connections of the port at once. Further ones wait in the kernel.

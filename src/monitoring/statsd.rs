@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use slog::{Logger, warn};
+use slog::warn;
 use state_machine::Span;
 use state_machine::log_limiter::LogLimiter;
 use tokio::time::sleep;
 
 use super::collect::{Sample, Value, collect};
 use super::table::Kind;
-use crate::push::app::AppState;
+use crate::push::app::{AppState, SharedState};
 
 /// What fits into a packet of Ethernet with room for tunnels.
 pub const PACKET_BYTES_MAX: usize = 1432;
@@ -34,8 +34,11 @@ pub(super) fn start(address: SocketAddr, interval: Duration, node: AppState) {
             let sent = socket(address).and_then(|socket| {
                 packets.iter().try_for_each(|packet| socket.send(packet.as_bytes()).map(drop))
             });
-            if let Err(error) = sent {
-                report(&error, &mut log_limiter, node.common.clock.now(), &node.common.log);
+            let SharedState { clock, log, .. } = &**node.common;
+            if let Err(error) = sent
+                && let Some(suppressed) = log_limiter.allow(clock.now())
+            {
+                warn!(log, "cannot send metrics to statsd_address"; "error" => %error, "failures" => suppressed + 1);
             }
         }
     });
@@ -50,17 +53,6 @@ fn socket(address: SocketAddr) -> std::io::Result<UdpSocket> {
     socket.set_nonblocking(true)?;
     socket.connect(address)?;
     Ok(socket)
-}
-
-fn report(
-    error: &std::io::Error,
-    limiter: &mut LogLimiter,
-    now: state_machine::Time,
-    log: &Logger,
-) {
-    if let Some(suppressed) = limiter.allow(now) {
-        warn!(log, "cannot send metrics to statsd_address"; "error" => %error, "failures" => suppressed + 1);
-    }
 }
 
 impl Growth {

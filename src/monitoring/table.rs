@@ -108,7 +108,8 @@ pub const ORDERS: [&str; 2] = ["succeeded", "failed"];
 
 const MAILBOXES: &[&str] = &["registry", "endpoint", "publisher", "broadcasts"];
 
-const STATES: &[&str] = &["closed", "open", "half_open"];
+/// The states of a breaker.
+pub const STATES: &[&str] = &["closed", "open", "half_open"];
 
 macro_rules! metrics {
     ($(

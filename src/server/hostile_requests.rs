@@ -1,9 +1,6 @@
 //! Hostile requests to the public port of a real node, in process: no panic, and no status from 500 on.
 
 use std::collections::BTreeSet;
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,13 +19,13 @@ use state_machine::{
     BridgeName, BridgeRecipient, Chid, LastConnect, MessageId, MessageKey, Month, NodeId,
     RouterType, Time, Uaid,
 };
+use storage::durable;
 use storage::store::{BridgedRegistration, Registration};
 
 use super::limits;
 use super::listen::BoundSockets;
-use super::node::{self, Node};
+use super::node::{self, Node, SealedUrls};
 use super::sockets::InheritedSockets;
-use super::urls::SealedUrls;
 use crate::dev::keypair::KeyPair;
 use crate::dev::vapid_sign::{Claims, authorization};
 use crate::feeds::http::tokens::{Grant, Scopes};
@@ -85,13 +82,7 @@ fn no_hostile_request_makes_the_server_panic_or_fail() {
 /// request remains what it was.
 pub(super) async fn node(dir: &std::path::Path) -> Node {
     let keys = format!("crypto_keys = [\"{}\"]", "A".repeat(43));
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(dir.join(KEYS_FILE))
-        .unwrap();
-    file.write_all(keys.as_bytes()).unwrap();
+    durable::create(&dir.join(KEYS_FILE), keys).unwrap();
     let settings = Settings {
         data_dir: dir.to_owned(),
         listen: "127.0.0.1:0".parse().unwrap(),
@@ -142,7 +133,7 @@ async fn registration_api(node: &Node, month: Month) -> RegistrationService {
         agents: Arc::new(BridgedAgents::new(store, clock, limits, log.clone())),
         apps: BTreeSet::from([(bridge, "1234".into())]),
         secrets: RegistrationSecrets::new(keys.auth_keys()),
-        urls: Box::new(SealedUrls::new(&node.origin, tokens)),
+        urls: SealedUrls::boxed(&node.origin, tokens),
         limits: Arc::clone(&common.limits),
         body_timeout: Duration::from_secs(10),
         log,

@@ -1,15 +1,21 @@
-//! The limits of sessions and pushes, taken from the settings.
+//! The limits of sessions, pushes and feeds, taken from the settings.
 
 use std::time::Duration;
 
-use actors::{BridgedLimits, EndpointLimits};
+use actors::{BridgedLimits, EndpointLimits, FeedLimits};
 use state_machine::connection::Limits;
+use state_machine::feed::{ConsumerLimits, PublisherLimits};
+use state_machine::store::PageLimit;
 use state_machine::{Month, Span};
 
+use crate::feeds::http::service::FOLLOWED_BYTES_MAX;
 use crate::push::app::PushLimits;
 use crate::push::push_headers::PushRules;
 use crate::push::receipts::ReceiptLimits;
-use crate::settings::Settings;
+use crate::settings::{Settings, StoreKind};
+
+/// Poll interval of a followed feed if no other process writes to the store: practically never.
+const POLL_ALONE: Span = Span::from_secs(24 * 60 * 60);
 
 pub(super) fn of_session(settings: &Settings) -> Limits {
     const DAY_S: u64 = 24 * 60 * 60;
@@ -71,5 +77,26 @@ pub(super) fn of_a_push(settings: &Settings) -> PushLimits {
             payload_header_required: settings.payload_header_required,
         },
         body_timeout: Duration::from_millis(settings.request_body_timeout_ms),
+    }
+}
+
+pub(super) fn of_feeds(settings: &Settings) -> FeedLimits {
+    let poll = match settings.store {
+        StoreKind::Embedded => POLL_ALONE,
+        StoreKind::DynamoDb => Span(settings.feed_poll_ms),
+    };
+    let retry = Span(settings.feed_retry_ms);
+    let bytes = settings.feed_page_bytes_max.min(FOLLOWED_BYTES_MAX);
+    let rows = settings.feed_page_max;
+    FeedLimits {
+        publisher: PublisherLimits { batch_max: settings.feed_batch_max, retry, poll },
+        consumer: ConsumerLimits { page: PageLimit { rows, bytes }, retry },
+        feeds_open_max: settings.feeds_open_max,
+        keys_max: settings.feed_keys_max,
+        followers_max: settings.feed_followers_max,
+        sweep: Span::from_secs(settings.feed_sweep_s),
+        tombstones_keep: Some(Span::from_secs(settings.feed_tombstones_keep_s))
+            .filter(|keep| keep.0 > 0),
+        mailbox_max: settings.feed_mailbox_max,
     }
 }

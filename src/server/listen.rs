@@ -18,11 +18,11 @@ use slog::debug;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{sleep, timeout};
 
+use super::accept_drain;
+use super::error::ServeError;
 use super::sockets::InheritedSockets;
-use super::{ServeError, accept_drain};
-use crate::cluster::inbound::RouterPort;
-use crate::feeds::http::FeedService;
-use crate::limits::{Limits, PortName};
+use crate::feeds::http::service::FeedService;
+use crate::limits::PortName;
 use crate::push::app::{AppState, SharedState};
 use crate::push::registration;
 use crate::push::registration::RegistrationService;
@@ -38,12 +38,12 @@ pub(super) const LAST_ANSWERS_WAIT: Duration = Duration::from_secs(1);
 
 /// Sockets that are bound and not served yet.
 pub(super) struct BoundSockets {
-    public: BoundSocket,
-    router: Option<BoundSocket>,
-    http: Option<BoundSocket>,
+    pub(super) public: BoundSocket,
+    pub(super) router: Option<BoundSocket>,
+    pub(super) http: Option<BoundSocket>,
 }
 
-struct BoundSocket {
+pub(super) struct BoundSocket {
     listener: TcpListener,
     /// Whether the service manager holds it too. Then connections wait in it while no server runs.
     is_inherited: bool,
@@ -58,13 +58,13 @@ pub(super) struct PublicApis {
 }
 
 pub(super) struct RunningServers {
-    public: Port,
-    router: Option<Port>,
-    http: Option<Port>,
+    pub(super) public: Port,
+    pub(super) router: Option<Port>,
+    pub(super) http: Option<Port>,
 }
 
 pub(super) struct Port {
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     socket: BoundSocket,
     handle: ServerHandle,
     served: JoinHandle<io::Result<()>>,
@@ -87,72 +87,34 @@ impl BoundSockets {
             let listener = listener.map_err(|source| ServeError::listen(address, source))?;
             Ok::<_, ServeError>(BoundSocket { listener, is_inherited })
         };
-        let public = bind(settings.listen, inherited.public.take())?;
+        let public = bind(settings.listen, inherited.take("public"))?;
         let router = (role == Role::Connection)
-            .then(|| bind(settings.router_listen, inherited.router.take()));
-        let http = settings.http_listen.0.map(|address| bind(address, inherited.http.take()));
+            .then(|| bind(settings.router_listen, inherited.take("router")));
+        let http = settings.http_listen.0.map(|address| bind(address, inherited.take("http")));
         Ok(Self { public, router: router.transpose()?, http: http.transpose()? })
     }
+}
 
-    pub(super) fn public_address(&self) -> Result<SocketAddr, ServeError> {
-        address(&self.public.listener)
+impl BoundSocket {
+    pub(super) fn address(&self) -> Result<SocketAddr, ServeError> {
+        let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        self.listener.local_addr().map_err(|source| ServeError::Listen { address: any, source })
     }
 
-    /// The bound address of the router port, on a connection node.
-    pub(super) fn router_address(&self) -> Result<Option<SocketAddr>, ServeError> {
-        self.router.as_ref().map(|router| address(&router.listener)).transpose()
-    }
-
-    /// Serves the router port, if there is one.
-    pub(super) fn serve_router(
-        &mut self,
-        router: Option<RouterPort>,
-        limits: &Arc<Limits>,
-    ) -> Result<Option<Port>, ServeError> {
-        let Some((listener, router)) = self.router.take().zip(router) else { return Ok(None) };
-        let counted = Arc::clone(limits);
-        let open = move |_| Some(counted.open_connection(PortName::Router));
-        Port::serve(listener, |listener| router.serve(listener, open)).map(Some)
-    }
-
-    /// Serves the port of `http_listen`, if there is one.
-    pub(super) fn serve_http(
-        &mut self,
-        start: impl FnOnce(TcpListener) -> io::Result<Server>,
-    ) -> Result<Option<Port>, ServeError> {
-        self.http.take().map(|socket| Port::serve(socket, start)).transpose()
-    }
-
-    /// Serves the public port, beside the other ports.
-    pub(super) fn serve_public(
+    /// Starts a server on the socket, and keeps a second handle of it.
+    pub(super) fn serve(
         self,
-        settings: &Settings,
-        node: &AppState,
-        apis: PublicApis,
-        tls: Option<Arc<Tls>>,
-        [router, http]: [Option<Port>; 2],
-    ) -> Result<RunningServers, ServeError> {
-        let public =
-            Port::serve(self.public, |listener| server(settings, listener, node, apis, tls))?;
-        Ok(RunningServers { public, router, http })
+        start: impl FnOnce(TcpListener) -> io::Result<Server>,
+    ) -> Result<Port, ServeError> {
+        let address = self.address()?;
+        let failed = |source| ServeError::Listen { address, source };
+        let second = self.listener.try_clone().map_err(failed)?;
+        let server = start(second).map_err(failed)?;
+        Ok(Port { address, socket: self, handle: server.handle(), served: spawn(server) })
     }
 }
 
 impl RunningServers {
-    pub(super) fn public_address(&self) -> SocketAddr {
-        self.public.address
-    }
-
-    /// The bound address of the router port, on a connection node.
-    pub(super) fn router_address(&self) -> Option<SocketAddr> {
-        self.router.as_ref().map(|router| router.address)
-    }
-
-    /// The bound address of `http_listen`.
-    pub(super) fn http_address(&self) -> Option<SocketAddr> {
-        self.http.as_ref().map(|http| http.address)
-    }
-
     /// Waits until a server ends by itself, which is an error.
     pub(super) async fn ended(&mut self) -> io::Result<()> {
         let others = [&mut self.router, &mut self.http].into_iter().flatten();
@@ -185,31 +147,12 @@ pub(super) async fn ended(closing: Vec<JoinHandle<io::Result<()>>>) -> io::Resul
     ended.unwrap_or_default().into_iter().try_for_each(joined)
 }
 
-impl Port {
-    /// Starts a server on `listener`, and keeps a second handle of the socket.
-    fn serve(
-        socket: BoundSocket,
-        start: impl FnOnce(TcpListener) -> io::Result<Server>,
-    ) -> Result<Self, ServeError> {
-        let address = address(&socket.listener)?;
-        let failed = |source| ServeError::Listen { address, source };
-        let second = socket.listener.try_clone().map_err(failed)?;
-        let server = start(second).map_err(failed)?;
-        Ok(Self { address, socket, handle: server.handle(), served: spawn(server) })
-    }
-}
-
 fn joined(ended: Result<io::Result<()>, JoinError>) -> io::Result<()> {
     ended.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
-fn address(listener: &TcpListener) -> Result<SocketAddr, ServeError> {
-    let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-    listener.local_addr().map_err(|source| ServeError::Listen { address: any, source })
-}
-
 /// The server of the public port.
-fn server(
+pub(super) fn public_server(
     settings: &Settings,
     listener: TcpListener,
     node: &AppState,

@@ -1,28 +1,38 @@
-//! Periodic work of a server: message tables ahead of the month, corrections of the clock, the floor of message ids, and
-//! the reports of limits.
+//! Periodic work of a server, until its store is closed or the process ends.
+//!
+//! Each minute: message tables ahead of the month, corrections of the clock, the floor of message ids, the space of the disk
+//! and the count of waiting messages. At intervals of their own: expired messages, their receipts, and the reports of limits.
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use actix::spawn;
+use actix_web::web::Data;
 use actors::Clock;
-use slog::{Logger, info, warn};
+use slog::{Logger, debug, info, warn};
+use state_machine::log_limiter::LogLimiter;
 use state_machine::{Span, Time};
-use storage::SlowWrites;
+use storage::maintenance::WaitingPage;
+use storage::{SlowWrites, StoreAdmin, StoreError};
 use tokio::time::sleep;
 
 use super::disk_watch::DiskWatch;
-use super::message_id_floor::IdFloor;
+use super::message_id_floor::{IdFloor, RAISE_EVERY};
 use crate::limits::Limits;
 use crate::push::app::{AppState, SharedState};
+use crate::settings::Settings;
 use crate::settings::store::message_tables::MonthTables;
 use crate::system::clock::SystemClock;
 
-/// Period of all of it.
-pub(super) const EVERY: Duration = Duration::from_secs(60);
+/// Time between two counts of the waiting messages, which metrics show.
+const COUNT_EVERY: Duration = Duration::from_secs(60);
 
 /// Period in which the limits report what they refused.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
+
+/// Minimum time between two log lines of one kind of failure.
+const LOG_EVERY: Span = Span::from_secs(60);
 
 /// Smallest correction of the system clock that is followed.
 const CORRECTION_MIN: Span = Span::from_secs(1);
@@ -34,30 +44,133 @@ pub(super) struct Upkeep {
     pub(super) id_floor: Option<IdFloor>,
 }
 
-/// Runs until the process ends.
-pub(super) fn start(node: AppState, system_clock: SystemClock, upkeep: Upkeep) {
-    let Upkeep { mut tables, id_floor } = upkeep;
+pub(super) fn start(
+    settings: &Settings,
+    node: &AppState,
+    store: &Arc<dyn StoreAdmin>,
+    system_clock: SystemClock,
+    upkeep: Upkeep,
+) {
+    let common = || Data::clone(&node.common);
     report_refusals(Arc::clone(&node.common.limits));
-    spawn(async move {
-        let SharedState { store, clock, log, .. } = &**node.common;
-        let mut disk_watch = DiskWatch::default();
-        loop {
-            sleep(EVERY).await;
-            follow(clock, system_clock.now(), log);
-            if let Some(id_floor) = &id_floor {
-                id_floor.raise(clock.now(), log).await;
+    spawn(keep_up(common(), system_clock, upkeep));
+    if settings.expiry_interval_s > 0 {
+        let interval = Duration::from_secs(settings.expiry_interval_s);
+        spawn(delete_expired(interval, Arc::clone(store), common()));
+    }
+    if node.endpoints.is_some() {
+        let interval = Duration::from_secs(settings.feed_sweep_s);
+        spawn(write_receipts(interval, Arc::clone(store), common()));
+    }
+    spawn(count_waiting(Arc::clone(store), common()));
+}
+
+/// The work of each minute.
+async fn keep_up(common: Data<SharedState>, system_clock: SystemClock, upkeep: Upkeep) {
+    let SharedState { store, clock, log, .. } = &**common;
+    let Upkeep { mut tables, id_floor } = upkeep;
+    let mut disk_watch = DiskWatch::default();
+    loop {
+        sleep(RAISE_EVERY).await;
+        follow(clock, system_clock.now(), log);
+        if let Some(id_floor) = &id_floor {
+            id_floor.raise(clock.now(), log).await;
+        }
+        if let Some(SlowWrites { count, longest_ms }) = store.take_slow_writes() {
+            warn!(log, "the disk is slow, writes waited for it"; "commits" => count, "longest_ms" => longest_ms);
+        }
+        if let Some(disk) = store.disk_space() {
+            disk_watch.look(disk, log);
+        }
+        if let Err(error) = tables.make(&**store, clock.now()).await {
+            warn!(log, "cannot create the message tables, retrying"; "error" => %error);
+        }
+    }
+}
+
+/// Deletes expired messages of all user agents.
+async fn delete_expired(interval: Duration, store: Arc<dyn StoreAdmin>, common: Data<SharedState>) {
+    let mut log_limiter = LogLimiter::new(LOG_EVERY);
+    loop {
+        sleep(interval).await;
+        match store.delete_expired(common.clock.now()).await {
+            Ok(0) => {}
+            Ok(messages) => {
+                common.messages_expired.fetch_add(messages, Ordering::Relaxed);
+                debug!(common.log, "deleted expired messages"; "messages" => messages);
             }
-            if let Some(SlowWrites { count, longest_ms }) = store.take_slow_writes() {
-                warn!(log, "the disk is slow, writes waited for it"; "commits" => count, "longest_ms" => longest_ms);
+            Err(StoreError::Closed) => return,
+            Err(error) => log_failure("delete expired messages", &error, &mut log_limiter, &common),
+        }
+    }
+}
+
+/// Writes the receipts of expired messages, and removes receipt subscriptions that have ended. Every node with endpoints
+/// does so: a receipt is written once.
+async fn write_receipts(interval: Duration, store: Arc<dyn StoreAdmin>, common: Data<SharedState>) {
+    let mut log_limiter = LogLimiter::new(LOG_EVERY);
+    loop {
+        match store.expire_receipts(common.clock.now()).await {
+            Ok(expired) => {
+                common.feeds.publish(&expired.subscriptions);
+                if expired.receipts + expired.ended > 0 {
+                    debug!(common.log, "messages with receipts have expired";
+                        "receipts" => expired.receipts, "subscriptions_ended" => expired.ended);
+                }
+                if expired.is_more {
+                    continue;
+                }
             }
-            if let Some(disk) = store.disk_space() {
-                disk_watch.look(disk, log);
-            }
-            if let Err(error) = tables.make(&**store, clock.now()).await {
-                warn!(log, "cannot create the message tables, retrying"; "error" => %error);
+            Err(StoreError::Closed) => return,
+            Err(error) => {
+                let what = "write the receipts of expired messages";
+                log_failure(what, &error, &mut log_limiter, &common);
             }
         }
-    });
+        sleep(interval).await;
+    }
+}
+
+fn log_failure(what: &str, error: &StoreError, limiter: &mut LogLimiter, common: &SharedState) {
+    if let Some(suppressed) = limiter.allow(common.clock.now()) {
+        warn!(common.log, "cannot {what}, retrying"; "error" => %error, "failures" => suppressed + 1);
+    }
+}
+
+/// Counts the messages that wait in the store. Of an engine that cannot count, nothing is known. A count takes about a
+/// microsecond for each user agent for which messages wait.
+async fn count_waiting(store: Arc<dyn StoreAdmin>, common: Data<SharedState>) {
+    loop {
+        match waiting(&*store).await {
+            Ok(counted) => {
+                *common.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(counted);
+            }
+            Err(StoreError::Closed | StoreError::Unsupported(_)) => return,
+            Err(error) => {
+                warn!(common.log, "cannot count the waiting messages, retrying"; "error" => %error);
+            }
+        }
+        sleep(COUNT_EVERY).await;
+    }
+}
+
+/// The waiting messages of all months.
+async fn waiting(store: &dyn StoreAdmin) -> Result<WaitingPage, StoreError> {
+    let mut all = WaitingPage::default();
+    for month in store.months().await? {
+        let mut after = None;
+        loop {
+            let page = store.waiting_page(month, after).await?;
+            (all.messages, all.bytes) = (all.messages + page.messages, all.bytes + page.bytes);
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+            // Each page is read on this thread.
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok(all)
 }
 
 /// Logs the rest of a flood that limits refused. Runs until the process ends.
@@ -88,7 +201,6 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::settings::Settings;
     use crate::system::telemetry;
 
     #[tokio::test(start_paused = true)]

@@ -11,18 +11,21 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use slog::{Logger, warn};
 use state_machine::{Span, Time};
 use storage::maintenance::ID_FLOOR_AHEAD_MAX;
 use storage::{StoreAdmin, durable};
 
-use super::maintenance::EVERY;
 use crate::push::app::MessageIds;
 use crate::settings::Role;
 
 /// File in which earlier builds kept the floor: milliseconds since the Unix epoch, as text.
 const FILE: &str = "clock";
+
+/// Period in which the floor is raised.
+pub(super) const RAISE_EVERY: Duration = Duration::from_secs(60);
 
 /// The floor of a server that gives ids.
 pub(super) struct IdFloor {
@@ -55,7 +58,7 @@ impl IdFloor {
                 "ahead_s" => begin.since(now).0 / 1000);
         }
         let ahead = match role {
-            Role::All => Span::from_secs(2 * EVERY.as_secs()),
+            Role::All => Span::from_secs(2 * RAISE_EVERY.as_secs()),
             Role::Connection | Role::Endpoint => Span::ZERO,
         };
         let this = Self { store, begin: if is_usable { begin } else { Time(0) }, ahead };

@@ -1,20 +1,18 @@
-//! `kalends serve`: builds the parts of a node, runs them until a signal arrives, and shuts down.
+//! `kalends serve`: builds the parts of a node, runs them until a signal arrives, and shuts down. The role and the settings
+//! enter, and signals. The exit and its [`ServeError`] leave.
 //!
 //! - [`open_files`]: the limit of open files, and how many connections fit into it.
 //! - [`node`]: the parts of each role; [`open_store`]: its keys and its store.
 //! - [`other_servers`]: what differs from the server before on the same tables.
 //! - [`listen`]: the ports; [`accept_drain`]: closing them; [`router_url_check`]: whether other nodes
 //!   reach the router port.
-//! - [`maintenance`]: periodic work; [`disk_watch`]: the space of the disk; [`expiry`]: the deletion of expired messages;
-//!   [`waiting_census`]: the count of waiting ones.
+//! - [`maintenance`]: periodic work; [`disk_watch`]: the space of the disk.
 //! - [`shutdown`]: from the signal to the last answer.
 
 mod accept_drain;
 pub mod acme;
 mod disk_watch;
 mod error;
-mod expiry;
-mod feeds;
 #[cfg(test)]
 mod health_checks;
 #[cfg(test)]
@@ -33,14 +31,11 @@ mod shutdown;
 pub mod sockets;
 mod startup_log;
 pub mod systemd;
-mod urls;
-mod waiting_census;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix::System;
-use actix_web::web::Data;
 use actors::{Clock, Directory};
 use hyper::http::Extensions;
 use slog::{Logger, info, warn};
@@ -52,6 +47,7 @@ use crate::cluster::outbound::NodeAccess;
 use crate::command::socket;
 use crate::command::{Commands, Context, Servers};
 use crate::feeds::import;
+use crate::limits::PortName;
 use crate::monitoring;
 use crate::push::app::AppState;
 use crate::server::acme::port::Answers;
@@ -95,9 +91,9 @@ async fn serve(
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;
     let read = |files: CertificateFiles| Ok::<_, TlsError>((files.read(machine.now())?, files));
     let certificate = settings.certificate_files().map(read).transpose()?;
-    let mut inherited = InheritedSockets::take()?;
+    let mut inherited = InheritedSockets::from_env()?;
     let mut sockets = BoundSockets::bind(role, settings, &mut inherited)?;
-    let metrics_port = monitoring::bind(settings, inherited.metrics, &log)?;
+    let metrics_port = monitoring::bind(settings, inherited.take("metrics"), &log)?;
     let source = role.has_endpoints().then(|| import::source(settings)).transpose()?.flatten();
     let settings = &open_files::fit(role, settings, open_files::raise_limit(), &log)?;
     let clock = Clock::starting_at(machine.now());
@@ -113,7 +109,7 @@ async fn serve(
         app: node,
         apis,
         router,
-        router_url_check,
+        router_url,
         store,
         upkeep,
         origin,
@@ -121,8 +117,13 @@ async fn serve(
         nodes,
         lock: _lock,
     } = assembled;
-    let router = sockets.serve_router(router, &node.common.limits)?;
-    let is_reached = match router_url_check {
+    let router = sockets.router.take().zip(router).map(|(socket, router)| {
+        let limits = Arc::clone(&node.common.limits);
+        let open = move |_| Some(limits.open_connection(PortName::Router));
+        socket.serve(|listener| router.serve(listener, open))
+    });
+    let router = router.transpose()?;
+    let is_reached = match router_url {
         Some(url) => router_url_check::check(url, &log).await,
         None => Ok(()),
     };
@@ -136,8 +137,7 @@ async fn serve(
     let jobs = command_context(settings, &store, &node, &origin, (peers, nodes));
     let (dir, log) = (&settings.data_dir, &node.common.log);
     let admin = socket::start(dir, commands.served(), jobs.clone(), log);
-    maintenance::start(node.clone(), machine, upkeep);
-    watch_messages(settings, &store, &node);
+    maintenance::start(settings, &node, &store, machine, upkeep);
     monitoring::start(metrics_port, settings, &node, jobs)?;
     startup_log::warn_of_low_disk(&*store, settings, &log);
     startup_log::write(role, settings, &ports, &origin, &log);
@@ -151,20 +151,9 @@ async fn serve(
     served.map_err(ServeError::Server)
 }
 
-/// Deletes expired messages, and counts those that wait.
-fn watch_messages(settings: &Settings, store: &Arc<dyn StoreAdmin>, node: &AppState) {
-    let common = &node.common;
-    expiry::start(settings.expiry_interval_s, Arc::clone(store), Data::clone(common));
-    if node.endpoints.is_some() {
-        let (store, common) = (Arc::clone(store), Data::clone(common));
-        expiry::start_receipts(settings.feed_sweep_s, store, common);
-    }
-    waiting_census::start(Arc::clone(store), Data::clone(common));
-}
-
 /// Serves the public port and that of `http_listen`, and orders the certificate of the public port.
 fn public_ports(
-    mut sockets: BoundSockets,
+    sockets: BoundSockets,
     certificate: Option<(Certificate, CertificateFiles)>,
     settings: &Settings,
     node: &AppState,
@@ -179,13 +168,15 @@ fn public_ports(
     }
     let tls = tls(files, &certificates, settings, node)?;
     let answers = Arc::new(Answers::default());
-    let http = sockets.serve_http(|listener| {
-        acme::port::serve(listener, settings, origin, &answers, &node.common.limits)
-    })?;
-    let ports = sockets.serve_public(settings, node, apis, tls, [router, http])?;
+    let serve_http =
+        |listener| acme::port::serve(listener, settings, origin, &answers, &node.common.limits);
+    let http = sockets.http.map(|socket| socket.serve(serve_http)).transpose()?;
+    let serve = |listener| listen::public_server(settings, listener, node, apis, tls);
+    let public = sockets.public.serve(serve)?;
     let (clock, log) = (node.common.clock.clone(), node.common.log.clone());
-    acme::start(settings, certificates, answers, clock, log).map_err(ServeError::Signals)?;
-    Ok(ports)
+    acme::orderer::start(settings, certificates, answers, clock, log)
+        .map_err(ServeError::Signals)?;
+    Ok(RunningServers { public, router, http })
 }
 
 /// TLS with a certificate whose files are read again when they change, or with those that are ordered.

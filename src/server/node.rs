@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_web::web::Data;
+use actors::broadcasts::{self, BroadcastLimits};
 use actors::counters::Counters;
 use actors::socket::FrameLimits;
 use actors::{
@@ -14,19 +15,22 @@ use actors::{
 use slog::Logger;
 use state_machine::connection::Config;
 use state_machine::delivery::NodeAnswer;
-use state_machine::{Month, NodeId, Uaid};
+use state_machine::wire::{EndpointUrls, VapidKey};
+use state_machine::{Chid, Month, NodeId, Span, Uaid};
 use storage::embedded::DirLock;
 use storage::{FeedTables, Store, StoreAdmin};
 
-use super::listen::{BoundSockets, PublicApis};
+use super::error::ServeError;
+use super::listen::{BoundSocket, BoundSockets, PublicApis};
 use super::maintenance::Upkeep;
 use super::message_id_floor::IdFloor;
 use super::open_store::{self, OpenedStore};
-use super::urls::SealedUrls;
-use super::{ServeError, feeds, limits, other_servers};
+use super::router_url_check::RouterUrl;
+use super::{limits, other_servers};
 use crate::cluster::inbound::RouterPort;
-use crate::cluster::outbound::{NodeAccess, RemoteNodes, RouterUrlCheck};
+use crate::cluster::outbound::{NodeAccess, RemoteNodes};
 use crate::cluster::signature::ClusterKeys;
+use crate::feeds::http::service::FeedService;
 use crate::limits::Limits;
 use crate::push::accept_failures::AcceptFailures;
 use crate::push::access::AccessCheck;
@@ -59,8 +63,8 @@ pub(super) struct Node {
     pub(super) app: AppState,
     pub(super) apis: PublicApis,
     pub(super) router: Option<RouterPort>,
-    /// A request of a connection node to its own `router_url`.
-    pub(super) router_url_check: Option<RouterUrlCheck>,
+    /// That of a connection node.
+    pub(super) router_url: Option<RouterUrl>,
     pub(super) store: Arc<dyn StoreAdmin>,
     pub(super) upkeep: Upkeep,
     /// The origin of endpoint URLs.
@@ -72,6 +76,12 @@ pub(super) struct Node {
     pub(super) lock: Option<DirLock>,
 }
 
+/// Endpoint URLs: the public origin and an encrypted token.
+pub(super) struct SealedUrls {
+    origin: String,
+    tokens: Arc<EndpointTokens>,
+}
+
 /// Opens keys and store and starts the actors of the role.
 pub(super) async fn assemble(
     role: Role,
@@ -80,7 +90,7 @@ pub(super) async fn assemble(
     clock: &Clock,
     (log, log_state): (&Logger, &Arc<LogState>),
 ) -> Result<Node, ServeError> {
-    let origin = Origin::parse(&settings.public_origin(sockets.public_address()?))?;
+    let origin = Origin::parse(&settings.public_origin(sockets.public.address()?))?;
     // Before the store is opened: a wrong file of bridges is reported at once.
     let bridges = role.has_endpoints().then(|| Bridges::load(settings, clock.clone(), log));
     let bridges = bridges.transpose()?;
@@ -88,7 +98,7 @@ pub(super) async fn assemble(
     other_servers::compare(role, settings, origin.as_str(), &*opened.store, log).await?;
     let OpenedStore { lock, keys, store, upkeep, frozen_month } = opened;
     let feed_store = Arc::clone(&store) as Arc<dyn FeedTables>;
-    let feeds = Feeds::start(feed_store, clock.clone(), feeds::limits(settings), log.clone());
+    let feeds = Feeds::start(feed_store, clock.clone(), limits::of_feeds(settings), log.clone());
     let access = actors::access::load(&feeds, clock.clone()).await;
     let access = access.map_err(ServeError::AccessTokens)?;
     let common = Data::new(SharedState {
@@ -108,30 +118,36 @@ pub(super) async fn assemble(
         log: log.clone(),
     });
     let parts = NodeParts { settings, common: &common, keys: &keys, origin: &origin };
-    let name =
-        sockets.router_address()?.map_or(NodeId::new(SINGLE_NODE), |at| settings.node_id(at));
+    let router_address = sockets.router.as_ref().map(BoundSocket::address).transpose()?;
+    let name = router_address.map_or(NodeId::new(SINGLE_NODE), |at| settings.node_id(at));
     let directory = parts.directory(role, &name);
     let connections = match role.has_connections() {
         true => Some(parts.connections(&name, &directory, frozen_month).await?),
         false => None,
     };
-    let router = (role == Role::Connection).then(|| parts.router_port(&name, &directory));
-    let router_url_check =
-        router.as_ref().map(|router| parts.router_url_check(name, router.instance()));
+    let router = (role == Role::Connection).then(|| {
+        let (keys, limits) = (parts.cluster_keys(), settings.into());
+        RouterPort::new(name.clone(), keys, &directory, clock.clone(), limits, log.clone())
+    });
+    let peers = (role != Role::All).then(|| NodeAccess::of(&keys, settings)).flatten();
+    let router_url = router.as_ref().zip(peers.clone()).map(|(router, access)| RouterUrl {
+        access,
+        node: name,
+        instance: router.instance(),
+        clock: clock.clone(),
+    });
     let (apis, endpoints) = match bridges {
         Some(bridges) => {
-            let agents = Arc::new(parts.bridged_agents(frozen_month));
-            let apis = parts.apis(&bridges, &agents);
+            let (apis, agents) = parts.apis(&bridges, frozen_month);
             let ids = upkeep.id_floor.as_ref().map(IdFloor::ids).unwrap_or_default();
             (apis, Some(parts.endpoints(role, directory.clone(), (bridges, agents), ids)))
         }
         None => (PublicApis::default(), None),
     };
     let origin = origin.as_str().to_owned();
-    let peers = (role != Role::All).then(|| NodeAccess::of(&keys, settings)).flatten();
     let app = AppState { common, connections, endpoints };
     let nodes = directory;
-    Ok(Node { app, apis, router, router_url_check, store, upkeep, origin, peers, nodes, lock })
+    Ok(Node { app, apis, router, router_url, store, upkeep, origin, peers, nodes, lock })
 }
 
 /// What the parts of a node are built from.
@@ -165,18 +181,6 @@ impl NodeParts<'_> {
         directory
     }
 
-    fn router_port(&self, name: &NodeId, directory: &Directory) -> RouterPort {
-        let SharedState { clock, log, .. } = &***self.common;
-        let (keys, limits, name) = (self.cluster_keys(), self.settings.into(), name.clone());
-        RouterPort::new(name, keys, directory, clock.clone(), limits, log.clone())
-    }
-
-    fn router_url_check(&self, name: NodeId, instance: Uaid) -> RouterUrlCheck {
-        let (settings, clock) = (self.settings, self.common.clock.clone());
-        let (keys, allowed) = (self.cluster_keys(), &settings.nodes_allowed);
-        RouterUrlCheck::new(name, instance, keys, allowed, settings.into(), clock)
-    }
-
     /// Whether user agents need an access token.
     fn is_closed(&self) -> bool {
         self.settings.access == AccessMode::Token
@@ -194,8 +198,13 @@ impl NodeParts<'_> {
         frozen_month: Option<Month>,
     ) -> Result<Data<WebSocketRole>, ServeError> {
         let Self { settings, common, keys, origin } = self;
-        let broadcasts = feeds::broadcasts(settings, common).await?;
-        let tokens = Arc::new(EndpointTokens::new(keys));
+        let SharedState { feeds, clock, log, .. } = &****common;
+        let limits = BroadcastLimits {
+            spread: Span(settings.broadcast_fanout_ms),
+            mailbox_max: settings.feed_mailbox_max,
+        };
+        // It returns when it has read the broadcasts in the store.
+        let broadcasts = broadcasts::start(feeds, limits, clock.clone(), log.clone()).await;
         let clients = ClientShared {
             config: Arc::new(Config {
                 node: name.clone(),
@@ -207,18 +216,18 @@ impl NodeParts<'_> {
             registry: directory.registry().clone(),
             nodes: Arc::new(directory.clone()),
             counters: Arc::clone(directory.clients()),
-            broadcasts: Some(broadcasts),
-            receipts: Some(common.feeds.clone()),
-            urls: Box::new(SealedUrls::new(origin.as_str(), tokens)),
-            clock: common.clock.clone(),
+            broadcasts: Some(broadcasts.map_err(ServeError::Broadcasts)?),
+            receipts: Some(feeds.clone()),
+            urls: SealedUrls::boxed(origin.as_str(), Arc::new(EndpointTokens::new(keys))),
+            clock: clock.clone(),
             mailbox_max: settings.client_mailbox_max,
             frame_limits: Arc::new(FrameLimits::new(
                 settings.frame_bytes_max,
                 settings.agent_frames_per_second_max,
-                common.clock.clone(),
-                common.log.clone(),
+                clock.clone(),
+                log.clone(),
             )),
-            log: common.log.clone(),
+            log: log.clone(),
             connections: AtomicU64::new(0),
         };
         Ok(Data::new(WebSocketRole {
@@ -230,35 +239,30 @@ impl NodeParts<'_> {
         }))
     }
 
-    fn bridged_agents(&self, frozen_month: Option<Month>) -> BridgedAgents {
-        let SharedState { store, clock, log, .. } = &***self.common;
-        let limits = limits::of_bridged_agents(self.settings, frozen_month);
-        BridgedAgents::new(Arc::clone(store), clock.clone(), limits, log.clone())
-    }
-
-    fn apis(&self, bridges: &Bridges, agents: &Arc<BridgedAgents>) -> PublicApis {
-        let Self { settings, common, keys, .. } = self;
-        let registration = || Data::new(self.registration(bridges, Arc::clone(agents)));
-        PublicApis {
-            feeds: Some(Data::new(feeds::service(settings, keys, common))),
-            registration: (!bridges.is_empty()).then(registration),
-        }
-    }
-
-    fn registration(&self, bridges: &Bridges, agents: Arc<BridgedAgents>) -> RegistrationService {
+    /// What is served beside pushes, with the user agents behind the bridges.
+    fn apis(
+        &self,
+        bridges: &Bridges,
+        frozen_month: Option<Month>,
+    ) -> (PublicApis, Arc<BridgedAgents>) {
         let Self { settings, common, keys, origin } = self;
-        let SharedState { limits, log, .. } = &****common;
-        let tokens = Arc::new(EndpointTokens::new(keys));
-        RegistrationService {
-            agents,
+        let SharedState { store, feeds, clock, limits, log, .. } = &****common;
+        let agent_limits = limits::of_bridged_agents(settings, frozen_month);
+        let (store, time) = (Arc::clone(store), clock.clone());
+        let agents = Arc::new(BridgedAgents::new(store, time, agent_limits, log.clone()));
+        let feeds = FeedService::new(settings, keys, feeds.clone(), clock.clone(), log.clone());
+        let registration = (!bridges.is_empty()).then(|| RegistrationService {
+            agents: Arc::clone(&agents),
             apps: bridges.apps(),
             secrets: RegistrationSecrets::new(keys.auth_keys()),
-            urls: Box::new(SealedUrls::new(origin.as_str(), tokens)),
+            urls: SealedUrls::boxed(origin.as_str(), Arc::new(EndpointTokens::new(keys))),
             limits: Arc::clone(limits),
             is_closed: self.is_closed(),
             body_timeout: Duration::from_millis(settings.request_body_timeout_ms),
             log: log.clone(),
-        }
+        });
+        let registration = registration.map(Data::new);
+        (PublicApis { feeds: Some(Data::new(feeds)), registration }, agents)
     }
 
     fn endpoints(
@@ -301,5 +305,18 @@ impl NodeParts<'_> {
             counters: PushCounters::default(),
             history: Arc::new(PushHistory::new(settings.push_history_max)),
         })
+    }
+}
+
+impl SealedUrls {
+    pub(super) fn boxed(origin: &str, tokens: Arc<EndpointTokens>) -> Box<Self> {
+        Box::new(Self { origin: origin.to_owned(), tokens })
+    }
+}
+
+impl EndpointUrls for SealedUrls {
+    fn endpoint(&self, uaid: Uaid, chid: Chid, key: Option<&VapidKey>) -> String {
+        let path = self.tokens.encrypt(uaid, chid, key.map(Into::into).as_ref());
+        format!("{}{path}", self.origin)
     }
 }

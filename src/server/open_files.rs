@@ -8,7 +8,7 @@ use std::cmp::min;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use slog::{Logger, warn};
 
-use super::ServeError;
+use super::error::ServeError;
 use crate::settings::{Role, Settings, StoreKind};
 
 /// Open files that have no setting: database files and logs of the writer and of each reader, log,

@@ -1,6 +1,5 @@
 //! Opens the keys and the store of a node, and checks them before it listens.
 
-use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use storage::maintenance::PreflightCheck;
 use storage::{Embedded, StoreAdmin, SyncSupport, durable};
 use tokio::sync::oneshot;
 
-use super::ServeError;
+use super::error::ServeError;
 use super::maintenance::Upkeep;
 use super::message_id_floor::IdFloor;
 use crate::settings::keys::fingerprint::KeyList;
@@ -47,16 +46,24 @@ pub(super) async fn open(
 ) -> Result<OpenedStore, ServeError> {
     let dir = &settings.data_dir;
     make_data_dir(dir)?;
-    warn_of_unsynced(SyncSupport::of(dir).map_err(OpenStoreError::from)?, dir, log);
+    let support = SyncSupport::of(dir).map_err(OpenStoreError::from)?;
+    if support != SyncSupport::Everything {
+        warn!(log, "the file system of data_dir cannot sync, a power loss can lose subscriptions and messages";
+            "data_dir" => %dir.display(), "cannot_sync" => support.lost());
+    }
     let (lock, keys, store) = match settings.store {
         StoreKind::Embedded => {
-            let keys = keys_beside_files(dir)?;
+            // New keys would not decrypt the endpoint URLs of an existing database.
+            let keys = match Embedded::exists(dir) {
+                true => Keys::load(dir)?,
+                false => Keys::load_or_generate(dir)?,
+            };
             (None, keys, opened(settings).await?)
         }
         StoreKind::DynamoDb => {
             let lock = DirLock::take(dir).map_err(OpenStoreError::from)?;
             let store = opened(settings).await?;
-            (Some(lock), keys_beside_tables(role, settings, &*store).await?, store)
+            (Some(lock), keys_beside_tables(role, dir, &*store).await?, store)
         }
     };
     let keys = with_auth_keys(role, settings, keys, &*store, log).await?;
@@ -71,7 +78,10 @@ pub(super) async fn open(
     if settings.create_tables {
         store.ensure_feeds().await.map_err(ServeError::FeedTables)?;
     }
-    preflight(&*store, message_tables::needed_months(now, frozen_month)).await?;
+    let months = message_tables::needed_months(now, frozen_month);
+    for PreflightCheck { what, outcome } in store.preflight(months).await? {
+        outcome.map_err(|problem| ServeError::Preflight { what, problem })?;
+    }
     let id_floor = match role.has_endpoints() {
         true => Some(IdFloor::reserve(role, dir, Arc::clone(&store), now, log).await),
         false => None,
@@ -111,29 +121,25 @@ fn make_data_dir(dir: &Path) -> Result<(), ServeError> {
     }
 }
 
-fn warn_of_unsynced(support: SyncSupport, dir: &Path, log: &Logger) {
-    if support != SyncSupport::Everything {
-        warn!(log, "the file system of data_dir cannot sync, a power loss can lose subscriptions and messages";
-            "data_dir" => %dir.display(), "cannot_sync" => support.lost());
-    }
-}
-
-/// Keys are generated with a new data directory only: new keys would not decrypt the endpoint URLs
-/// of an existing database.
-fn keys_beside_files(dir: &Path) -> Result<Keys, KeysError> {
-    if Embedded::exists(dir) { Keys::load(dir) } else { Keys::load_or_generate(dir) }
-}
-
-/// The keys beside a database that other nodes may use too.
+/// The keys beside a database that other nodes may use too. A single node generates them for a database without user
+/// agents. A node of a cluster generates none: it could not verify the requests of other nodes.
 async fn keys_beside_tables(
     role: Role,
-    settings: &Settings,
+    dir: &Path,
     store: &dyn StoreAdmin,
 ) -> Result<Keys, ServeError> {
-    let dir = &settings.data_dir;
-    match role {
-        Role::All => keys_of_single_node(dir, store).await,
-        Role::Connection | Role::Endpoint => keys_of_cluster_node(dir),
+    match (role, Keys::load(dir)) {
+        (Role::All, Err(KeysError::Missing { .. })) if is_empty_store(store).await? => {
+            Ok(Keys::load_or_generate(dir)?)
+        }
+        (Role::All, loaded) => Ok(loaded?),
+        (_, Err(KeysError::Missing { .. })) => {
+            Err(ServeError::NoSharedKeys { dir: dir.to_owned() })
+        }
+        (_, Ok(keys)) if keys.cluster_keys().is_empty() => {
+            Err(ServeError::NoClusterKeys { dir: dir.to_owned() })
+        }
+        (_, loaded) => Ok(loaded?),
     }
 }
 
@@ -162,32 +168,4 @@ async fn with_auth_keys(
         }
         Role::Connection | Role::Endpoint => Err(ServeError::NoAuthKeys { dir: dir.to_owned() }),
     }
-}
-
-/// A database without user agents is new.
-async fn keys_of_single_node(dir: &Path, store: &dyn StoreAdmin) -> Result<Keys, ServeError> {
-    match Keys::load(dir) {
-        Err(KeysError::Missing { .. }) if is_empty_store(store).await? => {
-            Ok(Keys::load_or_generate(dir)?)
-        }
-        loaded => Ok(loaded?),
-    }
-}
-
-/// A node of a cluster generates no keys: it could not verify the requests of other nodes.
-fn keys_of_cluster_node(dir: &Path) -> Result<Keys, ServeError> {
-    match Keys::load(dir) {
-        Err(KeysError::Missing { .. }) => Err(ServeError::NoSharedKeys { dir: dir.to_owned() }),
-        Ok(keys) if keys.cluster_keys().is_empty() => {
-            Err(ServeError::NoClusterKeys { dir: dir.to_owned() })
-        }
-        loaded => Ok(loaded?),
-    }
-}
-
-async fn preflight(store: &dyn StoreAdmin, months: BTreeSet<Month>) -> Result<(), ServeError> {
-    for PreflightCheck { what, outcome } in store.preflight(months).await? {
-        outcome.map_err(|problem| ServeError::Preflight { what, problem })?;
-    }
-    Ok(())
 }

@@ -8,7 +8,7 @@ use slog::{Logger, warn};
 use storage::{StoreAdmin, durable};
 use uuid::Uuid;
 
-use super::ServeError;
+use super::error::ServeError;
 use crate::settings::store::announcements::{Difference, announce};
 use crate::settings::{Role, Settings, StoreKind};
 

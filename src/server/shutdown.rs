@@ -15,7 +15,7 @@ use storage::Store;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::ServeError;
+use super::error::ServeError;
 use super::listen::{self, LAST_ANSWERS_WAIT, RunningServers};
 use super::systemd;
 use crate::push::app::{AppState, EndpointRole};

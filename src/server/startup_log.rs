@@ -18,7 +18,7 @@ pub(super) fn write(
     origin: &str,
     log: &Logger,
 ) {
-    let bound = ports.public_address();
+    let bound = ports.public.address;
     let rest = match role {
         Role::All => of_single_node(settings, origin),
         Role::Connection => of_connection_node(settings, ports, origin),
@@ -29,12 +29,13 @@ pub(super) fn write(
     if settings.public_url.is_none() {
         warn_of_own_url(bound.ip().is_unspecified(), settings, origin, log);
     }
-    if let Some(address) = ports.http_address() {
-        info!(log, "listening for http, to redirect it"; "address" => %address);
+    if let Some(http) = &ports.http {
+        info!(log, "listening for http, to redirect it"; "address" => %http.address);
     }
     info!(log, "listening"; "role" => role.name(), "address" => %bound, "public_url" => origin);
-    if let Some(router) = ports.router_address() {
-        info!(log, "listening for other nodes"; "address" => %router, "node" => %settings.node_id(router));
+    if let Some(router) = &ports.router {
+        info!(log, "listening for other nodes"; "address" => %router.address,
+            "node" => %settings.node_id(router.address));
     }
 }
 
@@ -84,8 +85,10 @@ fn of_single_node(settings: &Settings, origin: &str) -> String {
 }
 
 fn of_connection_node(settings: &Settings, ports: &RunningServers, origin: &str) -> String {
-    let Some(router) = ports.router_address() else { return String::new() };
-    let (node, bound) = (settings.node_id(router), ports.public_address());
+    let Some(router) = ports.router.as_ref().map(|router| router.address) else {
+        return String::new();
+    };
+    let (node, bound) = (settings.node_id(router), ports.public.address);
     format!(
         "Router port: http://{router}, known to other nodes as {node}\n\
          Endpoint URLs begin with {origin}/wpush/\n\

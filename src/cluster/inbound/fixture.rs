@@ -8,20 +8,16 @@ use actix_web::http::Method;
 use actix_web::test::{TestRequest, call_service, init_service};
 use actors::mailbox::{BoundedActor, Mailbox, Queued};
 use slog::{Discard, o};
-use state_machine::{Chid, Encoding, MessageId, Time, Topic, Urgency};
+use state_machine::Time;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
-use crate::settings::keys::Keys;
+pub(super) use crate::cluster::fixture::{KEY, Log, NOW, OTHER_KEY, cluster_keys, message};
 
 pub(super) const AGENT: Uaid = Uaid([0xab; 16]);
 pub(super) const INSTANCE: Uaid = Uaid([0xef; 16]);
 pub(super) const NODE: &str = "http://127.0.0.1:8081";
-pub(super) const NOW: Time = Time(1_796_000_000_000);
 pub(super) const BODY_BYTES_MAX: usize = 4000;
-
-const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-const OTHER_KEY: &str = "_v38-_r5-Pf29fTz8vHw7-7t7Ovq6ejn5uXk4-Lh4N8=";
 
 /// A port, and what its registry receives.
 pub(super) struct Scene {
@@ -50,7 +46,7 @@ pub(super) struct Asked {
     pub(super) body: Vec<u8>,
     /// The node, keys and time of the signature.
     pub(super) node: &'static str,
-    pub(super) keys: ClusterKeys,
+    pub(super) keys: Arc<ClusterKeys>,
     pub(super) at: Time,
 }
 
@@ -119,7 +115,7 @@ impl Scene {
 
 impl Asked {
     pub(super) fn new(method: Method, path: &str, body: Vec<u8>) -> Self {
-        Self { method, path: path.to_owned(), body, node: NODE, keys: keys(), at: NOW }
+        Self { method, path: path.to_owned(), body, node: NODE, keys: cluster_keys(KEY), at: NOW }
     }
 
     pub(super) fn push(message: &Message) -> Self {
@@ -175,7 +171,7 @@ pub(super) async fn send(
 pub(super) fn port(registry: Registry, log: Logger) -> RouterPort {
     RouterPort {
         node: NodeId::new(NODE),
-        keys: Arc::new(keys()),
+        keys: cluster_keys(KEY),
         instance: INSTANCE,
         registry,
         clock: Clock::starting_at(NOW),
@@ -198,36 +194,6 @@ pub(super) fn limits() -> PortLimits {
             shutdown_timeout: Duration::from_secs(1),
             allows_half_closed: false,
         },
-    }
-}
-
-pub(super) fn keys() -> ClusterKeys {
-    cluster(KEY)
-}
-
-pub(super) fn other_keys() -> ClusterKeys {
-    cluster(OTHER_KEY)
-}
-
-fn cluster(key: &str) -> ClusterKeys {
-    let keys = Keys::from_texts(&[KEY]).unwrap().with_cluster_texts(&[key]).unwrap();
-    ClusterKeys::derive(&keys).unwrap()
-}
-
-pub(super) fn message() -> Message {
-    Message {
-        id: MessageId::from_uuid_v7(0x0190_a4a3_b000_7000_8000_0000_0000_0000, true),
-        chid: Chid([0xcd; 16]),
-        topic: Some(Topic::parse("topic").unwrap()),
-        urgency: Urgency::Low,
-        accepted_at: Time(NOW.0 - 5),
-        ttl: Span::from_secs(60),
-        offers: 0,
-        receipt: None,
-        payload: Some(state_machine::Payload {
-            data: Bytes::from_static(b"\0data"),
-            encoding: Encoding::Aes128Gcm,
-        }),
     }
 }
 

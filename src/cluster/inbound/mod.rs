@@ -1,4 +1,5 @@
-//! The router port of a connection node, which answers the requests of other nodes.
+//! The router port of a connection node. Requests of other nodes enter. Pushes and notifications to the registry, and
+//! signed answers, leave.
 //!
 //! | request | meaning | answers |
 //! |---|---|---|

@@ -1,12 +1,11 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use actix_web::http::{Method, Uri};
 use actix_web::rt;
 use actix_web::test::{TestRequest, call_service, init_service};
 use actors::NoPeers;
 use futures_util::future::join;
-use slog::{Drain, OwnedKVList, Record, o};
+use slog::o;
 use state_machine::Time;
 use tokio::time::{Instant, pause};
 
@@ -72,14 +71,18 @@ async fn a_notification_reaches_the_connection() {
     }
 }
 
-#[actix_web::test]
-async fn an_unknown_agent_is_not_here() {
+/// A port whose registry has no agent.
+fn port_of_nobody() -> RouterPort {
     let log = Logger::root(slog::Discard, o!());
     let peers = Arc::new(NoPeers(NodeAnswer::NotHere));
-    let directory = actors::RegistryActor::new(16, peers, log.clone()).start(None);
-    let node = NodeId::new(NODE);
-    let clock = Clock::starting_at(NOW);
-    let port = Data::new(RouterPort::new(node, Arc::new(keys()), &directory, clock, limits(), log));
+    let registry = actors::RegistryActor::new(16, peers, log.clone()).start(None);
+    let (node, clock) = (NodeId::new(NODE), Clock::starting_at(NOW));
+    RouterPort::new(node, cluster_keys(KEY), &registry, clock, limits(), log)
+}
+
+#[actix_web::test]
+async fn an_unknown_agent_is_not_here() {
+    let port = Data::new(port_of_nobody());
     for asked in [Asked::push(&message()), Asked::stored(), Asked::moved(1)] {
         assert_eq!(ask(&port, asked).await, Told::Signed(404));
     }
@@ -94,7 +97,7 @@ async fn only_a_process_itself_answers_for_its_instance() {
     assert_eq!(*scene.notices.lock().unwrap(), [], "the registry is not asked");
     assert_eq!(ask(AGENT).await, Told::Signed(404));
     let strange = Asked {
-        keys: other_keys(),
+        keys: cluster_keys(OTHER_KEY),
         ..Asked::new(Method::PUT, &format!("/notif/{INSTANCE}"), Vec::new())
     };
     assert_eq!(scene.ask(strange).await, Told::Unsigned(401));
@@ -102,14 +105,7 @@ async fn only_a_process_itself_answers_for_its_instance() {
 
 #[actix_web::test]
 async fn each_process_has_its_own_instance() {
-    let log = Logger::root(slog::Discard, o!());
-    let peers = Arc::new(NoPeers(NodeAnswer::NotHere));
-    let directory = actors::RegistryActor::new(16, peers, log.clone()).start(None);
-    let port = || {
-        let (node, clock) = (NodeId::new(NODE), Clock::starting_at(NOW));
-        RouterPort::new(node, Arc::new(keys()), &directory, clock, limits(), log.clone())
-    };
-    assert_ne!(port().instance(), port().instance());
+    assert_ne!(port_of_nobody().instance(), port_of_nobody().instance());
 }
 
 #[actix_web::test]
@@ -137,7 +133,7 @@ async fn a_request_without_a_valid_signature_is_refused_without_effect() {
     let mut scene = Scene::of(NotifyResult::Delivered);
     type Change = fn(&mut Asked);
     let ways: [(&str, Change); 4] = [
-        ("other keys", |asked| asked.keys = other_keys()),
+        ("other keys", |asked| asked.keys = cluster_keys(OTHER_KEY)),
         ("long ago", |asked| asked.at = Time(NOW.0 - 86_400_001)),
         ("far ahead", |asked| asked.at = Time(NOW.0 + 86_500_000)),
         ("for another node", |asked| asked.node = "http://127.0.0.1:8082"),
@@ -176,7 +172,7 @@ async fn a_request_of_another_time_is_told_the_time_and_has_an_effect_when_it_is
 async fn only_a_node_of_the_cluster_that_calls_this_node_is_told_the_time() {
     let scene = Scene::of(NotifyResult::Delivered);
     let late = |asked: Asked| Asked { at: Time(NOW.0 - 1_200_000), ..asked };
-    let strange = Asked { keys: other_keys(), ..late(Asked::stored()) };
+    let strange = Asked { keys: cluster_keys(OTHER_KEY), ..late(Asked::stored()) };
     assert_eq!(scene.ask(strange).await, Told::Unsigned(401));
     let elsewhere = Asked { node: "http://127.0.0.1:8082", ..late(Asked::stored()) };
     assert_eq!(scene.ask(elsewhere).await, Told::Unsigned(401));
@@ -263,27 +259,18 @@ fn the_maximum_body_fits_the_largest_message_of_either_encoding() {
 
 #[actix_web::test]
 async fn rejected_requests_are_logged_once_a_second() {
-    struct Lines(Arc<AtomicUsize>);
-    impl Drain for Lines {
-        type Ok = ();
-        type Err = slog::Never;
-        fn log(&self, record: &Record<'_>, _: &OwnedKVList) -> Result<(), slog::Never> {
-            assert_eq!(record.level(), slog::Level::Warning);
-            self.0.fetch_add(1, Ordering::Relaxed);
-            Ok(())
-        }
-    }
     pause();
-    let lines = Arc::new(AtomicUsize::new(0));
-    let scene = Scene::logging(Logger::root(Lines(Arc::clone(&lines)), o!()));
-    let strange = || Asked { keys: other_keys(), ..Asked::stored() };
-    for (told, lines_then) in [(0, 1), (0, 1), (1000, 2), (999, 2)] {
-        tokio::time::advance(Duration::from_millis(told)).await;
+    let (logger, mut log) = Log::new();
+    let scene = Scene::logging(logger);
+    let strange = || Asked { keys: cluster_keys(OTHER_KEY), ..Asked::stored() };
+    let line = ["WARN rejected a request of another node"];
+    for (after, lines) in [(0, &line[..]), (0, &[]), (1000, &line), (999, &[])] {
+        tokio::time::advance(Duration::from_millis(after)).await;
         assert_eq!(scene.ask(strange()).await, Told::Unsigned(401));
-        assert_eq!(lines.load(Ordering::Relaxed), lines_then);
+        assert_eq!(log.said(), lines);
     }
     assert_eq!(scene.ask(Asked::stored()).await, Told::Signed(200));
-    assert_eq!(lines.load(Ordering::Relaxed), 2);
+    assert_eq!(log.said(), [""; 0]);
 }
 
 /// A cluster key may be stolen, and nodes of another version send other requests.
@@ -291,12 +278,8 @@ async fn rejected_requests_are_logged_once_a_second() {
 fn no_hostile_request_of_a_node_makes_the_port_panic_or_fail() {
     let system = actix::System::new();
     let service = system.block_on(async {
-        let log = Logger::root(slog::Discard, o!());
-        let peers = Arc::new(NoPeers(NodeAnswer::NotHere));
-        let registry = actors::RegistryActor::new(16, peers, log.clone()).start(None);
-        let (node, clock, keys) = (NodeId::new(NODE), Clock::starting_at(NOW), Arc::new(keys()));
-        let port = RouterPort::new(node, keys, &registry, clock, limits(), log);
-        init_service(actix_web::App::new().configure(RouterPort::routes(&Data::new(port)))).await
+        let port = Data::new(port_of_nobody());
+        init_service(actix_web::App::new().configure(RouterPort::routes(&port))).await
     });
     // Method and path, and the body.
     let line = |asked: Asked| {

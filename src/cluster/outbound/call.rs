@@ -3,7 +3,6 @@
 //! A node whose clock differs refuses a request and answers its own time, signed. The request is sent once more, signed
 //! with that time, and further ones are signed with the difference (docs/decisions/0052).
 
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
@@ -14,45 +13,18 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{AUTHORIZATION, HOST};
 use hyper::http::response::Parts;
-use hyper::http::uri::Authority;
 use hyper::{Request, StatusCode};
-use state_machine::{ClockDifference, NodeId};
+use state_machine::ClockDifference;
 use tokio::time::timeout;
 
 use super::connections::Connections;
 use super::limits::RemoteLimits;
-use super::peer_clock::PeerClock;
+use super::peer::{CallError, Peer};
 use crate::cluster::request::PeerRequest;
 use crate::cluster::signature;
 use crate::cluster::signature::{
     ANSWER_MAC_HEADER, CLOCK_DIFFERENCE_MAX, ClusterKeys, RequestMac, TIME_HEADER,
 };
-use crate::system::https_client::with_causes;
-use crate::system::node_address::{AllowedNodes, NodeAddress};
-
-/// A node that may be called.
-pub(super) struct Peer {
-    pub(super) address: NodeAddress,
-    pub(super) authority: Authority,
-    pub(super) clock: PeerClock,
-}
-
-/// Why it is unknown whether the node processed the request.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum CallError {
-    #[error("cannot connect: {0}")]
-    NotConnected(io::Error),
-    #[error("{}", with_causes(.0))]
-    Broken(#[from] hyper::Error),
-    #[error("no answer in {} ms", .0.as_millis())]
-    TimedOut(Duration),
-    /// The node refused the time of the request, also when that was its own.
-    #[error("the node refuses the time of a request, its clock is {0}")]
-    OtherTime(ClockDifference),
-    /// The answer is of a program without the cluster keys, or refuses a wrong signature.
-    #[error("an answer with status {} that is not signed", .0.as_u16())]
-    NotSigned(StatusCode),
-}
 
 pub(super) struct Caller {
     keys: Arc<ClusterKeys>,
@@ -64,7 +36,7 @@ pub(super) struct Caller {
     /// A clock has differed since the start.
     has_differed: AtomicBool,
     /// What is known of clocks has changed since it was logged.
-    clock_news: AtomicBool,
+    pub(super) clock_news: AtomicBool,
 }
 
 /// A signed request, and what verifies its answer.
@@ -73,15 +45,6 @@ struct Signed {
     mac: RequestMac,
     /// Its time is this far ahead of this node's clock.
     ahead: ClockDifference,
-}
-
-impl Peer {
-    /// The node of that name, if it may be called.
-    pub(super) fn allowed(node: &NodeId, allowed: &AllowedNodes) -> Option<Self> {
-        let address = NodeAddress::parse(node).ok().filter(|address| allowed.allows(address))?;
-        let authority = address.authority().parse().ok()?;
-        Some(Self { address, authority, clock: PeerClock::unknown() })
-    }
 }
 
 impl Caller {
@@ -112,15 +75,6 @@ impl Caller {
             }
         };
         timeout(wait, answer).await.map_err(|_| CallError::TimedOut(wait))?
-    }
-
-    /// Whether what is known of clocks has changed since it was logged.
-    pub(super) fn has_clock_news(&self) -> bool {
-        self.clock_news.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn clock_news_are_logged(&self) {
-        self.clock_news.store(false, Ordering::Relaxed);
     }
 
     async fn send(

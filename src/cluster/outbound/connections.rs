@@ -22,8 +22,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::call::{CallError, Peer};
 use super::limits::RemoteLimits;
+use super::peer::{CallError, Peer};
 
 /// Maximum size of an answer's headers. The body is never read.
 const ANSWER_BYTES_MAX: usize = 16 * 1024;
@@ -92,7 +92,7 @@ impl Connections {
 
     /// The connection that was used last, unless the node has closed it or sent what is no answer.
     fn take(&self, node: &Authority) -> Option<TcpStream> {
-        let mut idle = self.idle();
+        let mut idle = lock(&self.idle);
         let streams = idle.by_node.get_mut(node)?;
         loop {
             let (_, stream) = streams.pop()?;
@@ -103,7 +103,7 @@ impl Connections {
     }
 
     fn keep(&self, node: &Authority, stream: TcpStream) {
-        let mut idle = self.idle();
+        let mut idle = lock(&self.idle);
         let streams = match idle.by_node.get_mut(node) {
             Some(streams) => streams,
             None => idle.by_node.entry(node.clone()).or_default(),
@@ -116,10 +116,6 @@ impl Connections {
             idle.is_swept = true;
             tokio::spawn(sweep(Arc::downgrade(&self.idle), self.limits.connection_idle));
         }
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Idle> {
-        lock(&self.idle)
     }
 }
 

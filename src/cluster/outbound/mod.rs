@@ -1,16 +1,16 @@
-//! Delivery and notifications to other nodes, over HTTP.
+//! Calls other nodes over HTTP. Pushes, notifications and an operator's questions enter; signed requests to router ports,
+//! and the meaning of their answers, leave.
 //!
 //! Anything but a signed answer is [`NodeAnswer::Unreachable`] to a push, and proves nothing. It
 //! also opens the circuit breaker of the node, so that a dead node does not cost every push a
 //! timeout. While the breaker is open, only the worker of the node calls it.
 //!
-//! - `peer_state`: the state of one node.
-//! - `worker`: the task that sends notifications and probes.
+//! - `peer_state`: the state of one node. `peer`: its address and clock.
 //! - `call`: one request. `connections`: what it is sent on.
-//! - `peer_clock`: how far the clock of a node differs. `clock_log`: the log of the clocks that are wrong.
+//! - `clock_log`: the log of the clocks that are wrong.
 //! - `pending_notifications`: a queue in memory. After a restart of this process, user agents find
 //!   their messages with the storage scan every `storage_recheck_s`.
-//! - `node_access`: the requests of an operator's command. `router_url_check`: whether a node can be reached by its own name.
+//! - `node_access`: a question for an operator, or whether a node can be reached by its own name.
 //!
 //! A node that answers and has no pending notifications has no task and no timer of its own.
 
@@ -19,45 +19,50 @@ mod clock_log;
 mod connections;
 mod limits;
 mod node_access;
-mod peer_clock;
+mod peer;
 mod peer_state;
 mod pending_notifications;
-mod router_url_check;
 #[cfg(test)]
 mod tests;
-mod worker;
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
 use actors::observe::PeerStatus;
 use actors::{Clock, NodeDirectory, SharedLogLimiter};
 use bytes::Bytes;
+use futures_util::future::join_all;
 use hyper::StatusCode;
 use slog::{Logger, warn};
+use state_machine::breaker::Epoch;
 use state_machine::delivery::NodeAnswer;
 use state_machine::log_limiter::LogLimiter;
 use state_machine::{ClockComparison, Message, NodeId, Span, Time, Uaid};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::request::PeerRequest;
 use super::signature::ClusterKeys;
 use super::wire_message;
 use crate::system::node_address::AllowedNodes;
-use call::{CallError, Caller, Peer};
+use call::Caller;
 use clock_log::ClockLog;
 pub use limits::RemoteLimits;
-pub use node_access::NodeAccess;
-use peer_state::{PeerState, RequestPermit};
-pub use router_url_check::{PeerIdentity, RouterUrlCheck};
+pub use node_access::{NodeAccess, PeerIdentity};
+use peer::{CallError, Peer};
+use peer_state::{NextAction, PeerState, RequestPermit};
 
 /// Minimum time between two searches of a full table for entries to evict.
 const SWEEP_INTERVAL: Span = Span(100);
 
 /// Length to which the logged name of a blocked node is truncated. The URL of a node is never longer.
 const LOGGED_CHARS_MAX: usize = 300;
+
+/// The agent of a probe. No agent has this id, so that the answer is "not here".
+const PROBE_AGENT: Uaid = Uaid([0; 16]);
 
 /// The other nodes, by the URLs of their router ports.
 pub struct RemoteNodes {
@@ -254,8 +259,9 @@ impl Shared {
         wait: Duration,
     ) -> Result<StatusCode, CallError> {
         let result = self.caller.call(peer, request, body, wait).await;
-        if self.caller.has_clock_news() && self.clock_log.allows(self.ticks.now()) {
-            self.caller.clock_news_are_logged();
+        let clock_news = &self.caller.clock_news;
+        if clock_news.load(Ordering::Relaxed) && self.clock_log.allows(self.ticks.now()) {
+            clock_news.store(false, Ordering::Relaxed);
             self.clock_log.write(&self.clocks());
         }
         result
@@ -289,7 +295,7 @@ impl Shared {
 
     fn wake_worker(self: &Arc<Self>, peer: &Arc<PeerState>) {
         peer.wake(|| {
-            let worker = worker::run(Arc::clone(self), Arc::clone(peer));
+            let worker = work(Arc::clone(self), Arc::clone(peer));
             self.runtime.spawn(worker).abort_handle()
         });
     }
@@ -328,4 +334,39 @@ impl PeerTable {
         }
         has_room
     }
+}
+
+/// The worker of a node: sends pending notifications, and probes while the breaker is open. Runs until there is nothing to
+/// do for the node.
+async fn work(shared: Arc<Shared>, peer: Arc<PeerState>) {
+    loop {
+        let now = shared.ticks.now();
+        match peer.next(now) {
+            NextAction::Idle => return,
+            NextAction::Evict => return shared.evict(&peer),
+            NextAction::Wait(until) => {
+                let wait = Duration::from_millis(until.since(now).0);
+                // Either way, the next action is determined again.
+                let _ = timeout(wait, peer.recovered.notified()).await;
+            }
+            NextAction::Flush(epoch, notifications) => {
+                let sent =
+                    notifications.iter().map(|request| send(&shared, &peer, epoch, *request));
+                let sent = join_all(sent).await;
+                let failed = notifications.into_iter().zip(sent).filter(|(_, is_done)| !is_done);
+                peer.requeue(failed.map(|(request, _)| request), shared.ticks.now());
+            }
+            NextAction::Probe(epoch) => {
+                send(&shared, &peer, epoch, PeerRequest::MessageStored(PROBE_AGENT)).await;
+            }
+        }
+    }
+}
+
+/// Sends a notification. False if it must be repeated: no answer, or no capacity.
+async fn send(shared: &Shared, peer: &PeerState, epoch: Epoch, request: PeerRequest) -> bool {
+    let wait = shared.limits.notification_wait;
+    let result = shared.call(&peer.peer, request, Bytes::new(), wait).await;
+    peer.finished(epoch, &result, shared.ticks.now());
+    !matches!(result, Err(_) | Ok(StatusCode::ACCEPTED | StatusCode::SERVICE_UNAVAILABLE))
 }

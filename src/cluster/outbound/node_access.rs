@@ -1,22 +1,39 @@
-//! Asks nodes on behalf of an operator, from any process that has the cluster keys.
+//! Asks nodes on behalf of an operator, from any process that has the cluster keys. A node asks itself, for an agent that
+//! only its own router port knows: so it learns whether its name leads to it.
 
 use std::sync::Arc;
 
 use actors::Clock;
+use bytes::Bytes;
+use hyper::StatusCode;
 use state_machine::{ClockComparison, ClockDifference, NodeId, Uaid};
 
+use super::call::Caller;
 use super::limits::RemoteLimits;
-use super::router_url_check::{PeerIdentity, RouterUrlCheck};
+use super::peer::Peer;
+use crate::cluster::request::PeerRequest;
 use crate::cluster::signature::ClusterKeys;
 use crate::settings::Settings;
 use crate::settings::keys::Keys;
 use crate::system::node_address::AllowedNodes;
 
+/// Asks nodes. It does not affect the breaker of any node.
 #[derive(Clone)]
 pub struct NodeAccess {
-    keys: Arc<ClusterKeys>,
-    allowed: AllowedNodes,
-    limits: RemoteLimits,
+    pub(super) keys: Arc<ClusterKeys>,
+    pub(super) allowed: AllowedNodes,
+    pub(super) limits: RemoteLimits,
+}
+
+/// The process that answers under the name of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeerIdentity {
+    /// The one that knows the agent.
+    ThisNode,
+    /// Another node of the cluster, which has the same name.
+    OtherNode,
+    /// No node of the cluster answers, for this reason.
+    Unreachable(String),
 }
 
 impl NodeAccess {
@@ -34,10 +51,22 @@ impl NodeAccess {
         uaid: Uaid,
         clock: Clock,
     ) -> (PeerIdentity, Option<ClockDifference>) {
-        let keys = Arc::clone(&self.keys);
-        let check = RouterUrlCheck::new(node, uaid, keys, &self.allowed, self.limits, clock);
-        let identity = check.ask().await;
-        (identity, check.clock_ahead())
+        let Some(peer) = Peer::allowed(&node, &self.allowed) else {
+            let why = "nodes_allowed does not allow it".to_owned();
+            return (PeerIdentity::Unreachable(why), None);
+        };
+        // A kept connection may lead to a process that no longer listens under the name.
+        let limits = RemoteLimits { connections_idle_max: 0, ..self.limits };
+        let caller = Caller::new(Arc::clone(&self.keys), clock, &limits);
+        let request = PeerRequest::MessageStored(uaid);
+        let identity =
+            match caller.call(&peer, request, Bytes::new(), limits.notification_wait).await {
+                Ok(StatusCode::OK) => PeerIdentity::ThisNode,
+                // Any other status: the process accepted a signature for this name.
+                Ok(_) => PeerIdentity::OtherNode,
+                Err(error) => PeerIdentity::Unreachable(error.to_string()),
+            };
+        (identity, peer.clock.ahead())
     }
 
     /// Compares the clocks of nodes that were asked with that of this process.

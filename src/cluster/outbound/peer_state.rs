@@ -13,8 +13,8 @@ use state_machine::{NodeId, Time};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::call::{CallError, Peer};
 use super::limits::RemoteLimits;
+use super::peer::{CallError, Peer};
 use super::pending_notifications::PendingNotifications;
 use crate::cluster::request::PeerRequest;
 

@@ -1,14 +1,11 @@
 use super::*;
+use crate::cluster::fixture::{self, KEY, NOW, OTHER_KEY as OTHER};
 use crate::fuzz::fuzz;
 
-const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-const OTHER: &str = "_v38-_r5-Pf29fTz8vHw7-7t7Ovq6ejn5uXk4-Lh4N8=";
-const NOW: Time = Time(1_796_000_000_000);
 const SKEW: Span = Span(60_000);
 
 fn keys(cluster: &[&str]) -> ClusterKeys {
-    let keys = Keys::from_texts(&[OTHER]).unwrap().with_cluster_texts(cluster).unwrap();
-    ClusterKeys::derive(&keys).unwrap()
+    ClusterKeys::derive(&fixture::keys(cluster)).unwrap()
 }
 
 fn verify(

@@ -17,8 +17,8 @@ use futures_util::{StreamExt, stream};
 use state_machine::feed::{ConsumerEnd, FeedPage, FeedSyncId, Update};
 use tokio::time::timeout;
 
-use super::FeedService;
 use super::error::FeedError;
+use super::service::FeedService;
 use super::tokens::Grant;
 
 /// The reconnection time of a reader, in ms.

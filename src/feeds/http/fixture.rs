@@ -20,8 +20,9 @@ use storage::{Embedded, EmbeddedOptions};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
+use super::serve;
+use super::service::{FeedRequestLimits, FeedService};
 use super::tokens::{FeedTokens, Grant, Scopes};
-use super::{FeedRequestLimits, FeedService, serve};
 use crate::settings::keys::Keys;
 
 /// What the clock shows at first.
@@ -61,6 +62,14 @@ impl Scene {
             log,
         };
         Self { service: Data::new(service), _folder: folder }
+    }
+
+    /// One whose feed `x` has published the value 1 of the key `a`.
+    pub(super) async fn with_a() -> Self {
+        let scene = Self::new();
+        scene.put("a", "1").await;
+        scene.page("wait=10").await;
+        scene
     }
 
     /// What a holder of such a token sends.

@@ -1,13 +1,14 @@
-//! `/v1/feeds`: feeds for other programs. docs/feeds.md describes it for their authors.
+//! `/v1/feeds`: feeds for other programs. Their requests enter, writes and reads of the store leave, and so do pages and
+//! event streams. docs/feeds.md describes it for their authors.
 //!
 //! | request | scope | file |
 //! |---|---|---|
-//! | `PUT /v1/feeds/{feed}/{key}` | w | `write.rs` |
-//! | `DELETE /v1/feeds/{feed}/{key}` | w | `write.rs` |
-//! | `POST /v1/feeds/{feed}/{key}/republish` | w | `write.rs` |
+//! | `PUT /v1/feeds/{feed}/{key}` | w | here |
+//! | `DELETE /v1/feeds/{feed}/{key}` | w | here |
+//! | `POST /v1/feeds/{feed}/{key}/republish` | w | here |
 //! | `GET /v1/feeds/{feed}` | r | `read.rs`, `events.rs` |
 //!
-//! The receipts of pushes are feeds too, see `receipts.rs`.
+//! The receipts of pushes are feeds too, see `receipts.rs`. What all requests share is in `service.rs`.
 //!
 //! The token is checked first, even before the method: a client without one learns nothing. There are no CORS headers:
 //! a token is a secret of programs, not of web pages.
@@ -16,64 +17,32 @@ mod error;
 mod events;
 #[cfg(test)]
 mod fixture;
-mod large;
 mod query;
 mod read;
 mod receipts;
+pub mod service;
 mod target;
 #[cfg(test)]
 mod tests;
 pub mod tokens;
-mod write;
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use actix_web::http::Method;
-use actix_web::http::header::{AUTHORIZATION, CACHE_CONTROL, HeaderMap};
+use actix_web::http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderMap};
+use actix_web::http::{Method, StatusCode};
 use actix_web::middleware::DefaultHeaders;
 use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
-use actors::{Clock, FeedSubscription, Feeds};
-use slog::{Logger, debug, warn};
-use state_machine::feed::{FeedName, FeedSyncId};
-use state_machine::store::PageLimit;
+use serde_json::json;
+use slog::debug;
+use state_machine::feed::{FeedKey, FeedName, FeedValue, Version, WriteResult};
 use storage::StoreError;
-use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use crate::push::request_id::request_id;
 use error::FeedError;
 use query::ReadQuery;
+use service::FeedService;
 use target::{Change, Target};
-use tokens::{FeedTokens, Grant, Scopes};
-
-/// A page with more bytes of values is large: a smaller one mostly fits into the kernel's buffer at once. Also the page
-/// size for followers, of which each may keep one unread page in memory; one update is always read.
-pub const FOLLOWED_BYTES_MAX: usize = 64 * 1024;
-
-pub struct FeedService {
-    pub feeds: Feeds,
-    pub tokens: FeedTokens,
-    pub limits: FeedRequestLimits,
-    /// A permit for each large page that is being sent.
-    pub pages: Arc<Semaphore>,
-    /// The clock by which tokens expire.
-    pub clock: Clock,
-    pub log: Logger,
-}
-
-/// The limits of one request.
-#[derive(Debug, Clone, Copy)]
-pub struct FeedRequestLimits {
-    pub value_bytes_max: usize,
-    pub page: PageLimit,
-    /// How long a request may wait for an update.
-    pub wait_max: Duration,
-    /// How long an event stream may be silent.
-    pub keepalive: Duration,
-    /// How long a body may take to arrive.
-    pub body_timeout: Duration,
-}
+use tokens::{Grant, Scopes};
 
 /// Answers requests for feeds with `feeds`.
 pub(crate) fn routes(feeds: &Data<FeedService>, service: &mut ServiceConfig) {
@@ -109,65 +78,87 @@ async fn serve(
         if *request.method() != Method::GET {
             return Err(FeedError::Method { allow: "GET" });
         }
-        grant.needs(Scopes::Read)?;
+        needs(&grant, Scopes::Read)?;
         let query = ReadQuery::read(request, &service.limits)?;
         return read::read(service, grant, query).await;
     };
     let change = rest.change(request.method())?;
-    grant.needs(Scopes::Write)?;
+    needs(&grant, Scopes::Write)?;
     query::none(request)?;
     let (feed, headers) = (grant.feed, request.headers());
     match change {
-        Change::Put(key) => write::put(service, feed, key?, headers, payload).await,
+        Change::Put(key) => put(service, feed, key?, headers, payload).await,
         Change::Delete(key) => {
             let deleted = service.feeds.delete(feed.clone(), key?).await;
-            write::changed(service, &feed, deleted)
+            changed(service, &feed, deleted)
         }
         Change::Republish(key) => {
             let republished = service.feeds.republish(feed.clone(), key?).await;
-            write::changed(service, &feed, republished)
+            changed(service, &feed, republished)
         }
     }
 }
 
-impl FeedService {
-    /// Checks the token of a request against the feed in its path.
-    fn admit(&self, headers: &HeaderMap, feed: Option<&str>) -> Result<Grant, FeedError> {
-        let token = bearer(headers).ok_or(FeedError::NoToken)?;
-        let grant = self.tokens.check(token, self.clock.now())?;
-        let is_its_feed = feed == Some(grant.feed.as_str());
-        if is_its_feed { Ok(grant) } else { Err(FeedError::OtherFeed) }
-    }
+fn needs(grant: &Grant, wanted: Scopes) -> Result<(), FeedError> {
+    if grant.scopes.allow(wanted) { Ok(()) } else { Err(FeedError::Scope(wanted)) }
+}
 
-    /// Logs a failure of the store; the answer to the request.
-    fn failed(&self, feed: &FeedName, error: &StoreError) -> FeedError {
-        match error {
-            StoreError::Busy => {
-                debug!(self.log, "the store is too busy for a feed"; "feed" => %feed);
-            }
-            error => {
-                warn!(self.log, "the store failed for a feed"; "feed" => %feed, "error" => %error);
-            }
+/// Sets a key to the body.
+async fn put(
+    service: &FeedService,
+    feed: FeedName,
+    key: FeedKey,
+    headers: &HeaderMap,
+    payload: Payload,
+) -> Result<HttpResponse, FeedError> {
+    if !feed.may_have(&key) {
+        return Err(FeedError::ReservedKey);
+    }
+    let max_bytes = feed.value_bytes_max(service.limits.value_bytes_max);
+    let value = read_value(service, max_bytes, headers, payload).await?;
+    let written = service.feeds.write(feed.clone(), key, value).await;
+    match written.map_err(|error| service.failed(&feed, &error))? {
+        WriteResult::Done(version) if version == Version::default().next() => {
+            Ok(with_version(StatusCode::CREATED, version))
         }
-        FeedError::Unavailable
-    }
-
-    fn follow(&self, feed: FeedName, after: FeedSyncId) -> Result<FeedSubscription, FeedError> {
-        self.feeds.subscribe(feed, after).map_err(|_| FeedError::TooManyFollowers)
+        WriteResult::Done(version) => Ok(with_version(StatusCode::OK, version)),
+        WriteResult::TooManyKeys => Err(FeedError::TooManyKeys),
     }
 }
 
-impl Grant {
-    fn needs(&self, wanted: Scopes) -> Result<(), FeedError> {
-        if self.scopes.allow(wanted) { Ok(()) } else { Err(FeedError::Scope(wanted)) }
-    }
+/// Answers a change of a key that must exist.
+fn changed(
+    service: &FeedService,
+    feed: &FeedName,
+    changed: Result<Option<Version>, StoreError>,
+) -> Result<HttpResponse, FeedError> {
+    let version = changed.map_err(|error| service.failed(feed, &error))?;
+    version.map(|version| with_version(StatusCode::OK, version)).ok_or(FeedError::NoSuchKey)
 }
 
-/// The token of `Authorization: Bearer TOKEN` (RFC 6750 §2.1). A token in the URL is not accepted: logs would have it.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let mut values = headers.get_all(AUTHORIZATION);
-    let text = values.next()?.to_str().ok()?;
-    let (scheme, token) = text.trim().split_once(' ')?;
-    let is_alone = values.next().is_none() && scheme.eq_ignore_ascii_case("bearer");
-    is_alone.then_some(token.trim())
+fn with_version(status: StatusCode, version: Version) -> HttpResponse {
+    HttpResponse::build(status).json(json!({"version": version.0}))
+}
+
+/// Reads the body within its limits of size and time.
+async fn read_value(
+    service: &FeedService,
+    max_bytes: usize,
+    headers: &HeaderMap,
+    payload: Payload,
+) -> Result<FeedValue, FeedError> {
+    let announced =
+        headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if announced.is_some_and(|length: u64| length > max_bytes as u64) {
+        return Err(FeedError::TooLarge { max_bytes });
+    }
+    let read = timeout(service.limits.body_timeout, payload.to_bytes_limited(max_bytes)).await;
+    let body = match read {
+        Ok(Ok(Ok(body))) => body,
+        Ok(Ok(Err(_))) => return Err(FeedError::BodyBroken),
+        Ok(Err(_)) => return Err(FeedError::TooLarge { max_bytes }),
+        Err(_) => return Err(FeedError::BodySlow),
+    };
+    let text = std::str::from_utf8(&body).map_err(|_| FeedError::ValueNotText)?;
+    FeedValue::parse(text).map_err(|_| FeedError::TooLarge { max_bytes: FeedValue::BYTES_MAX })
 }

@@ -8,8 +8,8 @@ use state_machine::feed::FeedSyncId;
 use state_machine::store::PageLimit;
 use url::form_urlencoded;
 
-use super::FeedRequestLimits;
 use super::error::FeedError;
+use super::service::FeedRequestLimits;
 
 /// The header with the cursor of an `EventSource` that reconnects (WHATWG HTML §9.2.4).
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -31,63 +31,41 @@ impl ReadQuery {
         request: &HttpRequest,
         limits: &FeedRequestLimits,
     ) -> Result<Self, FeedError> {
-        let mut query = Self {
-            after: FeedSyncId::NONE,
-            limit: limits.page,
-            wait: Duration::ZERO,
-            is_stream: wants_events(request.headers()),
-        };
+        let is_stream = wants_events(request.headers());
+        let (mut after, mut limit, mut wait) = (FeedSyncId::NONE, limits.page, Duration::ZERO);
         let mut names = Vec::new();
         for (name, value) in form_urlencoded::parse(request.query_string().as_bytes()) {
-            query.set(&name, &value, limits)?;
+            match &*name {
+                "after" => after = cursor(&value).ok_or(FeedError::Cursor("after"))?,
+                "limit" => {
+                    let rows = number(&value).filter(|rows| *rows > 0).ok_or(FeedError::Limit)?;
+                    limit.rows = limits.page.rows.min(rows.try_into().unwrap_or(usize::MAX));
+                }
+                "wait" => {
+                    let secs = number(&value).ok_or(FeedError::Wait)?;
+                    wait = Duration::from_secs(secs).min(limits.wait_max);
+                }
+                _ => {
+                    let text = "the parameters are after, limit and wait".to_owned();
+                    return Err(FeedError::Query(text));
+                }
+            }
             if names.contains(&name) {
                 return Err(FeedError::Query(format!("{name} was given more than once")));
             }
             names.push(name);
         }
-        if query.is_stream
-            && let Some(last) = last_event_id(request.headers())?
-        {
-            query.after = last;
+        if is_stream && let Some(last) = last_event_id(request.headers())? {
+            after = last;
         }
-        Ok(query)
-    }
-
-    fn set(
-        &mut self,
-        name: &str,
-        value: &str,
-        limits: &FeedRequestLimits,
-    ) -> Result<(), FeedError> {
-        match name {
-            "after" => self.after = cursor(value).ok_or(FeedError::Cursor("after"))?,
-            "limit" => {
-                let rows = number(value).filter(|rows| *rows > 0).ok_or(FeedError::Limit)?;
-                self.limit.rows = usize::try_from(rows)
-                    .map_or(limits.page.rows, |rows| rows.min(limits.page.rows));
-            }
-            "wait" => {
-                let secs = number(value).ok_or(FeedError::Wait)?;
-                self.wait = Duration::from_secs(secs).min(limits.wait_max);
-            }
-            _ => {
-                let text = "the parameters are after, limit and wait".to_owned();
-                return Err(FeedError::Query(text));
-            }
-        }
-        Ok(())
+        Ok(Self { after, limit, wait, is_stream })
     }
 }
 
 /// Refuses parameters: a `?` in a key must be percent-encoded.
 pub(super) fn none(request: &HttpRequest) -> Result<(), FeedError> {
-    match request.uri().query() {
-        None => Ok(()),
-        Some(_) => {
-            let text = "there are no parameters here, a ? in a key is %3F".to_owned();
-            Err(FeedError::Query(text))
-        }
-    }
+    let text = || "there are no parameters here, a ? in a key is %3F".to_owned();
+    request.uri().query().map_or(Ok(()), |_| Err(FeedError::Query(text())))
 }
 
 fn wants_events(headers: &HeaderMap) -> bool {

@@ -17,8 +17,9 @@ use state_machine::feed::{FeedPage, FeedSyncId, Update};
 
 use super::error::FeedError;
 use super::query::ReadQuery;
+use super::service::FeedService;
 use super::tokens::{Grant, Scopes};
-use super::{FeedService, events, read};
+use super::{events, read};
 use crate::push::app::EndpointRole;
 use crate::push::methods::{cors, preflight_or_refused};
 use crate::push::request_id::request_id;

@@ -4,11 +4,13 @@ use actix_web::http::{Method, header};
 use actix_web::test::TestRequest;
 use actix_web::web::Bytes;
 use serde_json::{Value, json};
-use state_machine::feed::FeedPage;
+use state_machine::feed::{FeedName, FeedPage, FeedSyncId};
 use state_machine::{Span, Time};
 
 use super::fixture::{NOW, Scene, limits};
 use super::tokens::Scopes;
+
+const STREAM: (&str, &str) = ("accept", "text/event-stream");
 
 #[actix_web::test]
 async fn a_write_returns_the_version_and_201_for_a_new_key() {
@@ -80,9 +82,7 @@ async fn pages_of_one_update_have_all_in_order() {
 
 #[actix_web::test]
 async fn a_write_wakes_a_waiting_reader_which_gets_up_to_its_limit() {
-    let scene = Scene::new();
-    scene.put("a", "1").await;
-    scene.page("wait=10").await;
+    let scene = Scene::with_a().await;
     let write = async {
         scene.put("b", "2").await;
         scene.put("c", "3").await;
@@ -94,9 +94,7 @@ async fn a_write_wakes_a_waiting_reader_which_gets_up_to_its_limit() {
 
 #[actix_web::test]
 async fn a_wait_without_an_update_ends_with_an_empty_page() {
-    let scene = Scene::new();
-    scene.put("a", "1").await;
-    scene.page("wait=10").await;
+    let scene = Scene::with_a().await;
     tokio::time::pause();
     let began = tokio::time::Instant::now();
     let page = scene.page("after=1&wait=7").await;
@@ -107,9 +105,7 @@ async fn a_wait_without_an_update_ends_with_an_empty_page() {
 
 #[actix_web::test]
 async fn a_wait_ends_with_its_token() {
-    let scene = Scene::new();
-    scene.put("a", "1").await;
-    scene.page("wait=10").await;
+    let scene = Scene::with_a().await;
     tokio::time::pause();
     let began = tokio::time::Instant::now();
     let now = scene.service.clock.now();
@@ -122,9 +118,7 @@ async fn a_wait_ends_with_its_token() {
 
 #[actix_web::test]
 async fn a_server_that_stops_answers_all_waiting_readers() {
-    let scene = Scene::new();
-    scene.put("a", "1").await;
-    scene.page("wait=10").await;
+    let scene = Scene::with_a().await;
     let mut stream = scene.stream(scene.request(Method::GET, "x?after=1")).await;
     assert_eq!(stream.next().await.as_deref(), Some("retry: 1000\n\n"));
     assert_eq!(stream.next().await.as_deref(), Some("id: 1\n\n"));
@@ -135,9 +129,7 @@ async fn a_server_that_stops_answers_all_waiting_readers() {
 
 #[actix_web::test]
 async fn bad_input_gets_its_status_and_number() {
-    let scene = Scene::new();
-    scene.put("a", "1").await;
-    all(&scene).await;
+    let scene = Scene::with_a().await;
     let (put, get) = (Method::PUT, Method::GET);
     let long = format!("x/{}", "k".repeat(257));
     for (method, path, body, status, errno) in [
@@ -235,8 +227,7 @@ async fn a_feed_exists_from_its_first_write_and_broadcasts_always() {
 
 #[actix_web::test]
 async fn without_a_valid_token_nothing_else_of_a_request_is_checked() {
-    let scene = Scene::new();
-    scene.put("a", "1").await;
+    let scene = Scene::with_a().await;
     let token = |feed, scopes, expires| Some(scene.token(feed, scopes, expires));
     let changed = scene.token("x", Scopes::Both, None).replacen(".rw.", ".r.", 1);
     let good = scene.token("x", Scopes::Both, None);
@@ -276,8 +267,7 @@ async fn without_a_valid_token_nothing_else_of_a_request_is_checked() {
 
 #[actix_web::test]
 async fn a_scope_allows_its_methods_only() {
-    let scene = Scene::new();
-    scene.put("a", "1").await;
+    let scene = Scene::with_a().await;
     for (scopes, method, path, status) in [
         (Scopes::Read, Method::GET, "x", 200),
         (Scopes::Read, Method::PUT, "x/a", 403),
@@ -338,15 +328,12 @@ async fn a_stream_continues_behind_the_last_event() {
         assert!(stream.next().await.unwrap().starts_with(first), "{query}");
     }
     let request = scene.request(Method::GET, "x").insert_header(("last-event-id", "4"));
-    let request = request.insert_header(("accept", "text/event-stream"));
-    assert_refused(&scene, request, 400, 308, "from the future").await;
+    assert_refused(&scene, request.insert_header(STREAM), 400, 308, "from the future").await;
 }
 
 #[actix_web::test]
 async fn a_stream_ends_with_its_token() {
-    let scene = Scene::new();
-    scene.put("a", "1").await;
-    scene.page("wait=10").await;
+    let scene = Scene::with_a().await;
     tokio::time::pause();
     let expires = scene.service.clock.now() + Span::from_secs(20);
     let token = scene.token("x", Scopes::Read, Some(expires));
@@ -370,8 +357,7 @@ async fn a_cursor_below_the_horizon_is_gone_and_none_is_not() {
     let waits = scene.request(Method::GET, "x?after=1&wait=1");
     assert_refused(&scene, waits, 410, 318, "a page that would wait").await;
     let stream = scene.request(Method::GET, "x").insert_header(("last-event-id", "1"));
-    let stream = stream.insert_header(("accept", "text/event-stream"));
-    assert_refused(&scene, stream, 410, 318, "a stream").await;
+    assert_refused(&scene, stream.insert_header(STREAM), 410, 318, "a stream").await;
     let tombstone = json!({"feed_sync_id": 3, "key": "a", "version": 4, "deleted": true});
     let page = json!({"updates": [tombstone], "cursor": 3, "head": 3, "horizon": 2});
     for query in ["", "after=2"] {
@@ -410,19 +396,16 @@ async fn forget_two(scene: &Scene) {
 }
 
 async fn forget(scene: &Scene, through: u64) {
-    let feed = state_machine::feed::FeedName::parse("x").unwrap();
-    let through = state_machine::feed::FeedSyncId(through);
+    let (feed, through) = (FeedName::parse("x").unwrap(), FeedSyncId(through));
     scene.service.feeds.store().forget(feed, through, 10).await.unwrap().unwrap();
 }
 
 #[actix_web::test]
 async fn followers_are_counted_until_they_end() {
-    let scene = Scene::new();
-    scene.put("a", "1").await;
-    scene.page("wait=10").await;
+    let scene = Scene::with_a().await;
     let stream = |_| scene.stream(scene.request(Method::GET, "x"));
     let (first, second) = (stream(1).await, stream(2).await);
-    let third = scene.request(Method::GET, "x").insert_header(("accept", "text/event-stream"));
+    let third = scene.request(Method::GET, "x").insert_header(STREAM);
     assert_refused(&scene, third, 503, 316, "one more stream").await;
     let waits = scene.request(Method::GET, "x?after=1&wait=1");
     assert_refused(&scene, waits, 503, 316, "one that would wait").await;
@@ -445,7 +428,7 @@ async fn all(scene: &Scene) -> Value {
     loop {
         let before = scene.page("").await;
         let store = scene.service.feeds.store();
-        let feed = state_machine::feed::FeedName::parse("x").unwrap();
+        let feed = FeedName::parse("x").unwrap();
         store.publish(feed, None, 100).await.unwrap();
         let after = scene.page("").await;
         if before == after {

@@ -1,4 +1,5 @@
-//! Imports broadcasts of another service into the feed `broadcasts`.
+//! Imports broadcasts of another service. The versions that the service lists enter. Writes of the feed `broadcasts`
+//! leave.
 //!
 //! The service is polled in the form of Mozilla's megaphone. A version that differs from the feed's is written; a
 //! broadcast that the service no longer has is kept. While the service fails, the feed keeps its versions.

@@ -1,38 +1,18 @@
-//! Which requests the page answers: the `Host`, the `Origin`, the session, and the headers of every answer.
+//! Which requests the page answers: the `Host`, the `Origin`, the cookie and the form.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use actix_web::guard::GuardContext;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, COOKIE, HOST, HeaderMap, ORIGIN, REFERRER_POLICY,
-    X_CONTENT_TYPE_OPTIONS,
-};
+use actix_web::http::header::{COOKIE, HOST, HeaderMap, ORIGIN};
 use actix_web::web::Payload;
-use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder, ResponseError};
-use slog::warn;
-use state_machine::Span;
-use tokio::time::sleep;
+use actix_web::{HttpRequest, HttpResponse, ResponseError};
 use url::form_urlencoded;
 
-use super::AdminPage;
-use super::pages;
-use super::session::{SESSION_LIFETIME, Session};
+use super::pages::{self, Refusal, refusal};
+use super::session::SESSION_LIFETIME;
 use crate::push::body::read_body;
-
-/// What the page may load, and from where. Nothing is inline.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
-                      base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
-
-/// Wrong logins, and requests with unknown sessions, that are answered in a minute. Further ones get 429 at once.
-pub(super) const WRONG_PER_MINUTE_MAX: usize = 10;
-
-/// Time until such a request is answered.
-const WRONG_WAIT: Duration = Duration::from_secs(1);
-
-/// Minimum time between two log lines of them.
-pub(super) const LOG_EVERY: Span = Span::from_secs(60);
 
 /// Maximum size of a form, in bytes: an endpoint, and the token of the form.
 const FORM_BYTES_MAX: usize = 8 * 1024;
@@ -93,23 +73,12 @@ pub(super) fn cookie_of(headers: &HeaderMap, session: &str) -> String {
     format!("{name}={session}; Path=/admin; Max-Age={seconds}; HttpOnly; SameSite=Strict")
 }
 
-fn cookie(headers: &HeaderMap) -> Option<&str> {
+pub(super) fn cookie(headers: &HeaderMap) -> Option<&str> {
     let name = cookie_name(headers);
     let cookies = headers.get_all(COOKIE).filter_map(|cookies| cookies.to_str().ok());
     let mut pairs =
         cookies.flat_map(|cookies| cookies.split(';')).filter_map(|cookie| cookie.split_once('='));
     pairs.find(|(found, _)| found.trim() == name).map(|(_, value)| value.trim())
-}
-
-/// Adds the headers of every answer.
-pub(super) fn with_security(answer: &mut HttpResponseBuilder) -> &mut HttpResponseBuilder {
-    answer
-        .insert_header((CONTENT_SECURITY_POLICY, POLICY))
-        .insert_header((X_CONTENT_TYPE_OPTIONS, "nosniff"))
-        // With `no-referrer` the Origin of a form would be `null`.
-        .insert_header((REFERRER_POLICY, "same-origin"))
-        .insert_header(("Cross-Origin-Resource-Policy", "same-origin"))
-        .insert_header((CACHE_CONTROL, "no-store"))
 }
 
 /// The answer to a request with the name of another site as `Host`.
@@ -120,60 +89,14 @@ pub(super) async fn misdirected() -> HttpResponse {
     )
 }
 
-impl AdminPage {
-    /// The session of a request. A request without one gets the page that explains how to sign in.
-    pub(super) async fn admit(&self, request: &HttpRequest) -> Result<Session, HttpResponse> {
-        let Some(cookie) = cookie(request.headers()) else {
-            return Err(pages::sign_in(StatusCode::UNAUTHORIZED, ""));
-        };
-        match self.sessions.open(cookie, self.now()) {
-            Some(session) => Ok(session),
-            None => Err(self.refuse().await),
-        }
-    }
-
-    /// The session of a form that was sent by a page of the session.
-    pub(super) async fn admit_form(
-        &self,
-        request: &HttpRequest,
-        body: Payload,
-    ) -> Result<(Session, Form), HttpResponse> {
-        let form = read_form(request, body).await?;
-        let session = self.admit(request).await?;
-        match self.sessions.is_form_of(&session, form.field("form")) {
-            true => Ok((session, form)),
-            false => Err(pages::message(
-                StatusCode::FORBIDDEN,
-                "This form is of another session: open the page again.",
-            )),
-        }
-    }
-
-    /// Answers a wrong login or an unknown session. Both answers are the same, late, and counted.
-    pub(super) async fn refuse(&self) -> HttpResponse {
-        let (common, now) = (&self.node.common, self.now());
-        let is_over = !self.try_wrong(now);
-        common.operator_logins.count(if is_over { 2 } else { 1 });
-        if let Some(refused) = self.log_limiter.count(now) {
-            warn!(common.log, "requests to the operator's page without a valid link or session are refused";
-                "refused" => refused);
-        }
-        if is_over {
-            return pages::sign_in(StatusCode::TOO_MANY_REQUESTS, "");
-        }
-        sleep(WRONG_WAIT).await;
-        pages::sign_in(StatusCode::UNAUTHORIZED, "")
-    }
-}
-
 /// Reads a form, if a page of this server sent it.
-pub(super) async fn read_form(request: &HttpRequest, body: Payload) -> Result<Form, HttpResponse> {
+pub(super) async fn read_form(request: &HttpRequest, body: Payload) -> Result<Form, Refusal> {
     if !is_same_origin(request.headers()) {
         let text = "This form was sent by another site, which the server refuses.";
-        return Err(pages::message(StatusCode::FORBIDDEN, text));
+        return Err(refusal(pages::message(StatusCode::FORBIDDEN, text)));
     }
     let read = read_body(request.headers(), body, FORM_BYTES_MAX, FORM_WAIT).await;
-    let body = read.map_err(|error| error.error_response())?;
+    let body = read.map_err(|error| refusal(error.error_response()))?;
     Ok(Form(form_urlencoded::parse(&body).into_owned().collect()))
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use serde::Serialize;
+use serde_json::json;
 use state_machine::{Span, Time};
 
 use crate::monitoring::collect::{Sample, Value};
@@ -78,15 +78,6 @@ pub(super) struct History {
     last: Option<(Time, Vec<Sample>)>,
 }
 
-/// Points by series, as the page reads them.
-#[derive(Serialize)]
-struct Columns {
-    /// In milliseconds since 1970.
-    at: Vec<u64>,
-    /// A value that is not known is `null`.
-    columns: serde_json::Map<String, serde_json::Value>,
-}
-
 impl History {
     pub(super) fn new() -> Self {
         Self { points: VecDeque::with_capacity(POINTS_MAX), added: 0, last: None }
@@ -113,7 +104,8 @@ impl History {
         self.last = Some((now, samples));
     }
 
-    /// The points that were added after the first `seen`, as JSON.
+    /// The points that were added after the first `seen`, as JSON: their times in milliseconds since 1970, and a column
+    /// for each series. A value that is not known is `null`.
     pub(super) fn since(&self, seen: u64) -> String {
         let new = usize::try_from(self.added.saturating_sub(seen)).unwrap_or(usize::MAX);
         let points = || self.points.iter().skip(self.points.len().saturating_sub(new));
@@ -121,9 +113,9 @@ impl History {
             let values = points().map(|point| rounded(point.values[place]));
             ((*name).to_owned(), values.collect())
         };
-        let columns = SERIES.iter().enumerate().map(column).collect();
-        let at = points().map(|point| point.at.0).collect();
-        serde_json::to_string(&Columns { at, columns }).expect("all keys are text")
+        let columns: serde_json::Map<_, _> = SERIES.iter().enumerate().map(column).collect();
+        let at: Vec<_> = points().map(|point| point.at.0).collect();
+        json!({ "at": at, "columns": columns }).to_string()
     }
 }
 

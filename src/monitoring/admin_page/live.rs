@@ -4,29 +4,24 @@
 //! - `now`: the metrics and the clocks that are wrong, every `admin_page_interval_ms`.
 //! - `points`: those that were added since the event before.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::web::{Bytes, Data};
 use actors::NodeDirectory;
 use futures_util::{Stream, StreamExt, stream};
-use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
-use state_machine::{Month, Span, Time};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use state_machine::{Span, Time};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::AdminPage;
-use super::history::{History, POINT_EVERY, POINTS_MAX};
+use super::history::{POINT_EVERY, POINTS_MAX};
+use super::page::{AdminPage, MonthCount};
 use super::session::Session;
 use crate::cluster::clock_sentences::sentences;
 use crate::monitoring::collect::{Sample, Value, collect};
 use crate::operate::tables::status::{GetStatus, Status};
-
-/// Event streams at once. A further one is answered 503, and its page tries again.
-pub(super) const STREAMS_MAX: usize = 32;
 
 /// Time between two counts of the agents by month, while a page is open.
 const COUNT_EVERY: Span = Span::from_secs(600);
@@ -34,35 +29,7 @@ const COUNT_EVERY: Span = Span::from_secs(600);
 /// Time after which a browser reconnects, in milliseconds.
 const RETRY_MS: u64 = 2000;
 
-/// What all open pages share.
-pub(super) struct Live {
-    history: Mutex<History>,
-    /// The last `now` event.
-    frames: watch::Sender<String>,
-    /// A page was opened: it does not wait for the next interval.
-    opened: Notify,
-    streams: Arc<Semaphore>,
-    /// One task computes the events, on the thread of the port.
-    runs: Arc<Semaphore>,
-    months: Mutex<Months>,
-}
-
-/// The last count of the agents by month.
-#[derive(Default)]
-struct Months {
-    counted: Option<MonthCount>,
-    due: Option<Time>,
-}
-
-/// The agents on each month, and those whose move away from it is not finished.
-#[derive(Debug, Clone, Serialize)]
-struct MonthCount {
-    at: u64,
-    agents: BTreeMap<Month, u64>,
-    leaving: BTreeMap<Month, u64>,
-}
-
-/// What an open page has seen. Its permit is one of [`STREAMS_MAX`].
+/// What an open page has seen. Its permit is one of `STREAMS_MAX`.
 struct Reader {
     page: Data<AdminPage>,
     session: Session,
@@ -70,27 +37,6 @@ struct Reader {
     /// Points that the page has.
     seen: u64,
     _permit: OwnedSemaphorePermit,
-}
-
-impl Live {
-    pub(super) fn new() -> Self {
-        Self {
-            history: Mutex::new(History::new()),
-            frames: watch::Sender::new(String::new()),
-            opened: Notify::new(),
-            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
-            runs: Arc::new(Semaphore::new(1)),
-            months: Mutex::default(),
-        }
-    }
-
-    fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn months(&self) -> MutexGuard<'_, Months> {
-        self.months.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Computes the events on this thread until the process ends, unless a task does so already.

@@ -3,11 +3,13 @@
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
-use actix_web::HttpResponse;
+use actix_web::error::InternalError;
 use actix_web::http::StatusCode;
-use actix_web::http::header::HttpDate;
+use actix_web::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HttpDate, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use actix_web::{HttpResponse, HttpResponseBuilder};
 
-use super::guard::with_security;
 use crate::operate::access::list::AccessRow;
 use crate::operate::inspect::facts::Inspection;
 use crate::operate::inspect::text;
@@ -27,6 +29,13 @@ const FILES: [(&str, &str, &str); 2] = [
     ("page.js", "text/javascript; charset=utf-8", include_str!("page.js")),
 ];
 
+/// What the page may load, and from where. Nothing is inline.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
+                      base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+/// An answer that ends a request before its handler has done its work.
+pub(super) type Refusal = InternalError<&'static str>;
+
 /// The script of the live page.
 const SCRIPT: &str = "<script src=\"/admin/page.js\" defer></script>";
 
@@ -35,6 +44,10 @@ pub(super) fn file(name: &str) -> HttpResponse {
         return message(StatusCode::NOT_FOUND, "There is no such page.");
     };
     with_security(&mut HttpResponse::Ok()).content_type(*kind).body(*contents)
+}
+
+pub(super) fn refusal(answer: HttpResponse) -> Refusal {
+    InternalError::from_response("refused", answer)
 }
 
 /// The page with the live values.
@@ -149,6 +162,17 @@ fn date(seconds: u64) -> String {
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.min(LAST));
     let text = HttpDate::from(time).to_string();
     text.get(5..16).unwrap_or(&text).to_owned()
+}
+
+/// Adds the headers of every answer.
+pub(super) fn with_security(answer: &mut HttpResponseBuilder) -> &mut HttpResponseBuilder {
+    answer
+        .insert_header((CONTENT_SECURITY_POLICY, POLICY))
+        .insert_header((X_CONTENT_TYPE_OPTIONS, "nosniff"))
+        // With `no-referrer` the Origin of a form would be `null`.
+        .insert_header((REFERRER_POLICY, "same-origin"))
+        .insert_header(("Cross-Origin-Resource-Policy", "same-origin"))
+        .insert_header((CACHE_CONTROL, "no-store"))
 }
 
 fn bar(form: &str) -> String {

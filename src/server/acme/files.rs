@@ -10,7 +10,7 @@ use state_machine::Time;
 use storage::durable::{self, NewFile};
 use url::Url;
 
-use super::AcmeError;
+use super::error::AcmeError;
 use super::schedule::Failures;
 use crate::system::regular_file;
 use crate::system::tls::certificate::{Certificate, CertificateFiles, TlsError};

@@ -21,20 +21,12 @@ const CONNECTIONS_MAX: usize = 256;
 
 const CHALLENGE_PATH: &str = "/.well-known/acme-challenge/";
 
-/// The answer to the challenge of the order in progress.
+/// The token of the challenge of the order in progress, and its answer.
 #[derive(Debug, Default)]
 pub struct Answers(RwLock<Option<(String, String)>>);
 
 impl Answers {
-    pub(super) fn set(&self, token: &str, answer: &str) {
-        self.replace(Some((token.to_owned(), answer.to_owned())));
-    }
-
-    pub(super) fn clear(&self) {
-        self.replace(None);
-    }
-
-    fn replace(&self, answer: Option<(String, String)>) {
+    pub(super) fn set(&self, answer: Option<(String, String)>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = answer;
     }
 

@@ -7,15 +7,14 @@ use state_machine::delivery::NodeAnswer;
 use state_machine::{NodeId, Span};
 use tokio::task::yield_now;
 
-use super::node::{Act, Node, Seen};
+use super::node::Seen;
 use super::world::{AGENT, World, limits, soon};
 use crate::cluster::outbound::RemoteLimits;
 
 #[tokio::test]
 async fn a_push_above_the_limit_is_busy_at_once() {
     let world = World::new(RemoteLimits { requests_max: 3, ..limits() });
-    let (release, hold) = Act::hold();
-    let mut node = world.node_that(hold).await;
+    let (release, mut node) = world.holding_node().await;
     let other = world.node(200).await;
     let pushes = [world.push(&node.id), world.push(&node.id), world.push(&node.id)];
     assert_eq!(world.refused(&node.id), NodeAnswer::Busy);
@@ -60,9 +59,7 @@ async fn a_full_table_admits_a_node_once_another_is_unused() {
 async fn a_full_table_evicts_unreachable_nodes() {
     let world = World::new(RemoteLimits { nodes_max: 2, ..limits() });
     for _ in 0..3 {
-        let dead = world.node(200).await;
-        let id = dead.id.clone();
-        dead.die().await;
+        let (id, _) = world.dead_node().await;
         assert_eq!(world.pushed(&id).await, NodeAnswer::Unreachable);
     }
     let node = world.node(200).await;
@@ -74,9 +71,7 @@ async fn a_full_table_evicts_unreachable_nodes() {
 #[tokio::test]
 async fn an_unreachable_node_without_requests_is_evicted_with_its_notifications() {
     let world = World::new(RemoteLimits { evict_after: Span(20), ..soon() });
-    let node = world.node(200).await;
-    let id = node.id.clone();
-    node.die().await;
+    let (id, _) = world.dead_node().await;
     world.nodes.notify_stored(&id, AGENT);
     world.rests().await;
     assert!(world.nodes.shared.peers().by_node.is_empty());
@@ -85,14 +80,12 @@ async fn an_unreachable_node_without_requests_is_evicted_with_its_notifications(
 #[tokio::test]
 async fn after_close_no_request_is_sent() {
     let world = World::new(soon());
-    let node = world.node(200).await;
-    let id = node.id.clone();
-    let address = node.die().await;
+    let (id, address) = world.dead_node().await;
     assert_eq!(world.pushed(&id).await, NodeAnswer::Unreachable);
     world.nodes.notify_stored(&id, AGENT);
     world.nodes.close();
     world.rests().await;
-    let mut node = Node::start_at(address, &world.keys, &world.clock, world.answers(200)).await;
+    let mut node = world.node_at(address).await;
     world.nodes.notify_stored(&id, AGENT);
     assert_eq!(world.refused(&id), NodeAnswer::Unreachable);
     world.rests().await;
@@ -103,9 +96,7 @@ async fn after_close_no_request_is_sent() {
 async fn after_drop_no_worker_runs() {
     let world = World::new(limits());
     let shared = Arc::downgrade(&world.nodes.shared);
-    let gone = world.node(200).await;
-    let id = gone.id.clone();
-    gone.die().await;
+    let (id, _) = world.dead_node().await;
     assert_eq!(world.pushed(&id).await, NodeAnswer::Unreachable);
     drop(world);
     while shared.upgrade().is_some() {

@@ -5,7 +5,7 @@ use state_machine::Uaid;
 use state_machine::delivery::NodeAnswer;
 use tokio::task::yield_now;
 
-use super::node::{Act, Node};
+use super::node::Act;
 use super::world::{AGENT, World, limits, soon};
 
 const UNREACHABLE: &str = "WARN a node is unreachable, its messages are stored";
@@ -13,8 +13,7 @@ const UNREACHABLE: &str = "WARN a node is unreachable, its messages are stored";
 #[tokio::test]
 async fn requests_in_progress_when_a_node_dies_count_as_one_failure() {
     let mut world = World::new(limits());
-    let (tell, hold) = Act::hold();
-    let mut node = world.node_that(hold).await;
+    let (tell, mut node) = world.holding_node().await;
     let pushes: Vec<_> = (0..300).map(|_| world.push(&node.id)).collect();
     for _ in 0..300 {
         node.asked().await;
@@ -23,15 +22,14 @@ async fn requests_in_progress_when_a_node_dies_count_as_one_failure() {
     for push in pushes {
         assert_eq!(push.await, Ok(NodeAnswer::Unreachable));
     }
-    assert_eq!(world.said(), [UNREACHABLE]);
+    assert_eq!(world.log.said(), [UNREACHABLE]);
     assert_eq!(world.refused(&node.id), NodeAnswer::Unreachable);
 }
 
 #[tokio::test]
 async fn no_push_is_sent_while_the_breaker_is_open() {
     let world = World::new(limits());
-    let mut node = world.node_that(Act::Reset(Vec::new())).await;
-    assert_eq!(world.pushed(&node.id).await, NodeAnswer::Unreachable);
+    let mut node = world.broken_node().await;
     for _ in 0..100 {
         assert_eq!(world.refused(&node.id), NodeAnswer::Unreachable);
         world.nodes.notify_stored(&node.id, AGENT);
@@ -42,19 +40,18 @@ async fn no_push_is_sent_while_the_breaker_is_open() {
 #[tokio::test]
 async fn a_node_is_probed_after_the_backoff_and_the_breaker_closes_when_it_answers() {
     let mut world = World::new(soon());
-    let mut node = world.node_that(Act::Reset(Vec::new())).await;
-    assert_eq!(world.pushed(&node.id).await, NodeAnswer::Unreachable);
-    world.says(UNREACHABLE).await;
+    let mut node = world.broken_node().await;
+    world.log.says(UNREACHABLE).await;
     assert_eq!(node.asked().await.line, format!("PUT /push/{AGENT}"));
     let probe_agent = Uaid([0; 16]);
     for _ in 0..3 {
         assert_eq!(node.asked().await.line, format!("PUT /notif/{probe_agent}"));
     }
     node.set(world.answers(404));
-    world.says("INFO a node is reachable again").await;
+    world.log.says("INFO a node is reachable again").await;
     world.rests().await;
     assert_eq!(world.pushed(&node.id).await, NodeAnswer::NotHere);
-    assert_eq!(world.said(), [""; 0], "once for each change");
+    assert_eq!(world.log.said(), [""; 0], "once for each change");
 }
 
 #[tokio::test]
@@ -65,7 +62,7 @@ async fn an_unsigned_answer_does_not_close_the_breaker() {
     for _ in 0..4 {
         node.asked().await;
     }
-    let said = world.said();
+    let said = world.log.said();
     let of_keys = said.iter().filter(|line| line.contains("cluster_keys"));
     assert_eq!(of_keys.count(), 1, "once a minute");
     assert_eq!(world.refused(&node.id), NodeAnswer::Unreachable);
@@ -74,8 +71,7 @@ async fn an_unsigned_answer_does_not_close_the_breaker() {
 #[tokio::test]
 async fn a_half_open_breaker_allows_one_request() {
     let world = World::new(soon());
-    let mut node = world.node_that(Act::Reset(Vec::new())).await;
-    assert_eq!(world.pushed(&node.id).await, NodeAnswer::Unreachable);
+    let mut node = world.broken_node().await;
     let (tell, hold) = Act::hold();
     node.set(hold);
     while !node.asked().await.line.starts_with("PUT /notif/") {}
@@ -93,8 +89,7 @@ async fn a_half_open_breaker_allows_one_request() {
 #[tokio::test]
 async fn an_answer_to_an_earlier_request_closes_the_breaker_and_notifications_are_sent() {
     let mut world = World::new(limits());
-    let (tell, hold) = Act::hold();
-    let mut node = world.node_that(hold).await;
+    let (tell, mut node) = world.holding_node().await;
     let push = world.push(&node.id);
     node.asked().await;
     node.set(Act::Reset(Vec::new()));
@@ -105,7 +100,7 @@ async fn an_answer_to_an_earlier_request_closes_the_breaker_and_notifications_ar
     node.set(world.answers(200));
     tell.send_replace(Some(200));
     assert_eq!(push.await, Ok(NodeAnswer::Accepted));
-    world.says("INFO a node is reachable again").await;
+    world.log.says("INFO a node is reachable again").await;
     world.rests().await;
     assert_eq!(node.requests(), [format!("PUT /notif/{AGENT}")]);
 }
@@ -118,8 +113,8 @@ async fn a_restarted_node_is_reachable_again() {
     let id = node.id.clone();
     let address = node.die().await;
     assert_eq!(world.pushed(&id).await, NodeAnswer::Unreachable);
-    world.says(UNREACHABLE).await;
-    let _node = Node::start_at(address, &world.keys, &world.clock, world.answers(200)).await;
-    world.says("INFO a node is reachable again").await;
+    world.log.says(UNREACHABLE).await;
+    let _node = world.node_at(address).await;
+    world.log.says("INFO a node is reachable again").await;
     assert_eq!(world.pushed(&id).await, NodeAnswer::Accepted);
 }

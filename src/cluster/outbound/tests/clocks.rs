@@ -9,7 +9,8 @@ use state_machine::delivery::NodeAnswer;
 use state_machine::{NodeId, Span};
 
 use super::node::{Act, Node, Seen, other_time};
-use super::world::{AGENT, World, limits, other_keys, soon};
+use super::world::{AGENT, World, limits, soon};
+use crate::cluster::fixture::{OTHER_KEY, cluster_keys};
 use crate::cluster::outbound::RemoteLimits;
 
 const DAY_S: i64 = 24 * 60 * 60;
@@ -48,7 +49,7 @@ async fn a_push_to_a_node_with_another_clock_is_delivered_and_later_ones_at_the_
         let differing = differing(&world);
         assert_eq!((&*differing[0].0, &*differing[1].0), (THIS_SERVER, node.id.as_str()));
         assert!(near(differing[1].1, seconds) && near(differing[0].1, -seconds));
-        assert!(!world.said().iter().any(|line| line.contains("unreachable")));
+        assert!(!world.log.said().iter().any(|line| line.contains("unreachable")));
     }
 }
 
@@ -84,7 +85,7 @@ async fn nodes_with_the_same_time_are_called_once_and_nothing_is_logged() {
     }
     assert_eq!(differing(&world), []);
     assert_eq!(world.nodes.clocks().clocks.len(), 4);
-    assert_eq!(world.said(), [""; 0]);
+    assert_eq!(world.log.said(), [""; 0]);
 }
 
 #[tokio::test]
@@ -95,7 +96,7 @@ async fn a_clock_that_is_more_than_a_day_away_is_refused() {
         assert_eq!(world.pushed(&node.id).await, NodeAnswer::Unreachable);
         assert_eq!(node.requests().len(), 1);
         assert_eq!(world.nodes.clocks().clocks, []);
-        world.says("a node rejects a signature").await;
+        world.log.says("a node rejects a signature").await;
     }
 }
 
@@ -113,7 +114,7 @@ async fn a_node_that_tells_another_time_each_time_is_called_twice_for_a_push() {
     assert_eq!(world.pushed(&node.id).await, NodeAnswer::Unreachable);
     assert_eq!(node.requests().len(), 2);
     assert!(world.is_open(&node.id));
-    let error = world.says("a node is unreachable").await;
+    let error = world.log.says("a node is unreachable").await;
     assert!(error.contains("the node refuses the time of a request"), "{error}");
 }
 
@@ -129,7 +130,7 @@ async fn a_clock_that_is_corrected_on_either_side_is_followed() {
     node.set_clock(world.ahead(0));
     assert_eq!((tries(&world, &mut node).await, tries(&world, &mut node).await), (2, 1));
     assert_eq!(differing(&world), []);
-    world.says("INFO the clocks of the nodes agree again").await;
+    world.log.says("INFO the clocks of the nodes agree again").await;
     world.clock.set(world.ahead(-7200));
     assert_eq!((tries(&world, &mut node).await, tries(&world, &mut node).await), (2, 1));
     assert!(near(differing(&world)[1].1, 7200));
@@ -159,7 +160,7 @@ async fn a_time_that_is_not_signed_for_the_request_changes_nothing() {
     let world = World::new(limits());
     let now = world.ahead(1200);
     let strange = {
-        let keys = other_keys();
+        let keys = cluster_keys(OTHER_KEY);
         Act::Answer(Arc::new(move |mac| other_time(&keys, mac, now)))
     };
     let replayed = {
@@ -193,7 +194,7 @@ async fn the_difference_goes_with_the_entry_of_the_node() {
 
 /// The fields of the next line that names a clock.
 async fn names(world: &mut World, text: &str) -> (String, i64) {
-    let fields = world.says(text).await;
+    let fields = world.log.says(text).await;
     let value = |name: &str| {
         let (_, rest) = fields.split_once(&format!(" {name}=")).expect("the line has the field");
         rest.split(" difference_s=").next().unwrap_or_default().trim().to_owned()
@@ -222,7 +223,7 @@ async fn the_node_outside_the_majority_is_logged_once() {
     assert!(near(seconds, -1200), "{seconds}");
     let third = world.node_ahead(10, 200).await;
     assert_eq!(world.pushed(&third.id).await, NodeAnswer::Accepted);
-    assert_eq!(world.said(), [""; 0]);
+    assert_eq!(world.log.said(), [""; 0]);
 }
 
 #[tokio::test]
@@ -238,7 +239,7 @@ async fn of_two_nodes_both_are_logged_and_then_the_one_that_a_third_decides() {
     let (node, seconds) = names(&mut world, WRONG).await;
     assert!(node == THIS_SERVER && near(seconds, -1200), "{node} {seconds}");
     assert_eq!(world.pushed(&second.id).await, NodeAnswer::Accepted);
-    assert_eq!(world.said(), [""; 0]);
+    assert_eq!(world.log.said(), [""; 0]);
 }
 
 #[tokio::test]

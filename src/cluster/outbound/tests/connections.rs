@@ -38,7 +38,7 @@ async fn a_closed_idle_connection_is_no_failure() {
         // The runtime notices the end of the connection when it next polls its sockets.
         yield_now().await;
     }
-    assert_eq!(world.said(), [""; 0]);
+    assert_eq!(world.log.said(), [""; 0]);
 }
 
 #[tokio::test]
@@ -69,8 +69,7 @@ async fn an_idle_connection_is_closed_after_its_time() {
 
 /// A node that has answered five concurrent requests on five connections.
 async fn five_at_once(world: &World) -> Node {
-    let (release, hold) = Act::hold();
-    let mut node = world.node_that(hold).await;
+    let (release, mut node) = world.holding_node().await;
     let pushes: Vec<_> = (0..5).map(|_| world.push(&node.id)).collect();
     for _ in 0..5 {
         node.asked().await;
@@ -109,8 +108,7 @@ async fn a_thread_that_ends_closes_no_connections_of_others() {
 #[tokio::test]
 async fn a_cancelled_push_cancels_its_request_and_returns_its_permit() {
     let mut world = World::new(RemoteLimits { requests_max: 1, ..limits() });
-    let (_tell, hold) = Act::hold();
-    let mut node = world.node_that(hold).await;
+    let (_tell, mut node) = world.holding_node().await;
     let push = world.push(&node.id);
     assert_eq!(node.asked().await.line, format!("PUT /push/{AGENT}"));
     assert_eq!(world.refused(&node.id), NodeAnswer::Busy);
@@ -118,5 +116,5 @@ async fn a_cancelled_push_cancels_its_request_and_returns_its_permit() {
     assert_eq!(node.next().await, Seen::HungUp);
     node.set(world.answers(200));
     assert_eq!(world.pushed(&node.id).await, NodeAnswer::Accepted);
-    assert_eq!(world.said(), [""; 0], "nothing failed");
+    assert_eq!(world.log.said(), [""; 0], "nothing failed");
 }

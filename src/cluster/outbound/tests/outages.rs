@@ -5,7 +5,7 @@ use state_machine::delivery::NodeAnswer;
 use state_machine::{NodeId, Span, Uaid};
 use tokio::time::timeout;
 
-use super::node::{Act, Node};
+use super::node::Act;
 use super::world::{AGENT, SHORT, World, soon};
 use crate::cluster::outbound::RemoteLimits;
 
@@ -21,7 +21,7 @@ fn often() -> RemoteLimits {
 async fn logged_again(world: &mut World, node: &NodeId) -> String {
     loop {
         world.nodes.notify_stored(node, AGENT);
-        if let Ok(fields) = timeout(SHORT, world.says(STILL_UNREACHABLE)).await {
+        if let Ok(fields) = timeout(SHORT, world.log.says(STILL_UNREACHABLE)).await {
             return fields;
         }
     }
@@ -39,27 +39,26 @@ async fn an_outage_is_logged_repeatedly_while_there_are_requests() {
     for number in 1..=3 {
         world.nodes.notify_stored(&node.id, Uaid([number; 16]));
     }
-    assert!(world.says(UNREACHABLE).await.contains(" error="));
+    assert!(world.log.says(UNREACHABLE).await.contains(" error="));
     for _ in 0..3 {
         let fields = logged_again(&mut world, &node.id).await;
         assert!(fields.contains("agents_waiting=4") && fields.contains("error="), "{fields}");
         assert!(seconds(&fields) < 60, "{fields}");
     }
     node.set(world.answers(200));
-    world.says("INFO a node is reachable again").await;
+    world.log.says("INFO a node is reachable again").await;
     world.rests().await;
-    assert_eq!(world.said(), [""; 0]);
+    assert_eq!(world.log.said(), [""; 0]);
 }
 
 #[tokio::test]
 async fn an_outage_without_requests_is_logged_once() {
     let mut world = World::new(RemoteLimits { log_every: Span(0), ..soon() });
-    let mut node = world.node_that(Act::Reset(Vec::new())).await;
-    assert_eq!(world.pushed(&node.id).await, NodeAnswer::Unreachable);
+    let mut node = world.broken_node().await;
     for _ in 0..5 {
         node.asked().await;
     }
-    assert_eq!(world.said(), [UNREACHABLE]);
+    assert_eq!(world.log.said(), [UNREACHABLE]);
 }
 
 #[tokio::test]
@@ -71,20 +70,18 @@ async fn an_outage_is_not_logged_again_before_the_interval() {
         node.asked().await;
         world.nodes.notify_stored(&node.id, AGENT);
     }
-    assert_eq!(world.said(), [UNREACHABLE]);
+    assert_eq!(world.log.said(), [UNREACHABLE]);
 }
 
 #[tokio::test]
 async fn a_new_outage_is_logged_at_once() {
     let mut world = World::new(soon());
-    let node = world.node(200).await;
-    let id = node.id.clone();
-    let mut address = node.die().await;
+    let (id, mut address) = world.dead_node().await;
     for _ in 0..2 {
         assert_eq!(world.pushed(&id).await, NodeAnswer::Unreachable);
-        world.says(UNREACHABLE).await;
-        let node = Node::start_at(address, &world.keys, &world.clock, world.answers(200)).await;
-        world.says("INFO a node is reachable again").await;
+        world.log.says(UNREACHABLE).await;
+        let node = world.node_at(address).await;
+        world.log.says("INFO a node is reachable again").await;
         world.rests().await;
         address = node.die().await;
     }

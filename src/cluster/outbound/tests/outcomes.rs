@@ -12,7 +12,8 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use super::node::{Act, Asked, Seen, signed};
-use super::world::{AGENT, SHORT, World, limits, message, other_keys, soon};
+use super::world::{AGENT, SHORT, World, limits, soon};
+use crate::cluster::fixture::{OTHER_KEY, cluster_keys, message};
 use crate::cluster::outbound::RemoteLimits;
 use crate::cluster::signature::ClusterKeys;
 use crate::cluster::wire_message;
@@ -59,7 +60,7 @@ async fn a_refused_connection_opens_the_breaker() {
     let node = NodeId::new(&format!("http://{gone}"));
     assert_eq!(world.pushed(&node).await, NodeAnswer::Unreachable);
     assert_eq!(world.refused(&node), NodeAnswer::Unreachable);
-    assert_eq!(world.said(), ["WARN a node is unreachable, its messages are stored"]);
+    assert_eq!(world.log.said(), ["WARN a node is unreachable, its messages are stored"]);
 }
 
 #[tokio::test]
@@ -81,8 +82,7 @@ async fn a_connection_that_is_not_accepted_times_out() {
 #[tokio::test]
 async fn a_node_that_does_not_answer_times_out() {
     let world = World::new(RemoteLimits { push_wait: SHORT, ..limits() });
-    let (_tell, hold) = Act::hold();
-    let node = world.node_that(hold).await;
+    let (_tell, node) = world.holding_node().await;
     assert_eq!(world.pushed(&node.id).await, NodeAnswer::Unreachable);
     assert_eq!(world.refused(&node.id), NodeAnswer::Unreachable);
 }
@@ -90,10 +90,9 @@ async fn a_node_that_does_not_answer_times_out() {
 #[tokio::test]
 async fn a_node_that_does_not_answer_fails_even_if_the_endpoint_cancels_first() {
     let mut world = World::new(RemoteLimits { hang_after: Span(20), ..limits() });
-    let (_tell, hold) = Act::hold();
-    let node = world.node_that(hold).await;
+    let (_tell, node) = world.holding_node().await;
     assert!(timeout(SHORT, world.push(&node.id)).await.is_err());
-    world.says("a node is unreachable, its messages are stored").await;
+    world.log.says("a node is unreachable, its messages are stored").await;
     assert_eq!(world.refused(&node.id), NodeAnswer::Unreachable);
 }
 
@@ -119,7 +118,7 @@ async fn anything_but_a_signed_answer_to_the_request_is_unreachable() {
         ("unsigned 404", unsigned(404)),
         ("unsigned 410", unsigned(410)),
         ("signed for another status", forged(200, 404)),
-        ("signed with other keys", by_others(&other_keys())),
+        ("signed with other keys", by_others(&cluster_keys(OTHER_KEY))),
         ("signed for another request", replayed(&world).await),
     ] {
         let node = world.node_that(act).await;

@@ -36,8 +36,7 @@ async fn a_peer_is_reported_with_its_breaker_and_what_waits_for_it() {
 #[tokio::test]
 async fn the_breaker_of_a_peer_is_half_open_during_the_probe_and_closed_after_it() {
     let world = World::new(soon());
-    let mut node = world.node_that(Act::Reset(Vec::new())).await;
-    assert_eq!(world.pushed(&node.id).await, NodeAnswer::Unreachable);
+    let mut node = world.broken_node().await;
     let (answers, hold) = Act::hold();
     node.set(hold);
     while !node.asked().await.line.starts_with("PUT /notif/") {}

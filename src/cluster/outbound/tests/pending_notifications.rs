@@ -3,7 +3,7 @@
 use actors::NodeDirectory;
 use state_machine::{Time, Uaid};
 
-use super::node::{Act, Node};
+use super::node::Act;
 use super::world::{AGENT, OTHER_AGENT, World, limits, soon};
 use crate::cluster::outbound::RemoteLimits;
 
@@ -50,7 +50,7 @@ async fn notifications_of_an_outage_are_sent_once_after_it() {
     let mut node = world.node_that(Act::Reset(Vec::new())).await;
     world.nodes.notify_stored(&node.id, AGENT);
     assert_eq!(node.asked().await.line, stored(AGENT));
-    world.says("is unreachable").await;
+    world.log.says("is unreachable").await;
     let id = node.id.clone();
     let address = node.die().await;
     for _ in 0..100 {
@@ -60,9 +60,8 @@ async fn notifications_of_an_outage_are_sent_once_after_it() {
     for since in [5, 9, 7] {
         world.nodes.notify_moved(&id, AGENT, Time(since));
     }
-    let act = world.answers(200);
-    let mut node = Node::start_at(address, &world.keys, &world.clock, act).await;
-    world.says("a node is reachable again").await;
+    let mut node = world.node_at(address).await;
+    world.log.says("a node is reachable again").await;
     world.rests().await;
     let mut told = node.requests();
     told.sort();
@@ -79,7 +78,7 @@ async fn notifications_above_the_limit_are_dropped() {
     }
     node.noticed();
     node.set(world.answers(200));
-    world.says("a node is reachable again").await;
+    world.log.says("a node is reachable again").await;
     world.rests().await;
     assert_eq!(node.requests(), [1, 2].map(|number| stored(Uaid([number; 16]))));
 }

@@ -6,14 +6,15 @@ use state_machine::{NodeId, Uaid};
 
 use super::node::{Act, Seen};
 use super::world::{SHORT, World, limits};
-use crate::cluster::outbound::{PeerIdentity, RemoteLimits, RouterUrlCheck};
+use crate::cluster::outbound::{NodeAccess, PeerIdentity, RemoteLimits};
 use crate::system::node_address::AllowedNodes;
 
 const INSTANCE: Uaid = Uaid([0xef; 16]);
 
-fn check(world: &World, node: &NodeId, limits: RemoteLimits) -> RouterUrlCheck {
+async fn ask(world: &World, node: &NodeId, limits: RemoteLimits) -> PeerIdentity {
     let (keys, allowed) = (Arc::clone(&world.keys), AllowedNodes::loopback());
-    RouterUrlCheck::new(node.clone(), INSTANCE, keys, &allowed, limits, world.clock.clone())
+    let access = NodeAccess { keys, allowed, limits };
+    access.ask(node.clone(), INSTANCE, world.clock.clone()).await.0
 }
 
 #[tokio::test]
@@ -27,7 +28,7 @@ async fn only_200_is_the_answer_of_this_node() {
         (503, PeerIdentity::OtherNode),
     ] {
         let mut node = world.node(status).await;
-        assert_eq!(check(&world, &node.id, limits()).ask().await, identity, "{status}");
+        assert_eq!(ask(&world, &node.id, limits()).await, identity, "{status}");
         assert_eq!(node.requests(), [format!("PUT /notif/{INSTANCE}")]);
     }
 }
@@ -40,7 +41,7 @@ async fn without_a_signed_answer_the_url_is_unreachable() {
     for act in [unsigned, Act::Reset(Vec::new()), hold] {
         let node = world.node_that(act).await;
         let limits = RemoteLimits { notification_wait: SHORT, ..limits() };
-        let identity = check(&world, &node.id, limits).ask().await;
+        let identity = ask(&world, &node.id, limits).await;
         assert!(matches!(identity, PeerIdentity::Unreachable(_)), "{identity:?}");
     }
 }
@@ -49,9 +50,8 @@ async fn without_a_signed_answer_the_url_is_unreachable() {
 async fn each_check_uses_a_new_connection() {
     let world = World::new(limits());
     let mut node = world.node(200).await;
-    let url = check(&world, &node.id, limits());
     for _ in 0..3 {
-        assert_eq!(url.ask().await, PeerIdentity::ThisNode);
+        assert_eq!(ask(&world, &node.id, limits()).await, PeerIdentity::ThisNode);
     }
     node.asked().await;
     let connected = node.noticed().into_iter().filter(|seen| *seen == Seen::Connected);
@@ -61,9 +61,6 @@ async fn each_check_uses_a_new_connection() {
 #[tokio::test]
 async fn a_url_that_is_not_allowed_is_not_called() {
     let world = World::new(limits());
-    let url = check(&world, &NodeId::new("http://192.0.2.1:8081"), limits());
-    assert_eq!(
-        url.ask().await,
-        PeerIdentity::Unreachable("nodes_allowed does not allow it".to_owned())
-    );
+    let identity = ask(&world, &NodeId::new("http://192.0.2.1:8081"), limits()).await;
+    assert_eq!(identity, PeerIdentity::Unreachable("nodes_allowed does not allow it".to_owned()));
 }

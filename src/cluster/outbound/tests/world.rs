@@ -1,42 +1,32 @@
 //! A directory of other nodes, and its log.
 
-use std::fmt::{Arguments, Write};
-use std::sync::{Arc, Mutex};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use actors::{Clock, NodeDirectory};
-use bytes::Bytes;
-use slog::{Drain, KV, Key, Logger, Never, OwnedKVList, Record, Serializer, o};
 use state_machine::breaker::BreakerLimits;
 use state_machine::delivery::NodeAnswer;
-use state_machine::{
-    Chid, ClockDifference, Encoding, Message, MessageId, NodeId, Payload, Span, Time, Uaid, Urgency,
-};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::oneshot;
+use state_machine::{ClockDifference, NodeId, Span, Time, Uaid};
+use tokio::sync::{oneshot, watch};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::node::{Act, Node};
+use crate::cluster::fixture::{KEY, LONG, Log, NOW, cluster_keys, message};
 use crate::cluster::outbound::{RemoteLimits, RemoteNodes};
 use crate::cluster::signature::ClusterKeys;
-use crate::settings::keys::Keys;
 use crate::system::node_address::AllowedNodes;
 
 pub(super) const AGENT: Uaid = Uaid([0xa1; 16]);
 pub(super) const OTHER_AGENT: Uaid = Uaid([0xb2; 16]);
-const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-const OTHER_KEY: &str = "_v38-_r5-Pf29fTz8vHw7-7t7Ovq6ejn5uXk4-Lh4N8=";
 
 pub(super) struct World {
     pub(super) nodes: RemoteNodes,
     pub(super) keys: Arc<ClusterKeys>,
     pub(super) clock: Clock,
-    lines: UnboundedReceiver<Line>,
+    pub(super) log: Log,
 }
-
-/// Longer than any test runs.
-pub(super) const LONG: Duration = Duration::from_secs(60);
 
 /// Short enough for a test to wait.
 pub(super) const SHORT: Duration = Duration::from_millis(50);
@@ -75,11 +65,10 @@ impl World {
     }
 
     pub(super) fn allowing(allowed: AllowedNodes, limits: RemoteLimits) -> Self {
-        let (keys, clock) = (cluster_keys(KEY), Clock::starting_at(Time(1_796_000_000_000)));
-        let (sender, lines) = unbounded_channel();
-        let log = Logger::root(Lines(Mutex::new(sender)), o!());
-        let nodes = RemoteNodes::new(Arc::clone(&keys), allowed, limits, clock.clone(), log);
-        Self { nodes, keys, clock, lines }
+        let (keys, clock) = (cluster_keys(KEY), Clock::starting_at(NOW));
+        let (logger, log) = Log::new();
+        let nodes = RemoteNodes::new(Arc::clone(&keys), allowed, limits, clock.clone(), logger);
+        Self { nodes, keys, clock, log }
     }
 
     /// A node with signed answers of this status.
@@ -95,6 +84,30 @@ impl World {
     pub(super) async fn node_ahead(&self, seconds: i64, status: u16) -> Node {
         let clock = Clock::starting_at(self.ahead(seconds));
         Node::start(&self.keys, &clock, self.answers(status)).await
+    }
+
+    /// A node that resets each connection, and the failure of the first push to it.
+    pub(super) async fn broken_node(&self) -> Node {
+        let node = self.node_that(Act::Reset(Vec::new())).await;
+        assert_eq!(self.pushed(&node.id).await, NodeAnswer::Unreachable);
+        node
+    }
+
+    /// A node that answers once a status is sent.
+    pub(super) async fn holding_node(&self) -> (watch::Sender<Option<u16>>, Node) {
+        let (tell, hold) = Act::hold();
+        (tell, self.node_that(hold).await)
+    }
+
+    /// The name and address of a node that has ended.
+    pub(super) async fn dead_node(&self) -> (NodeId, SocketAddr) {
+        let node = self.node(200).await;
+        (node.id.clone(), node.die().await)
+    }
+
+    /// A node with signed answers 200 at the address of one that has ended.
+    pub(super) async fn node_at(&self, address: SocketAddr) -> Node {
+        Node::start_at(address, &self.keys, &self.clock, self.answers(200)).await
     }
 
     /// The time of a clock that is this far ahead now.
@@ -125,30 +138,6 @@ impl World {
         self.push(node).try_recv() == Ok(NodeAnswer::Unreachable)
     }
 
-    /// Waits for a line of the log, and returns its fields.
-    pub(super) async fn says(&mut self, text: &str) -> String {
-        let said = async {
-            loop {
-                let line = self.lines.recv().await.expect("the log is open");
-                if line.text.contains(text) {
-                    return line.fields;
-                }
-            }
-        };
-        timeout(LONG, said).await.unwrap_or_else(|_| panic!("the log has no line with: {text}"))
-    }
-
-    /// The fields of the next line, if one was logged.
-    pub(super) fn fields(&mut self) -> Option<String> {
-        self.lines.try_recv().ok().map(|line| line.fields)
-    }
-
-    /// The lines above debug level since the last call.
-    pub(super) fn said(&mut self) -> Vec<String> {
-        let lines = std::iter::from_fn(|| self.lines.try_recv().ok()).map(|line| line.text);
-        lines.filter(|line| !line.starts_with("DEBG")).collect()
-    }
-
     /// Waits until no worker runs and no push is in progress.
     pub(super) async fn rests(&self) {
         let rests = async {
@@ -157,61 +146,5 @@ impl World {
             }
         };
         timeout(LONG, rests).await.expect("every worker and push ends");
-    }
-}
-
-/// The keys of another cluster.
-pub(super) fn other_keys() -> Arc<ClusterKeys> {
-    cluster_keys(OTHER_KEY)
-}
-
-fn cluster_keys(text: &str) -> Arc<ClusterKeys> {
-    let keys = Keys::from_texts(&[KEY]).unwrap().with_cluster_texts(&[text]).unwrap();
-    Arc::new(ClusterKeys::derive(&keys).unwrap())
-}
-
-pub(super) fn message() -> Message {
-    Message {
-        id: MessageId::from_uuid_v7(0x0190_0000_0000_7000_8000_0000_0000_0002, false),
-        chid: Chid([7; 16]),
-        topic: None,
-        urgency: Urgency::Normal,
-        accepted_at: Time(1_796_000_000_000),
-        ttl: Span::from_secs(60),
-        offers: 0,
-        receipt: None,
-        payload: Some(Payload {
-            data: Bytes::from_static(b"secret"),
-            encoding: Encoding::Aes128Gcm,
-        }),
-    }
-}
-
-struct Lines(Mutex<UnboundedSender<Line>>);
-
-struct Line {
-    /// Level and text of the message.
-    text: String,
-    /// ` name=value` of each field.
-    fields: String,
-}
-
-impl Serializer for Line {
-    fn emit_arguments(&mut self, key: Key, value: &Arguments<'_>) -> slog::Result {
-        Ok(write!(self.fields, " {key}={value}")?)
-    }
-}
-
-impl Drain for Lines {
-    type Ok = ();
-    type Err = Never;
-
-    fn log(&self, record: &Record<'_>, _: &OwnedKVList) -> Result<(), Never> {
-        let text = format!("{} {}", record.level().as_short_str(), record.msg());
-        let mut line = Line { text, fields: String::new() };
-        record.kv().serialize(record, &mut line).expect("writing to a string does not fail");
-        // A test that has ended has dropped the receiver.
-        let _ = self.0.lock().unwrap().send(line);
-        Ok(())
     }
 }

@@ -1,16 +1,56 @@
-//! How far the clock of a node is ahead of this one, as its answers tell.
+//! A node that may be called, how far its clock is ahead of this one, and why a call of it fails.
 
+use std::io;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
-use state_machine::{ClockDifference, Span};
+use hyper::StatusCode;
+use hyper::http::uri::Authority;
+use state_machine::{ClockDifference, NodeId, Span};
+
+use crate::system::https_client::with_causes;
+use crate::system::node_address::{AllowedNodes, NodeAddress};
 
 /// No signed answer was received.
 const UNKNOWN: i64 = i64::MIN;
+
+/// A node that may be called.
+pub(super) struct Peer {
+    pub(super) address: NodeAddress,
+    pub(super) authority: Authority,
+    pub(super) clock: PeerClock,
+}
+
+/// Why it is unknown whether the node processed the request.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CallError {
+    #[error("cannot connect: {0}")]
+    NotConnected(io::Error),
+    #[error("{}", with_causes(.0))]
+    Broken(#[from] hyper::Error),
+    #[error("no answer in {} ms", .0.as_millis())]
+    TimedOut(Duration),
+    /// The node refused the time of the request, also when that was its own.
+    #[error("the node refuses the time of a request, its clock is {0}")]
+    OtherTime(ClockDifference),
+    /// The answer is of a program without the cluster keys, or refuses a wrong signature.
+    #[error("an answer with status {} that is not signed", .0.as_u16())]
+    NotSigned(StatusCode),
+}
 
 /// Zero as long as the node accepts the time of this one.
 #[derive(Debug)]
 pub(super) struct PeerClock {
     ahead_ms: AtomicI64,
+}
+
+impl Peer {
+    /// The node of that name, if it may be called.
+    pub(super) fn allowed(node: &NodeId, allowed: &AllowedNodes) -> Option<Self> {
+        let address = NodeAddress::parse(node).ok().filter(|address| allowed.allows(address))?;
+        let authority = address.authority().parse().ok()?;
+        Some(Self { address, authority, clock: PeerClock::unknown() })
+    }
 }
 
 impl PeerClock {

@@ -1,0 +1,237 @@
+//! The state of the page: who may see it, what operators may do, and what all open pages share.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use actix_web::http::StatusCode;
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use actors::SharedLogLimiter;
+use serde::Serialize;
+use slog::{info, warn};
+use state_machine::token_bucket::{Rate, TokenBucket};
+use state_machine::{Month, Span, Time};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::time::{sleep, timeout};
+
+use super::guard::{Form, cookie, read_form};
+use super::history::History;
+use super::pages::{self, Refusal, refusal};
+use super::session::{Session, Sessions};
+use crate::command::job::OUTPUTS_MAX;
+use crate::command::store_command::perform;
+use crate::command::{Completion, Context, Output, StoreCommand};
+use crate::push::app::AppState;
+use crate::settings::keys::Keys;
+use crate::settings::{Settings, StoreKind};
+
+/// Commands of pages that run at once. A further one is refused.
+const COMMANDS_MAX: usize = 4;
+
+/// Maximum time of a command. It stops between two steps.
+const COMMAND_WAIT: Duration = Duration::from_secs(60);
+
+/// Event streams at once. A further one is answered 503, and its page tries again.
+pub(super) const STREAMS_MAX: usize = 32;
+
+/// Wrong logins, and requests with unknown sessions, that are answered in a minute. Further ones get 429 at once.
+const WRONG_PER_MINUTE_MAX: usize = 10;
+
+/// Time until such a request is answered.
+const WRONG_WAIT: Duration = Duration::from_secs(1);
+
+/// Minimum time between two log lines of them.
+const LOG_EVERY: Span = Span::from_secs(60);
+
+/// The state of the page.
+pub(crate) struct AdminPage {
+    pub(super) node: AppState,
+    jobs: Context,
+    pub(super) data_dir: PathBuf,
+    pub(super) interval: Duration,
+    /// Whether the agents of each month are counted: on DynamoDB that would cost reads of all records.
+    pub(super) counts_months: bool,
+    pub(super) sessions: Sessions,
+    pub(super) live: Live,
+    commands: Semaphore,
+    wrong_rate: Rate,
+    wrong: Mutex<TokenBucket>,
+    log_limiter: SharedLogLimiter,
+}
+
+/// What all open pages share.
+pub(super) struct Live {
+    history: Mutex<History>,
+    /// The last `now` event.
+    pub(super) frames: watch::Sender<String>,
+    /// A page was opened: it does not wait for the next interval.
+    pub(super) opened: Notify,
+    pub(super) streams: Arc<Semaphore>,
+    /// One task computes the events, on the thread of the port.
+    pub(super) runs: Arc<Semaphore>,
+    months: Mutex<Months>,
+}
+
+/// The last count of the agents by month.
+#[derive(Default)]
+pub(super) struct Months {
+    pub(super) counted: Option<MonthCount>,
+    pub(super) due: Option<Time>,
+}
+
+/// The agents on each month, and those whose move away from it is not finished.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct MonthCount {
+    pub(super) at: u64,
+    pub(super) agents: BTreeMap<Month, u64>,
+    pub(super) leaving: BTreeMap<Month, u64>,
+}
+
+impl Live {
+    fn new() -> Self {
+        Self {
+            history: Mutex::new(History::new()),
+            frames: watch::Sender::new(String::new()),
+            opened: Notify::new(),
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            runs: Arc::new(Semaphore::new(1)),
+            months: Mutex::default(),
+        }
+    }
+
+    pub(super) fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn months(&self) -> MutexGuard<'_, Months> {
+        self.months.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AdminPage {
+    /// None if the setting or the keys forbid it: then the log has the reason.
+    pub(crate) fn new(settings: &Settings, node: &AppState, jobs: Context) -> Option<Data<Self>> {
+        if !settings.admin_page {
+            return None;
+        }
+        let common = &node.common;
+        let keys = Keys::load(&settings.data_dir)
+            .inspect_err(|error| {
+                warn!(common.log, "cannot read the keys: there is no operator's page"; "error" => %error);
+            })
+            .ok()?;
+        let wrong_rate = Rate::per_minute(WRONG_PER_MINUTE_MAX);
+        Some(Data::new(Self {
+            sessions: Sessions::new(&keys, common.clock.now()),
+            node: node.clone(),
+            jobs,
+            data_dir: settings.data_dir.clone(),
+            interval: Duration::from_millis(settings.admin_page_interval_ms),
+            counts_months: settings.store == StoreKind::Embedded,
+            live: Live::new(),
+            commands: Semaphore::new(COMMANDS_MAX),
+            wrong: Mutex::new(wrong_rate.bucket()),
+            wrong_rate,
+            log_limiter: SharedLogLimiter::new(LOG_EVERY),
+        }))
+    }
+
+    pub(super) fn now(&self) -> Time {
+        self.node.common.clock.now()
+    }
+
+    /// Runs a command of an operator and collects its results and its sentences.
+    pub(super) async fn perform<C: StoreCommand>(
+        &self,
+        command: C,
+    ) -> Result<(Vec<C::Report>, Vec<String>), String> {
+        let permit = self.commands.try_acquire();
+        let _permit = permit.map_err(|_| "other commands are running: try again".to_owned())?;
+        let (outputs, mut queue) = mpsc::channel(OUTPUTS_MAX);
+        let (stop, stopped) = watch::channel(false);
+        let work = async {
+            let stops = async {
+                let job = perform(command, &self.jobs, outputs, stopped);
+                tokio::pin!(job);
+                if let Ok(end) = timeout(COMMAND_WAIT, &mut job).await {
+                    return end;
+                }
+                stop.send_replace(true);
+                job.await
+            };
+            let collect = async {
+                let (mut reports, mut notes) = (Vec::new(), Vec::new());
+                while let Some(output) = queue.recv().await {
+                    match output {
+                        Output::Progress(_) | Output::Problem(_) | Output::End(_) => {}
+                        Output::Report(report) => reports.push(report),
+                        Output::Note(note) => notes.push(note),
+                    }
+                }
+                (reports, notes)
+            };
+            tokio::join!(stops, collect)
+        };
+        let (end, outputs) = work.await;
+        info!(self.node.common.log, "a command of the operator's page ended";
+            "command" => C::NAME, "result" => end.name());
+        match end {
+            Completion::Failed(why) => Err(why),
+            Completion::Stopped => Err("the command took too long and was stopped".to_owned()),
+            Completion::Done | Completion::Unwell => Ok(outputs),
+        }
+    }
+
+    /// The session of a request. A request without one gets the page that explains how to sign in.
+    pub(super) async fn admit(&self, request: &HttpRequest) -> Result<Session, Refusal> {
+        let Some(cookie) = cookie(request.headers()) else {
+            return Err(refusal(pages::sign_in(StatusCode::UNAUTHORIZED, "")));
+        };
+        match self.sessions.open(cookie, self.now()) {
+            Some(session) => Ok(session),
+            None => Err(refusal(self.refuse().await)),
+        }
+    }
+
+    /// The session of a form that was sent by a page of the session.
+    pub(super) async fn admit_form(
+        &self,
+        request: &HttpRequest,
+        body: Payload,
+    ) -> Result<(Session, Form), Refusal> {
+        let form = read_form(request, body).await?;
+        let session = self.admit(request).await?;
+        match self.sessions.is_form_of(&session, form.field("form")) {
+            true => Ok((session, form)),
+            false => {
+                let text = "This form is of another session: open the page again.";
+                Err(refusal(pages::message(StatusCode::FORBIDDEN, text)))
+            }
+        }
+    }
+
+    /// Answers a wrong login or an unknown session. Both answers are the same, late, and counted.
+    pub(super) async fn refuse(&self) -> HttpResponse {
+        let (common, now) = (&self.node.common, self.now());
+        let is_over = {
+            let mut bucket = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+            bucket.try_acquire(&self.wrong_rate, 0, now).is_err()
+        };
+        common.operator_logins.count(if is_over { 2 } else { 1 });
+        if let Some(refused) = self.log_limiter.count(now) {
+            warn!(common.log, "requests to the operator's page without a valid link or session are refused";
+                "refused" => refused);
+        }
+        if is_over {
+            return pages::sign_in(StatusCode::TOO_MANY_REQUESTS, "");
+        }
+        sleep(WRONG_WAIT).await;
+        pages::sign_in(StatusCode::UNAUTHORIZED, "")
+    }
+
+    pub(super) fn form_token(&self, session: &Session) -> String {
+        self.sessions.form_token(session)
+    }
+}
