@@ -68,7 +68,8 @@ use shutdown::{Shutdown, Signals};
 /// Serves until SIGTERM or SIGINT. The settings fit the role ([`Settings::check`]). The clock is
 /// `clock_offset_s` seconds ahead of the system's.
 pub fn run(role: Role, settings: &Settings, clock_offset_s: i64) -> Result<(), ServeError> {
-    let (log, log_state, _guard) = telemetry::logger(settings);
+    let (log, log_state, _guard) =
+        telemetry::logger(settings.log_format, settings.log_level, settings.log_queue_max);
     let _panics = PanicLog::start(log.clone());
     let machine = SystemClock::shifted(clock_offset_s);
     if machine.is_shifted() {

@@ -31,7 +31,7 @@ pub use sources::{Problem, SettingsError};
 pub use table::Settings;
 pub use value::{
     AccessMode, AddressOrOff, AllowedOrigins, AllowedVapidKeys, BillingMode, DirectoryUrl,
-    DomainName, Email, LogFormat, NamePart, PublicUrl, StoreKind,
+    DomainName, Email, NamePart, PublicUrl, StoreKind,
 };
 
 use sources::RawSettings;
@@ -161,6 +161,7 @@ mod tests {
     use super::*;
     use crate::fuzz::fuzz;
     use crate::settings::value::Value;
+    use crate::system::telemetry::LogFormat;
     use std::io::Write;
 
     /// Loads flags and variables, each `(name, value)`, and the text of a file.

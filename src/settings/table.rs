@@ -16,11 +16,12 @@ use super::setting::{
 };
 use super::sources::{RawSettings, SettingsError};
 use super::value::{
-    AddressOrOff, BillingMode, DirectoryUrl, DomainName, Email, LogFormat, NamePart, PublicUrl,
-    StoreKind, Value,
+    AddressOrOff, BillingMode, DirectoryUrl, DomainName, Email, NamePart, PublicUrl, StoreKind,
+    Value,
 };
 use super::{AccessMode, AllowedOrigins, AllowedVapidKeys};
 use crate::system::node_address::{AllowedNodes, Networks};
+use crate::system::telemetry::LogFormat;
 use feeds::with_feeds;
 
 /// The default of `metrics_listen`.

@@ -15,6 +15,7 @@ use url::Url;
 pub use acme::{DirectoryUrl, DomainName, Email};
 
 use crate::system::node_address::{AllowedNodes, Networks};
+use crate::system::telemetry::LogFormat;
 
 /// TOML type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,16 +37,6 @@ pub trait Value: Sized {
 
     /// Writes the text that [`parse`](Self::parse) reads.
     fn show(&self) -> String;
-}
-
-/// Format of log lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogFormat {
-    /// `Human` on a terminal, `Json` elsewhere.
-    Auto,
-    Human,
-    /// One JSON object for each line.
-    Json,
 }
 
 /// Store of records and messages.
