@@ -5,7 +5,7 @@ use std::io;
 use clap::ValueEnum;
 use harness::chart::{self, Format};
 
-use super::print;
+use super::files::print;
 
 /// How states are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -14,7 +14,8 @@ use url::Url;
 
 pub use acme::{DirectoryUrl, DomainName, Email};
 
-use crate::system::node_address::{AllowedNodes, Networks};
+use crate::system::networks::Networks;
+use crate::system::node_address::AllowedNodes;
 use crate::system::telemetry::LogFormat;
 
 /// TOML type of a value.

@@ -1,4 +1,5 @@
 //! `kalends dev view`: a page that plays scripts step by step, from the same recordings that `dev replay --json` prints.
+//! Scripts enter; one HTML file leaves.
 //!
 //! The page is one file and loads nothing. Every text of a script is JSON in it, which its script shows as text.
 
@@ -13,8 +14,9 @@ use base64::engine::general_purpose::STANDARD;
 use storage::durable;
 use uuid::Uuid;
 
+use super::error::ToolError;
+use super::files::{FileError, print};
 use super::replay::{self, Recording};
-use super::{ToolError, print};
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
@@ -28,7 +30,7 @@ pub fn run(files: &[PathBuf], output: Option<&Path>) -> Result<(), ToolError> {
     Ok(print(&[path.display().to_string()])?)
 }
 
-fn write(page: &str, output: Option<&Path>) -> Result<PathBuf, ToolError> {
+fn write(page: &str, output: Option<&Path>) -> Result<PathBuf, FileError> {
     let written = match output {
         Some(path) => durable::replace_with_mode(path, 0o666, page).map(|()| path.to_owned()),
         None => {
@@ -36,7 +38,7 @@ fn write(page: &str, output: Option<&Path>) -> Result<PathBuf, ToolError> {
             durable::create(&path, page).map(|()| path)
         }
     };
-    written.map_err(|error| ToolError::Unwritable {
+    written.map_err(|error| FileError::Unwritable {
         path: output.map_or_else(env::temp_dir, Path::to_owned),
         error,
     })
