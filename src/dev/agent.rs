@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use state_machine::{Encoding, Payload};
 use url::Url;
 
+use super::base64url::{from_base64url, to_base64url};
 use super::encrypt::decrypt;
 use super::identity::Identity;
 use super::subscription::Subscription;
-use super::{from_base64url, to_base64url};
 
 /// Versions that are kept to recognise repeated messages.
 const REMEMBERED_MAX: usize = 1024;

@@ -11,12 +11,10 @@ use ece::{Cryptographer, LocalKeyPair, RemotePublicKey};
 use state_machine::{Encoding, Payload};
 use std::any::Any;
 
-use super::from_base64url;
+use super::base64url::from_base64url;
 use super::keypair::{KeyPair, is_public};
+pub use super::subscription::AUTH_BYTES;
 use super::subscription::Keys;
-
-/// Size of a subscription's authentication secret, in bytes.
-pub const AUTH_BYTES: usize = 16;
 
 /// The longest message, in bytes, whose encrypted form every push service accepts.
 ///

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 use uuid::Uuid;
 
-use super::encrypt::AUTH_BYTES;
+use super::base64url::{from_base64url, from_json, to_base64url, to_json};
+use super::files::{FileError, read_json, write_private};
 use super::keypair::{KeyPair, is_public};
-use super::subscription::{Keys, Subscription};
-use super::{ToolError, from_base64url, from_json, read, to_base64url, to_json, write_private};
+use super::subscription::{AUTH_BYTES, Keys, Subscription};
 
 /// A user agent with one channel, and the JSON of its file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -57,19 +57,14 @@ impl Identity {
         path: &Path,
         server: &Url,
         vapid_public_key: Option<String>,
-    ) -> Result<Self, ToolError> {
+    ) -> Result<Self, FileError> {
         if !path.exists() {
             return Ok(Self::generate(server, vapid_public_key));
         }
-        let mut identity: Self =
-            serde_json::from_str(&read(path)?).map_err(|error| ToolError::Malformed {
-                path: path.to_owned(),
-                what: "a user agent's state",
-                why: error.to_string(),
-            })?;
-        let unusable = |why: String| ToolError::Unusable(format!("{}: {why}", path.display()));
+        let mut identity: Self = read_json(path, "a user agent's state")?;
+        let foreign = |why: String| FileError::Foreign { path: path.to_owned(), why };
         if let Some(own) = identity.server.filter(|own| own != server) {
-            return Err(unusable(format!(
+            return Err(foreign(format!(
                 "it is an agent of {own} and not of {server}; name another file (or, if that is \
                  the same server with a new URL, change `server` in this one)"
             )));
@@ -77,14 +72,14 @@ impl Identity {
         if vapid_public_key.is_some() && vapid_public_key != identity.vapid_public_key {
             let why = "it is subscribed with another VAPID key; name another file, or leave out \
                        --vapid-public-key";
-            return Err(unusable(why.into()));
+            return Err(foreign(why.into()));
         }
         identity.server = Some(server.clone());
         Ok(identity)
     }
 
     /// Writes a file that only its owner may read.
-    pub fn save(&self, path: &Path) -> Result<(), ToolError> {
+    pub fn save(&self, path: &Path) -> Result<(), FileError> {
         let json = serde_json::to_string_pretty(self).expect("texts can be written as JSON");
         write_private(path, &(json + "\n"))
     }

@@ -85,7 +85,7 @@ impl TryFrom<Vec<u8>> for KeyPair {
 /// Only the public key: the private one belongs in no log.
 impl fmt::Debug for KeyPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeyPair({})", super::to_base64url(&self.public))
+        write!(f, "KeyPair({})", super::base64url::to_base64url(&self.public))
     }
 }
 

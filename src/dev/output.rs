@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::agent::Event;
+use super::base64url::to_base64url;
 use super::subscription::{KeyTexts, Subscription};
-use super::to_base64url;
 use crate::system::https_client::printable;
 
 /// Where and how to print.

@@ -12,12 +12,14 @@ use state_machine::{Encoding, Payload, Urgency};
 use ureq::http::StatusCode;
 use url::Url;
 
+use super::base64url::to_base64url;
 use super::encrypt::{Coding, encrypt};
+use super::error::ToolError;
+use super::files::FileError;
 use super::keypair::KeyPair;
 use super::subscription::{KeyTexts, Keys, Subscription};
 use super::vapid_key::VapidKey;
 use super::vapid_sign::{Claims, authorization};
-use super::{ToolError, to_base64url};
 use crate::command::{Command, Commands, Failure};
 use crate::system::https_client::{ClientError, http_client, printable, why_unanswered};
 
@@ -227,7 +229,8 @@ fn message(args: &PushArgs) -> Result<Vec<u8>, ToolError> {
     match (&args.message, &args.file) {
         (Some(text), _) => Ok(text.clone().into_bytes()),
         (None, Some(path)) => {
-            std::fs::read(path).map_err(|error| ToolError::Unreadable { path: path.clone(), error })
+            let read = std::fs::read(path);
+            Ok(read.map_err(|error| FileError::Unreadable { path: path.clone(), error })?)
         }
         (None, None) => {
             if stdin().is_terminal() {

@@ -1,8 +1,7 @@
 //! `kalends dev replay`: a script, run through the state machines.
 
 use std::fmt::Display;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -12,12 +11,10 @@ use serde::Serialize;
 use serde_json::json;
 use storage::durable;
 
-use super::{ToolError, print};
+use super::error::ToolError;
+use super::files::{FileError, print, read_at_most};
 use crate::command::failure;
 use crate::command::{Command, Commands};
-
-/// Bytes of a file at most.
-const SCRIPT_BYTES_MAX: u64 = 16 << 20;
 
 /// What is printed of a script beside its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +108,7 @@ fn write(files: &[PathBuf]) -> Result<(), ToolError> {
     for (file, filled, before) in filled {
         let is_changed = filled != before;
         if is_changed {
-            let failed = |error| ToolError::Unwritable { path: file.clone(), error };
+            let failed = |error| FileError::Unwritable { path: file.clone(), error };
             let mode = fs::metadata(file).map_err(failed)?.permissions().mode();
             durable::replace_with_mode(file, mode, filled).map_err(failed)?;
         }
@@ -190,20 +187,13 @@ fn language(file: &Path) -> Language {
     known.unwrap_or(Language::Session)
 }
 
+fn read(file: &Path) -> Result<String, FileError> {
+    read_at_most(file, 16, "larger than 16 MiB")
+}
+
 /// It is no script, or the machines do something else.
 fn unusable(file: &Path, why: &dyn Display) -> ToolError {
     ToolError::Unusable(format!("{}:{why}", file.display()))
-}
-
-fn read(file: &Path) -> Result<String, ToolError> {
-    let failed = |error| ToolError::Unreadable { path: file.to_owned(), error };
-    let mut text = String::new();
-    let opened = File::open(file).map_err(failed)?;
-    opened.take(SCRIPT_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
-    if fs::metadata(file).map_err(failed)?.len() > SCRIPT_BYTES_MAX {
-        return Err(failed(io::Error::other("larger than 16 MiB")));
-    }
-    Ok(text)
 }
 
 #[cfg(test)]

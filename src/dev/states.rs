@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use harness::chart::{self, Format};
 
-use super::print;
+use super::files::print;
 use crate::command::{Command, Commands, Failure};
 
 /// How states are printed.

@@ -16,8 +16,9 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use url::Url;
 
-use super::ToolError;
 use super::agent::{Agent, AgentError, Event, Step};
+use super::error::ToolError;
+use super::files::FileError;
 use super::identity::{Identity, vapid_public_key};
 use super::output::Output;
 use crate::command::{Command, Commands, Failure};
@@ -255,7 +256,7 @@ impl<'a, W: Write> Listener<'a, W> {
     }
 
     /// Stores an event before it is printed.
-    fn keep(&mut self, event: &Event) -> Result<(), ToolError> {
+    fn keep(&mut self, event: &Event) -> Result<(), FileError> {
         match event {
             Event::Connected { .. } => self.was_connected = true,
             Event::Subscribed { subscription } => {

@@ -5,9 +5,12 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::encrypt::AUTH_BYTES;
+use super::base64url::{from_base64url, to_base64url};
+use super::files::{FileError, read_json, write_private};
 use super::keypair::{PUBLIC_BYTES, is_public};
-use super::{ToolError, from_base64url, read, to_base64url, write_private};
+
+/// Size of a subscription's authentication secret, in bytes.
+pub const AUTH_BYTES: usize = 16;
 
 /// Browsers add `expirationTime` and may add more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,16 +42,12 @@ impl Subscription {
         serde_json::to_string(self).expect("texts can be written as JSON")
     }
 
-    pub fn load(path: &Path) -> Result<Self, ToolError> {
-        serde_json::from_str(&read(path)?).map_err(|error| ToolError::Malformed {
-            path: path.to_owned(),
-            what: "a subscription",
-            why: error.to_string(),
-        })
+    pub fn load(path: &Path) -> Result<Self, FileError> {
+        read_json(path, "a subscription")
     }
 
     /// Writes a file with mode 0600: its reader can send messages.
-    pub fn save(&self, path: &Path) -> Result<(), ToolError> {
+    pub fn save(&self, path: &Path) -> Result<(), FileError> {
         write_private(path, &(self.to_json() + "\n"))
     }
 }

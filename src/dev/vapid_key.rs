@@ -6,8 +6,9 @@ use std::path::Path;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 
+use super::base64url::from_base64url;
+use super::files::{FileError, read, write_private};
 use super::keypair::KeyPair;
-use super::{ToolError, from_base64url, read, write_private};
 
 #[derive(Debug)]
 pub struct VapidKey {
@@ -18,13 +19,13 @@ pub struct VapidKey {
 
 impl VapidKey {
     /// Reads the key in a file; makes one if there is no file.
-    pub fn load_or_make(path: &Path) -> Result<Self, ToolError> {
+    pub fn load_or_make(path: &Path) -> Result<Self, FileError> {
         if !path.exists() {
             let pair = KeyPair::generate();
             write_private(path, &to_pem(&pair))?;
             return Ok(Self { pair, is_new: true });
         }
-        let pair = parse(&read(path)?).ok_or_else(|| ToolError::Malformed {
+        let pair = parse(&read(path)?).ok_or_else(|| FileError::Malformed {
             path: path.to_owned(),
             what: "a VAPID key",
             why: "expected a P-256 private key, as PEM or as 32 bytes in base64url".into(),
@@ -58,7 +59,7 @@ fn to_pem(pair: &KeyPair) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dev::to_base64url;
+    use crate::dev::base64url::to_base64url;
 
     /// A key as `openssl ecparam -genkey -name prime256v1 -noout` writes it.
     const SEC1: &str = "\

@@ -4,8 +4,8 @@ use aws_lc_rs::rand::SystemRandom;
 use serde::Serialize;
 use url::Url;
 
+use super::base64url::to_base64url;
 use super::keypair::KeyPair;
-use super::to_base64url;
 
 /// The claims of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -50,7 +50,7 @@ fn token(key: &KeyPair, claims: &Claims) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dev::from_base64url;
+    use crate::dev::base64url::from_base64url;
     use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 
     /// The example of RFC 8292 §2.4.

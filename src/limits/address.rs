@@ -9,7 +9,7 @@ use slog::{Logger, debug, warn};
 use state_machine::{Span, Time};
 
 use crate::settings::Settings;
-use crate::system::node_address::Networks;
+use crate::system::networks::Networks;
 
 const FORWARDED: &str = "x-forwarded-for";
 

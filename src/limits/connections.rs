@@ -7,8 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use slog::Logger;
 use state_machine::Time;
 
-use super::limiter::Sender;
-use super::refusals::{RefusalLog, Refusals, Tally};
+use super::refusals::{RefusalLog, Refusals, Sender, Tally};
 
 /// The limit that all threads share. It remembers the addresses that have a connection.
 pub(super) struct ConnectionLimiter {

@@ -1,26 +1,24 @@
 //! One limit: a rate for each of its senders.
 
 use std::convert::Infallible;
-use std::fmt;
-use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
 use quick_cache::unsync::Cache;
 use slog::Logger;
 use state_machine::token_bucket::{Rate, TokenBucket};
-use state_machine::{Chid, Span, Time, Uaid};
+use state_machine::{Span, Time};
 
-use super::OverLimit;
-use super::refusals::{RefusalLog, Refusals, Report, Tally};
+use super::refusals::{RefusalLog, Refusals, Report, Sender, Tally};
 
-/// Who asks, and what a limit counts for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Sender {
-    Subscription(Uaid, Chid),
-    /// The SHA-256 of the key.
-    VapidKey([u8; 32]),
-    Address(IpAddr),
-    Agent(Uaid),
+/// A request above a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("too many requests of this {}: try again after {} s", who(.policy), seconds(*.wait))]
+pub struct OverLimit {
+    /// The kind of sender, which names the limit in `RateLimit-Policy`.
+    pub policy: &'static str,
+    pub per_minute: u64,
+    /// When one more request passes.
+    pub wait: Span,
 }
 
 /// The limit that all threads share. It remembers so many senders and forgets the others, which then start anew with
@@ -112,15 +110,25 @@ impl State {
     }
 }
 
-impl fmt::Display for Sender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Subscription(uaid, chid) => write!(f, "channel {chid} of {uaid}"),
-            Self::VapidKey(hash) => hash.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
-            Self::Address(address) => address.fmt(f),
-            Self::Agent(uaid) => uaid.fmt(f),
-        }
+impl OverLimit {
+    /// The wait in seconds, at least one.
+    pub fn retry_after_s(&self) -> u64 {
+        seconds(self.wait)
     }
+}
+
+/// The name of a policy in a sentence.
+fn who(policy: &str) -> &str {
+    match policy {
+        "vapid-key" => "VAPID key",
+        "user-agent" => "user agent",
+        "receipt-subscriptions" => "sender for new receipt subscriptions",
+        other => other,
+    }
+}
+
+fn seconds(wait: Span) -> u64 {
+    wait.0.div_ceil(1000).max(1)
 }
 
 #[cfg(test)]
@@ -131,6 +139,8 @@ mod tests {
     use slog::{Drain, KV, Key, Level, Never, OwnedKVList, Record, Serializer, o};
 
     use super::*;
+    use std::net::IpAddr;
+
     use crate::limits::refusals::LOG_EVERY;
 
     const NOW: Time = Time(1_000_000);

@@ -1,4 +1,5 @@
-//! Limits by who asks: pushes, connections, new user agents and registers of one sender.
+//! Limits by who asks: pushes, connections, new user agents and registers of one sender. Senders and the time enter; an
+//! admission or a refusal with its wait leaves, and log lines with the number refused. No limit waits or queues.
 //!
 //! A sender is a peer's address, an application server's VAPID key, a subscription or a user agent. Each limit is a
 //! rate for each sender, and as many at once as in a minute. Of the open connections of an address it is a number.
@@ -19,15 +20,17 @@ use actix_web::http::header::HeaderMap;
 use actors::{Admission, Clock};
 use slog::Logger;
 use state_machine::connection::CloseReason;
-use state_machine::{Chid, Span, Uaid};
+use state_machine::{Chid, Uaid};
 
 use address::Addresses;
 pub use address::{Client, ClientSource};
 use connections::ConnectionLimiter;
 use connects::ConnectLimiter;
-use limiter::{Limiter, Sender};
+use limiter::Limiter;
+pub use limiter::OverLimit;
 use port::Port;
 pub use port::{OpenConnection, PortName, PortState};
+use refusals::Sender;
 
 use crate::settings::Settings;
 
@@ -37,8 +40,8 @@ const PLAIN_CONNECTIONS_MAX: usize = 16;
 /// The limits of a process, which all its threads share.
 pub struct Limits {
     addresses: Addresses,
-    port: Port,
-    router_port: Port,
+    port: Arc<Port>,
+    router_port: Arc<Port>,
     connects: ConnectLimiter,
     subscription_pushes: Limiter,
     vapid_key_pushes: Limiter,
@@ -54,17 +57,6 @@ pub struct Limits {
     agent_hellos: Limiter,
     clock: Clock,
     log: Logger,
-}
-
-/// A request above a limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("too many requests of this {}: try again after {} s", who(.policy), seconds(*.wait))]
-pub struct OverLimit {
-    /// The kind of sender, which names the limit in `RateLimit-Policy`.
-    pub policy: &'static str,
-    pub per_minute: u64,
-    /// When one more request passes.
-    pub wait: Span,
 }
 
 /// Who asks for receipts. Keys cost nothing, so an address counts beside its keys.
@@ -137,16 +129,15 @@ impl Limits {
     }
 
     /// Counts a connection of a port until it is dropped.
-    pub fn open_connection(self: &Arc<Self>, port: PortName) -> OpenConnection {
-        self.port(port).open(self.clock.now(), &self.log);
-        OpenConnection(Arc::clone(self), port)
+    pub fn open_connection(&self, port: PortName) -> OpenConnection {
+        self.port(port).open(self.clock.now(), &self.log)
     }
 
     pub fn port_state(&self, port: PortName) -> PortState {
         self.port(port).state()
     }
 
-    fn port(&self, name: PortName) -> &Port {
+    fn port(&self, name: PortName) -> &Arc<Port> {
         match name {
             PortName::Public => &self.port,
             PortName::Router => &self.router_port,
@@ -327,25 +318,4 @@ impl Drop for PlainConnection {
             self.limits.plain_connections.close(address);
         }
     }
-}
-
-impl OverLimit {
-    /// The wait in seconds, at least one.
-    pub fn retry_after_s(&self) -> u64 {
-        seconds(self.wait)
-    }
-}
-
-/// The name of a policy in a sentence.
-fn who(policy: &str) -> &str {
-    match policy {
-        "vapid-key" => "VAPID key",
-        "user-agent" => "user agent",
-        "receipt-subscriptions" => "sender for new receipt subscriptions",
-        other => other,
-    }
-}
-
-fn seconds(wait: Span) -> u64 {
-    wait.0.div_ceil(1000).max(1)
 }

@@ -8,8 +8,6 @@ use actors::SharedLogLimiter;
 use slog::{Logger, warn};
 use state_machine::{Span, Time};
 
-use super::Limits;
-
 /// Minimum time between two log lines.
 const LOG_EVERY: Span = Span::from_secs(10);
 
@@ -39,36 +37,32 @@ pub struct PortState {
 }
 
 /// Counts a connection of the port until it is dropped.
-pub struct OpenConnection(pub(super) Arc<Limits>, pub(super) PortName);
+pub struct OpenConnection(Arc<Port>);
 
 impl Port {
-    pub(super) fn new(name: PortName, connections_max: usize) -> Self {
-        Self {
+    pub(super) fn new(name: PortName, connections_max: usize) -> Arc<Self> {
+        Arc::new(Self {
             name,
             connections_max,
             connections: AtomicUsize::new(0),
             times_full: AtomicU64::new(0),
             log_limiter: SharedLogLimiter::new(LOG_EVERY),
-        }
+        })
     }
 
     /// Counts a connection that was accepted. The last one that has a place is logged.
-    pub(super) fn open(&self, now: Time, log: &Logger) {
+    pub(super) fn open(self: &Arc<Self>, now: Time, log: &Logger) -> OpenConnection {
         let connections = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
-        if connections < self.connections_max {
-            return;
+        if connections >= self.connections_max {
+            self.times_full.fetch_add(1, Ordering::Relaxed);
+            self.log_limiter.count(now).inspect(|times| self.write(*times, log));
         }
-        self.times_full.fetch_add(1, Ordering::Relaxed);
-        if let Some(times) = self.log_limiter.count(now) {
-            self.write(times, log);
-        }
+        OpenConnection(Arc::clone(self))
     }
 
     /// Logs that the port was full since the last line, if a line is due.
     pub(super) fn report(&self, now: Time, log: &Logger) {
-        if let Some(times) = self.log_limiter.rest(now) {
-            self.write(times, log);
-        }
+        self.log_limiter.rest(now).inspect(|times| self.write(*times, log));
     }
 
     pub(super) fn state(&self) -> PortState {
@@ -95,6 +89,6 @@ impl Port {
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.0.port(self.1).connections.fetch_sub(1, Ordering::Relaxed);
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }

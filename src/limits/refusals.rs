@@ -1,15 +1,25 @@
 //! What a limit has refused: the count, and the log line that names the sender refused most.
 
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 
 use slog::{Logger, debug, warn};
 use state_machine::log_limiter::LogLimiter;
-use state_machine::{Span, Time};
-
-use super::limiter::Sender;
+use state_machine::{Chid, Span, Time, Uaid};
 
 /// Minimum time between two log lines of one limit.
 pub(super) const LOG_EVERY: Span = Span::from_secs(10);
+
+/// Who asks, and what a limit counts for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Sender {
+    Subscription(Uaid, Chid),
+    /// The SHA-256 of the key.
+    VapidKey([u8; 32]),
+    Address(IpAddr),
+    Agent(Uaid),
+}
 
 /// The refusals of a limit.
 pub(super) struct Refusals {
@@ -100,5 +110,16 @@ impl RefusalLog {
 
     pub(super) fn hash(&self, sender: Sender) -> String {
         format!("{:016x}", self.hashes.hash_one(sender))
+    }
+}
+
+impl fmt::Display for Sender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Subscription(uaid, chid) => write!(f, "channel {chid} of {uaid}"),
+            Self::VapidKey(hash) => hash.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
+            Self::Address(address) => address.fmt(f),
+            Self::Agent(uaid) => uaid.fmt(f),
+        }
     }
 }

@@ -1,9 +1,9 @@
 use actors::Admission;
 use slog::{Discard, o};
-use state_machine::Time;
+use state_machine::{Span, Time};
 
 use super::*;
-use crate::system::node_address::Networks;
+use crate::system::networks::Networks;
 
 const NOW: Time = Time(1_000_000);
 const A: Uaid = Uaid([1; 16]);

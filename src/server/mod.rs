@@ -71,7 +71,8 @@ pub fn run(
     clock_offset_s: i64,
     commands: Commands,
 ) -> Result<(), ServeError> {
-    let (log, log_state, _guard) = telemetry::logger(settings);
+    let (log, log_state, _guard) =
+        telemetry::logger(settings.log_format, settings.log_level, settings.log_queue_max);
     let _panics = PanicLog::start(log.clone());
     let machine = SystemClock::shifted(clock_offset_s);
     if machine.is_shifted() {

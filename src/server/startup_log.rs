@@ -8,7 +8,7 @@ use storage::{DiskSpace, Store};
 
 use super::listen::RunningServers;
 use crate::settings::{AccessMode, Role, Settings};
-use crate::system::node_address::Networks;
+use crate::system::networks::Networks;
 
 /// Writes both. A node serves even if its standard output is closed.
 pub(super) fn write(

@@ -71,22 +71,17 @@ fn flag(setting: &'static Setting) -> Arg {
     }
 }
 
-/// The default; none if the setting is not set by default.
-pub(super) fn default_of(setting: &Setting) -> Option<String> {
-    Some((setting.default)()).filter(|text| !text.is_empty())
-}
-
 /// The first sentence of the documentation and the default.
 fn summary(setting: &Setting) -> String {
     let doc = setting.doc.trim();
     let sentence = doc.split(". ").next().unwrap_or(doc).trim_end_matches('.');
-    let default = default_of(setting).map(|text| format!(" [default: {text}]"));
+    let default = setting.default().map(|text| format!(" [default: {text}]"));
     sentence.to_owned() + &default.unwrap_or_default()
 }
 
 /// Default, unit and range; a setting may have no unit and no range.
 pub(super) fn bounds(setting: &Setting) -> String {
-    let default = default_of(setting).unwrap_or_else(|| "not set".to_owned());
+    let default = setting.default().unwrap_or_else(|| "not set".to_owned());
     let unit = setting.unit.map(|unit| format!(" {unit}")).unwrap_or_default();
     let range = setting.range.as_ref();
     let range = range.map(|range| format!(", from {} to {}", range.start(), range.end()));

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use super::flags::{bounds, default_of};
+use super::flags::bounds;
 use super::setting::{Group, Setting};
 use super::sources::{env_name, flag_name};
 use super::table::GROUPS;
@@ -75,7 +75,7 @@ fn markdown_item(setting: &Setting) -> String {
     let name = setting.name;
     let (flag, variable) = (flag_name(name), env_name(name));
     let unit = setting.unit.map(|unit| format!(" {unit}")).unwrap_or_default();
-    let default = default_of(setting).map(|text| format!("`{text}`"));
+    let default = setting.default().map(|text| format!("`{text}`"));
     let default = default.unwrap_or_else(|| "not set".to_owned());
     let allowed = match &setting.range {
         Some(range) => format!("Range: {} to {}{unit}", range.start(), range.end()),

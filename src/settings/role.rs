@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use clap::ValueEnum;
 use state_machine::NodeId;
 
-use super::{Settings, StoreKind};
+use super::table::Settings;
+use super::value::StoreKind;
 use crate::system::node_address::{AddressError, NodeAddress};
 
 /// What a process serves (`--role`).

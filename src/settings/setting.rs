@@ -2,7 +2,6 @@
 
 use std::ops::RangeInclusive;
 
-use super::table::GROUPS;
 use super::value::TomlKind;
 
 /// Bounds of a limit of a queue or a set in memory.
@@ -36,14 +35,9 @@ pub struct Group {
 }
 
 impl Setting {
-    /// All settings, in the order of the documentation.
-    pub fn all() -> impl Iterator<Item = &'static Self> {
-        GROUPS.iter().flat_map(|group| group.settings)
-    }
-
-    /// The setting named `name`.
-    pub fn find(name: &str) -> Option<&'static Self> {
-        Self::all().find(|setting| setting.name == name)
+    /// The default; none if the setting is not set by default.
+    pub(super) fn default(&self) -> Option<String> {
+        Some((self.default)()).filter(|text| !text.is_empty())
     }
 }
 
@@ -68,8 +62,8 @@ macro_rules! settings {
         impl Settings {
             /// Reads every setting, or returns all problems found.
             pub(super) fn read(mut given: RawSettings) -> Result<Self, SettingsError> {
-                let settings = Self { $($( $name: given.read(stringify!($name), $default), )+)+ };
-                given.finish(settings)
+                let settings = Self { $($( $name: given.read(stringify!($name), optional!($($range)?), $default), )+)+ };
+                SettingsError::check(given.problems, settings)
             }
         }
 

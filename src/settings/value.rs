@@ -14,7 +14,9 @@ use url::Url;
 
 pub use acme::{DirectoryUrl, DomainName, Email};
 
-use crate::system::node_address::{AllowedNodes, Networks};
+use crate::system::networks::Networks;
+use crate::system::node_address::AllowedNodes;
+use crate::system::telemetry::LogFormat;
 
 /// TOML type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,16 +38,6 @@ pub trait Value: Sized {
 
     /// Writes the text that [`parse`](Self::parse) reads.
     fn show(&self) -> String;
-}
-
-/// Format of log lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogFormat {
-    /// `Human` on a terminal, `Json` elsewhere.
-    Auto,
-    Human,
-    /// One JSON object for each line.
-    Json,
 }
 
 /// Store of records and messages.

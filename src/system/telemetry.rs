@@ -19,12 +19,19 @@ use slog_async::{AsyncCore, AsyncGuard};
 use slog_json::Json;
 use slog_term::{FullFormat, TermDecorator};
 
-use crate::settings::{LogFormat, Settings};
 pub use log_state::{LOST, LogState};
 use log_state::{Watched, WholeLines};
 
 /// The maximum time for the queued lines at the end of the process: their reader may have stopped.
 const END_WAIT: Duration = Duration::from_secs(2);
+
+/// How lines are written: for a person, as JSON, or by whether standard error is a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    Auto,
+    Human,
+    Json,
+}
 
 /// Writes the queued lines when it is dropped. Drop the loggers before.
 pub struct LogGuard {
@@ -44,10 +51,9 @@ impl Drop for LogGuard {
     }
 }
 
-/// The root logger, what is known of its lines, and a guard.
-pub fn logger(settings: &Settings) -> (Logger, Arc<LogState>, LogGuard) {
-    let (level, queue) = (settings.log_level, settings.log_queue_max);
-    let (log, state, queued) = if is_human(settings.log_format, stderr().is_terminal()) {
+/// The root logger, what is known of its lines, and a guard. At most `queue` lines wait.
+pub fn logger(format: LogFormat, level: Level, queue: usize) -> (Logger, Arc<LogState>, LogGuard) {
+    let (log, state, queued) = if is_human(format, stderr().is_terminal()) {
         root(human(), level, queue)
     } else {
         root(json(stderr()), level, queue)

@@ -1,8 +1,8 @@
 //! The agent in conversations written out by hand.
 
 use super::*;
+use crate::dev::base64url::to_base64url;
 use crate::dev::encrypt::{Coding, encrypt};
-use crate::dev::to_base64url;
 use serde_json::Value;
 
 fn value(text: &str) -> Value {

@@ -1,10 +1,11 @@
 //! Pushes to a server that each test scripts.
 
 use super::*;
+use crate::dev::base64url::from_base64url;
 use crate::dev::encrypt::decrypt;
+use crate::dev::files::write_private;
 use crate::dev::identity::Identity;
 use crate::dev::test_server::{TLS_HANDSHAKE, TestRequest, TestServer};
-use crate::dev::{from_base64url, write_private};
 use actix_web::rt::spawn;
 use actix_web::rt::task::spawn_blocking;
 use clap::Parser;

@@ -1,10 +1,10 @@
 //! The listener against a server that each test scripts.
 
 use super::*;
+use crate::dev::base64url::to_base64url;
 use crate::dev::encrypt::{Coding, encrypt};
 use crate::dev::subscription::Subscription;
 use crate::dev::test_server::{TLS_HANDSHAKE, TestServer, TestSocket};
-use crate::dev::to_base64url;
 use actix_web::rt::spawn;
 use clap::Parser;
 use serde_json::{Value, json};

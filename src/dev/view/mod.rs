@@ -1,4 +1,5 @@
 //! `kalends dev view`: a page that plays scripts step by step, from the same recordings that `dev replay --json` prints.
+//! Scripts enter; one HTML file leaves.
 //!
 //! The page is one file and loads nothing. Every text of a script is JSON in it, which its script shows as text.
 
@@ -14,8 +15,8 @@ use clap::Args;
 use storage::durable;
 use uuid::Uuid;
 
+use super::files::{FileError, print};
 use super::replay::{self, Recording};
-use super::{ToolError, print};
 use crate::command::{Command, Commands, Failure};
 
 const PAGE: &str = include_str!("page.html");
@@ -52,7 +53,7 @@ Examples:
     }
 }
 
-fn write(page: &str, output: Option<&Path>) -> Result<PathBuf, ToolError> {
+fn write(page: &str, output: Option<&Path>) -> Result<PathBuf, FileError> {
     let written = match output {
         Some(path) => durable::replace_with_mode(path, 0o666, page).map(|()| path.to_owned()),
         None => {
@@ -60,7 +61,7 @@ fn write(page: &str, output: Option<&Path>) -> Result<PathBuf, ToolError> {
             durable::create(&path, page).map(|()| path)
         }
     };
-    written.map_err(|error| ToolError::Unwritable {
+    written.map_err(|error| FileError::Unwritable {
         path: output.map_or_else(env::temp_dir, Path::to_owned),
         error,
     })

@@ -13,10 +13,10 @@ use storage::{Embedded, durable};
 use toml::Spanned;
 use zeroize::Zeroizing;
 
-use super::file::{self, KeysError};
+use super::file::{self, KEYS_FILE, KeysError};
 use super::fingerprint::KeyList;
-use super::{KEYS_FILE, KEYS_MAX, generate};
-use crate::settings::Settings;
+use super::list::{KEYS_MAX, generate};
+use crate::settings::table::Settings;
 
 const CLUSTER_HEAD: &str = "\
 # The nodes of a cluster sign their requests to each other with these keys. The first key signs, all

@@ -10,8 +10,10 @@ use storage::durable;
 use storage::owner::OtherOwner;
 use zeroize::Zeroizing;
 
-use super::{AUTH_KEYS, CLUSTER_KEYS, CRYPTO_KEYS, KeyListError, Keys};
+use super::list::{AUTH_KEYS, CLUSTER_KEYS, CRYPTO_KEYS, KeyListError, Keys, generate};
 use crate::system::regular_file;
+
+pub const KEYS_FILE: &str = "keys.toml";
 
 const KEYS_FILE_MAX_BYTES: u64 = 65_536;
 
@@ -85,7 +87,34 @@ impl Contents {
     }
 }
 
-pub(super) fn load(path: &Path) -> Result<Keys, KeysError> {
+impl Keys {
+    /// Reads the keys of the existing directory `dir`; creates `keys.toml` if it is missing.
+    pub fn load_or_generate(dir: &Path) -> Result<Self, KeysError> {
+        let path = dir.join(KEYS_FILE);
+        match load(&path) {
+            Err(KeysError::Missing { .. }) => {
+                create(&path, &generate())?;
+                load(&path)
+            }
+            loaded => loaded,
+        }
+    }
+
+    /// Refuses the keys of the data directory `dir` if another user owns or may read them. A missing file is accepted.
+    pub fn check_access(dir: &Path) -> Result<(), KeysError> {
+        match read(&dir.join(KEYS_FILE)) {
+            Err(error @ (KeysError::OtherOwner { .. } | KeysError::Exposed { .. })) => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Reads the keys of the data directory `dir`; a missing file is an error.
+    pub fn load(dir: &Path) -> Result<Self, KeysError> {
+        load(&dir.join(KEYS_FILE))
+    }
+}
+
+fn load(path: &Path) -> Result<Keys, KeysError> {
     parse(path, &read(path)?)
 }
 

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 
-use super::{AUTH_KEYS, AuthKey, CLUSTER_KEYS, CRYPTO_KEYS, CryptoKey, Keys, derive};
+use super::list::{AUTH_KEYS, AuthKey, CLUSTER_KEYS, CRYPTO_KEYS, CryptoKey, Keys, derive};
 
 /// A list of `keys.toml`. Each has fingerprints of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

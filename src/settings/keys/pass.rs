@@ -12,7 +12,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use state_machine::{Span, Time};
 use uuid::Uuid;
 
-use super::{Keys, MAC_BYTES, MacKeys};
+use super::derived::{MAC_BYTES, MacKeys};
+use super::list::Keys;
 
 /// Maximum size of a pass, in bytes. The longest that is made has 97.
 const PASS_BYTES_MAX: usize = 128;

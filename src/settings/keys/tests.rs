@@ -1,6 +1,6 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use storage::owner::OtherOwner;
 use tempfile::TempDir;

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use storage::{StoreAdmin, StoreError, durable};
 
 use super::key_fingerprints::KeyFingerprintsError;
-use crate::settings::value::Value;
-use crate::settings::{Settings, StoreKind};
+use crate::settings::table::Settings;
+use crate::settings::value::{StoreKind, Value};
 
 /// The file in the data directory.
 const FILE: &str = "copying";

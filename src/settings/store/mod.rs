@@ -1,4 +1,5 @@
-//! Opens the store that the settings name, and prepares it for a server.
+//! Opens the store that the settings name, and prepares it for a server. Settings and keys enter; an open store leaves,
+//! or why a server may not start on it. What is shared by all servers on a store is written here.
 //!
 //! - [`announcements`]: what servers tell those that start later.
 //! - [`copy_marker`]: the mark of an unfinished copy.

@@ -288,7 +288,7 @@ fn a_net_with_host_bits_is_refused_with_a_suggestion() {
 #[test]
 fn a_list_of_too_many_patterns_is_refused() {
     let list = |count| vec!["10.0.0.1"; count].join(",");
-    assert!(AllowedNodes::parse(&list(PATTERNS_MAX)).is_ok());
-    let refused = Err(format!("expected at most {PATTERNS_MAX} patterns"));
-    assert_eq!(AllowedNodes::parse(&list(PATTERNS_MAX + 1)), refused);
+    assert!(AllowedNodes::parse(&list(NETWORKS_MAX)).is_ok());
+    let refused = Err(format!("expected at most {NETWORKS_MAX} patterns"));
+    assert_eq!(AllowedNodes::parse(&list(NETWORKS_MAX + 1)), refused);
 }

@@ -1,4 +1,5 @@
-//! TLS on the public port.
+//! TLS on the public port. Files of certificates and accepted sockets enter; streams leave, encrypted or not. A pair of
+//! files that cannot be used changes nothing.
 //!
 //! - [`certificate`]: a chain with its key, and the files it is read from.
 //! - [`certificates`]: the certificate that the port presents, which is replaced while connections run.

@@ -1,28 +1,6 @@
-//! The keys of an installation, in `keys.toml` in the data directory.
-//!
-//! Every endpoint URL is sealed with one of these keys: an installation that loses the file loses
-//! all subscriptions. So a file that is unreadable, empty or malformed is an error, and new keys
-//! are generated only if there is no file.
-//!
-//! `crypto_keys` are Fernet keys as in autopush-rs: the first seals, all open. The keys for all
-//! other purposes are derived from them, see [`SealKeys`] and [`MacKeys`]. The nodes of a cluster
-//! sign their requests to each other with `cluster_keys`, and all have the same file: by
-//! [`fingerprint`] a node detects that its keys are not those of the others.
-//!
-//! `auth_keys` make the secrets of bridged user agents as in autopush-rs. A server without bridges needs none.
-
-pub mod add;
-mod auth;
-mod file;
-pub mod fingerprint;
-mod mac;
-mod pass;
-mod seal;
-#[cfg(test)]
-mod tests;
+//! The lists of keys, as texts and in memory.
 
 use std::fmt;
-use std::path::Path;
 
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Okm, Salt};
 use aws_lc_rs::rand;
@@ -31,22 +9,18 @@ use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use zeroize::{Zeroize, Zeroizing};
 
-pub use auth::AuthKey;
-pub use file::KeysError;
-pub use mac::{MAC_BYTES, MacKeys};
-pub use pass::{Pass, Passes};
-pub use seal::{NotOurs, SealKeys, TAG_BYTES};
-
-pub const KEYS_FILE: &str = "keys.toml";
-
 /// Maximum number of keys in a list. Each of them is tried on a token or signature that is foreign.
 pub const KEYS_MAX: usize = 16;
 
-const CRYPTO_KEYS: &str = "crypto_keys";
-const CLUSTER_KEYS: &str = "cluster_keys";
-const AUTH_KEYS: &str = "auth_keys";
+pub(super) const CRYPTO_KEYS: &str = "crypto_keys";
+pub(super) const CLUSTER_KEYS: &str = "cluster_keys";
+pub(super) const AUTH_KEYS: &str = "auth_keys";
 
 const KEY_BYTES: usize = 32;
+
+/// Minimum length of an auth key: 96 bits if the text is base64.
+const AUTH_CHARS_MIN: usize = 16;
+const AUTH_CHARS_MAX: usize = 256;
 
 /// Accepts what either Python's or Rust's Fernet accepts: with and without padding, and with bits
 /// set that belong to no byte, as in the well-known example `AAAA…AAB=`.
@@ -80,38 +54,13 @@ pub enum KeyListError {
     NotAKey { list: &'static str, place: usize },
     #[error(
         "key {place} of {AUTH_KEYS} is not {} to {} ASCII characters without spaces",
-        auth::CHARS_MIN,
-        auth::CHARS_MAX
+        AUTH_CHARS_MIN,
+        AUTH_CHARS_MAX
     )]
     NotAnAuthKey { place: usize },
 }
 
 impl Keys {
-    /// Reads the keys of the existing directory `dir`; creates `keys.toml` if it is missing.
-    pub fn load_or_generate(dir: &Path) -> Result<Self, KeysError> {
-        let path = dir.join(KEYS_FILE);
-        match file::load(&path) {
-            Err(KeysError::Missing { .. }) => {
-                file::create(&path, &generate())?;
-                file::load(&path)
-            }
-            loaded => loaded,
-        }
-    }
-
-    /// Refuses the keys of the data directory `dir` if another user owns or may read them. A missing file is accepted.
-    pub fn check_access(dir: &Path) -> Result<(), KeysError> {
-        match file::read(&dir.join(KEYS_FILE)) {
-            Err(error @ (KeysError::OtherOwner { .. } | KeysError::Exposed { .. })) => Err(error),
-            Ok(_) | Err(_) => Ok(()),
-        }
-    }
-
-    /// Reads the keys of the data directory `dir`; a missing file is an error.
-    pub fn load(dir: &Path) -> Result<Self, KeysError> {
-        file::load(&dir.join(KEYS_FILE))
-    }
-
     /// Parses crypto keys in the form of [`generate`]. The other lists are empty.
     pub fn from_texts<T: AsRef<str>>(texts: &[T]) -> Result<Self, KeyListError> {
         let crypto_keys = parse_list(CRYPTO_KEYS, texts, CryptoKey::parse_at)?;
@@ -176,7 +125,7 @@ impl CryptoKey {
     }
 
     /// Derives the key of one purpose.
-    fn derive<L: KeyType, K: for<'a> From<Okm<'a, L>>>(
+    pub(super) fn derive<L: KeyType, K: for<'a> From<Okm<'a, L>>>(
         &self,
         purpose: &str,
         context: &[u8],
@@ -196,8 +145,31 @@ impl fmt::Debug for CryptoKey {
     }
 }
 
+/// A key of registration secrets: its text, which is never printed, and is wiped when dropped.
+pub struct AuthKey(Zeroizing<String>);
+
+impl AuthKey {
+    fn parse_at(text: &str, _list: &'static str, place: usize) -> Result<Self, KeyListError> {
+        let is_key = (AUTH_CHARS_MIN..=AUTH_CHARS_MAX).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_graphic());
+        let key = is_key.then(|| Self(Zeroizing::new(text.to_owned())));
+        key.ok_or(KeyListError::NotAnAuthKey { place })
+    }
+
+    /// The text, which is the key of the HMAC.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Debug for AuthKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AuthKey(redacted)")
+    }
+}
+
 /// Derives the key of one purpose from the secret, by HKDF-SHA256 (RFC 5869) with purpose and context as info.
-fn derive<L: KeyType, K: for<'a> From<Okm<'a, L>>>(
+pub(super) fn derive<L: KeyType, K: for<'a> From<Okm<'a, L>>>(
     secret: &[u8],
     purpose: &str,
     context: &[u8],

@@ -3,9 +3,13 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 
-use super::allowed::{PATTERNS_MAX, net, show};
+/// Maximum number of networks in a list, or of patterns, which are compared one after the other.
+pub(super) const NETWORKS_MAX: usize = 1000;
+
+/// Bits of the IPv6 prefix `::ffff:0:0/96` of addresses mapped from IPv4.
+const MAPPED_BITS: u8 = 96;
 
 /// Addresses and networks, possibly none. A single address is a network of its full width.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -17,10 +21,10 @@ impl Networks {
         if text.is_empty() {
             return Ok(Self::default());
         }
-        let nets = text.split(',').take(PATTERNS_MAX + 1).map(|net| read(net.trim()));
+        let nets = text.split(',').take(NETWORKS_MAX + 1).map(|net| read(net.trim()));
         let nets: Vec<_> = nets.collect::<Result<_, _>>()?;
-        match nets.len() > PATTERNS_MAX {
-            true => Err(format!("expected at most {PATTERNS_MAX} networks")),
+        match nets.len() > NETWORKS_MAX {
+            true => Err(format!("expected at most {NETWORKS_MAX} networks")),
             false => Ok(Self(nets)),
         }
     }
@@ -37,7 +41,47 @@ fn read(text: &str) -> Result<IpNet, String> {
     let address = bare.unwrap_or(address).parse().map_err(|_| {
         format!("{text:?} is no address (10.0.0.1, fd00::1) and no network (10.0.0.0/8, fd00::/8)")
     })?;
-    net(address, bits, text)
+    network(address, bits, text)
+}
+
+pub(super) fn network(ip: IpAddr, bits: Option<&str>, text: &str) -> Result<IpNet, String> {
+    let address = IpNet::from(ip);
+    let net = bits.map_or(Some(address), |bits| {
+        let number: u8 = bits.parse().ok()?;
+        // `+8` and `08` are no numbers of bits.
+        (number.to_string() == bits).then(|| IpNet::new(ip, number).ok())?
+    });
+    let net = net.ok_or_else(|| {
+        let max = address.max_prefix_len();
+        format!("{text:?} has no number of bits behind the slash, which is 0 to {max}")
+    })?;
+    if net.trunc() != net {
+        return Err(format!(
+            "the address of {text:?} has more than its first {} bits: did you mean {}?",
+            net.prefix_len(),
+            show(net.trunc())
+        ));
+    }
+    Ok(canonical(net))
+}
+
+/// The IPv4 net that a net of mapped addresses stands for: addresses are compared in this form.
+fn canonical(net: IpNet) -> IpNet {
+    match (net.addr().to_canonical(), net.prefix_len().checked_sub(MAPPED_BITS), net) {
+        (IpAddr::V4(ip), Some(bits), IpNet::V6(_)) => Ipv4Net::new_assert(ip, bits).into(),
+        _ => net,
+    }
+}
+
+pub(super) fn show(net: IpNet) -> String {
+    let address = match net.addr() {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    };
+    match net.prefix_len() == net.max_prefix_len() {
+        true => address,
+        false => format!("{address}/{}", net.prefix_len()),
+    }
 }
 
 impl fmt::Display for Networks {
@@ -67,7 +111,7 @@ mod tests {
         {
             assert!(Networks::parse(wrong).is_err(), "{wrong}");
         }
-        assert!(Networks::parse(&vec!["10.0.0.1"; PATTERNS_MAX + 1].join(",")).is_err());
+        assert!(Networks::parse(&vec!["10.0.0.1"; NETWORKS_MAX + 1].join(",")).is_err());
     }
 
     #[test]

@@ -1,0 +1,107 @@
+//! Settings as text, and how they are read as values.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use super::value::Value;
+
+/// All settings found, those of the highest place first.
+#[derive(Debug, Default)]
+pub(super) struct RawSettings {
+    pub(super) entries: Vec<Entry>,
+    pub(super) problems: Vec<Problem>,
+}
+
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) name: &'static str,
+    pub(super) text: String,
+    /// Such as `flag --listen` or `kalends.toml line 3`.
+    pub(super) place: String,
+}
+
+/// All problems found, one line each.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SettingsError(pub Vec<Problem>);
+
+/// One problem, with the advice for the operator.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    #[error("cannot read {}: {error}", path.display())]
+    Unreadable { path: PathBuf, error: String },
+    #[error("{} is not TOML: {error}", path.display())]
+    NotToml { path: PathBuf, error: String },
+    #[error("`{written}` is not a setting ({place}): {advice}")]
+    Unknown { written: String, place: String, advice: String },
+    #[error("{name} = `{text}` ({place}): {expected}")]
+    Bad { name: &'static str, text: String, place: String, expected: String },
+    /// A number that is too large for the store.
+    #[error("{name} = {value}: with store = \"dynamodb\" at most {max}, an item there has 400 KiB")]
+    TooLarge { name: &'static str, value: usize, max: usize },
+    /// A setting that needs another one.
+    #[error("{name} is set, and {missing} is not: set both or none")]
+    Alone { name: &'static str, missing: &'static str },
+    /// A number above the setting that is its maximum.
+    #[error("{name} = {value}: at most {max_name}, which is {max}")]
+    Above { name: &'static str, value: u64, max_name: &'static str, max: u64 },
+}
+
+impl SettingsError {
+    /// The value, if there is no problem.
+    pub(super) fn check<T>(problems: Vec<Problem>, value: T) -> Result<T, Self> {
+        if problems.is_empty() { Ok(value) } else { Err(Self(problems)) }
+    }
+}
+
+impl RawSettings {
+    /// The value in the highest place, or the default. The values in lower places are checked too, so
+    /// that a mistake there does not surface later.
+    pub(super) fn read<T: Value>(
+        &mut self,
+        name: &'static str,
+        range: Option<RangeInclusive<u64>>,
+        default: T,
+    ) -> T {
+        let mut value = None;
+        for entry in self.entries.iter().filter(|entry| entry.name == name) {
+            match parse(range.as_ref(), &default, &entry.text) {
+                Ok(parsed) => value = value.or(Some(parsed)),
+                Err(expected) => self.problems.push(Problem::Bad {
+                    name,
+                    text: entry.text.clone(),
+                    place: entry.place.clone(),
+                    expected,
+                }),
+            }
+        }
+        value.unwrap_or(default)
+    }
+}
+
+fn parse<T: Value>(
+    range: Option<&RangeInclusive<u64>>,
+    default: &T,
+    text: &str,
+) -> Result<T, String> {
+    let Some(range) = range else { return T::parse(text) };
+    let within = text.parse().is_ok_and(|number| range.contains(&number));
+    let expected = || {
+        let example = default.show();
+        format!(
+            "expected a whole number from {} to {}, such as {example}",
+            range.start(),
+            range.end()
+        )
+    };
+    T::parse(text).ok().filter(|_| within).ok_or_else(expected)
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<_> = self.0.iter().map(Problem::to_string).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl std::error::Error for SettingsError {}
