@@ -31,7 +31,7 @@ pub enum Shown {
     OfStore(&'static [&'static str]),
 }
 
-/// All commands.
+/// All commands, and the grammar that they make.
 #[derive(Debug, Clone, Copy)]
 pub struct Commands {
     /// The whole command line.

@@ -33,7 +33,7 @@ pub trait StoreCommand: Args + Clone + Serialize + DeserializeOwned + 'static {
     const SETTINGS: &'static [&'static str] = &[];
     /// Whether it runs until its user ends it. Such commands in a server have permits of their own.
     const FOLLOWS: bool = false;
-    /// Its results.
+    /// What it writes beside sentences; [`NoReport`](super::output::NoReport) if nothing.
     type Report: Report;
 
     /// Whether the results are printed as JSON.
@@ -52,7 +52,7 @@ pub trait StoreCommand: Args + Clone + Serialize + DeserializeOwned + 'static {
         Ok(run_and_print(self, settings)?)
     }
 
-    /// Finds the store.
+    /// Finds the store, or the server that holds it. A command that creates one overrides this.
     fn reach(&self, settings: &Settings) -> impl Future<Output = Result<Backend, CommandError>> {
         backend::reach(settings)
     }

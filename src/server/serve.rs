@@ -1,4 +1,4 @@
-//! `kalends serve`
+//! `kalends serve`: its arguments, and the list of commands that the server can run.
 
 use clap::Args;
 

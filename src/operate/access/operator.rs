@@ -26,7 +26,6 @@ pub struct OperatorLinks(Passes);
 #[error("the operator's page is off: set admin_page to true and metrics_listen to an address")]
 struct Off;
 
-/// `kalends access operator`
 #[derive(Debug, Args)]
 pub struct Operator {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `kalends doctor`
+//! `kalends doctor`: its arguments, and the order of the checks.
 
 use std::io;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `kalends tables list`.
+//! `kalends tables list`: the tables of the store, as text or as JSON.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};

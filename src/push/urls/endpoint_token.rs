@@ -31,7 +31,7 @@ const RESTRICTED_CHARS: usize = sealed::chars(IDS_BYTES + KEY_ID_BYTES);
 /// A v2 token has 183 characters, or 184 with its padding.
 const FERNET_MAX_CHARS: usize = 192;
 
-/// Any token, decoded.
+/// Bytes that the longest token has when it is decoded.
 const BUFFER_BYTES: usize = FERNET_MAX_CHARS / 4 * 3;
 
 /// The kind of token: one for each row of the table above.

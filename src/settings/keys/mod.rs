@@ -9,7 +9,7 @@
 //! sign their requests to each other with `cluster_keys`, and all have the same file: by
 //! [`fingerprint`] a node detects that its keys are not those of the others.
 //!
-//! The file enters; keys leave, never their texts. `list` has the keys, `file` reads and writes them, [`add`] puts a new
+//! The file enters; keys leave, never their texts. `list` has the keys, and `file` reads and writes them. [`add`] puts a new
 //! one in front, and `derived` and `pass` make from them what seals, signs and opens.
 //!
 //! `auth_keys` make the secrets of bridged user agents as in autopush-rs. A server without bridges needs none.
