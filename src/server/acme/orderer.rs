@@ -218,7 +218,6 @@ impl Orderer {
     }
 }
 
-/// One order.
 impl Orderer {
     /// Orders a certificate and stores it.
     async fn order(&self, proof: &Proof) -> Result<Certificate, AcmeError> {
