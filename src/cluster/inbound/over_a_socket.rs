@@ -32,8 +32,11 @@ impl Listening {
         Self { address, server: handle, pushes }
     }
 
-    async fn connect(&self) -> Socket {
-        Socket::connect(self.address).await.unwrap()
+    /// A connection on which these bytes were sent.
+    async fn send(&self, bytes: &[u8]) -> Socket {
+        let mut socket = Socket::connect(self.address).await.unwrap();
+        socket.write_all(bytes).await.unwrap();
+        socket
     }
 }
 
@@ -70,7 +73,7 @@ async fn rest(mut socket: Socket) -> String {
 #[actix_web::test]
 async fn a_connection_is_kept_and_answers_have_no_body() {
     let mut node = Listening::with(limits());
-    let mut socket = node.connect().await;
+    let mut socket = node.send(b"").await;
     for (answer, status) in [(NodeAnswer::Accepted, 200), (NodeAnswer::Busy, 503)] {
         socket.write_all(&whole(&Asked::push(&message()))).await.unwrap();
         node.pushes.recv().await.unwrap().reply.send(answer).unwrap();
@@ -85,8 +88,7 @@ async fn a_connection_is_kept_and_answers_have_no_body() {
 async fn a_push_is_cancelled_when_the_node_closes_its_connection() {
     let hour = Duration::from_secs(3600);
     let mut node = Listening::with(PortLimits { answer_wait: hour, ..limits() });
-    let mut socket = node.connect().await;
-    socket.write_all(&whole(&Asked::push(&message()))).await.unwrap();
+    let socket = node.send(&whole(&Asked::push(&message()))).await;
     let mut push = node.pushes.recv().await.unwrap();
     assert!(!push.reply.is_closed());
     drop(socket);
@@ -100,21 +102,17 @@ async fn a_body_that_does_not_arrive_in_time_is_answered_408() {
     let mut node = Listening::with(limits);
     let asked = Asked::push(&message());
     for framing in ["content-length: 4000", "transfer-encoding: chunked"] {
-        let mut socket = node.connect().await;
         let head = bytes(&Asked { body: Vec::new(), ..Asked::push(&message()) }, framing);
-        socket.write_all(&head).await.unwrap();
-        let answer = rest(socket).await;
+        let answer = rest(node.send(&head).await).await;
         assert!(answer.starts_with("HTTP/1.1 408 "), "{framing}: {answer}");
         assert!(!answer.contains(ANSWER_MAC_HEADER));
     }
     let late = Asked { at: Time(NOW.0 - 3_600_000), body: Vec::new(), ..Asked::push(&message()) };
-    let mut socket = node.connect().await;
-    socket.write_all(&bytes(&late, "content-length: 4000")).await.unwrap();
-    assert!(rest(socket).await.starts_with("HTTP/1.1 408 "));
+    let late = node.send(&bytes(&late, "content-length: 4000")).await;
+    assert!(rest(late).await.starts_with("HTTP/1.1 408 "));
     // A body that ends too early is rejected, if the connection is still open.
-    let mut socket = node.connect().await;
     let cut = whole(&asked);
-    socket.write_all(&cut[..cut.len() - 1]).await.unwrap();
+    let mut socket = node.send(&cut[..cut.len() - 1]).await;
     socket.shutdown().await.unwrap();
     assert!(!rest(socket).await.contains(ANSWER_MAC_HEADER));
     assert!(node.pushes.try_recv().is_err());
@@ -134,13 +132,12 @@ async fn an_unsigned_request_is_answered_before_its_body_and_its_connection_clos
         ("content-length: 4000", Some(&valid[..valid.len() - 1])),
         ("transfer-encoding: chunked", Some(&*old)),
     ] {
-        let mut socket = node.connect().await;
         let signature = signature.map(|text| format!("authorization: {text}\r\n"));
         let request = format!(
             "PUT /push/{AGENT} HTTP/1.1\r\nhost: a\r\n{}{framing}\r\n\r\n",
             signature.unwrap_or_default()
         );
-        socket.write_all(request.as_bytes()).await.unwrap();
+        let socket = node.send(request.as_bytes()).await;
         let answer = timeout(Duration::from_secs(10), rest(socket)).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 401 "), "{framing}: {answer}");
         assert!(!answer.contains(ANSWER_MAC_HEADER));
@@ -151,9 +148,8 @@ async fn an_unsigned_request_is_answered_before_its_body_and_its_connection_clos
 #[actix_web::test]
 async fn a_node_with_another_clock_calls_again_on_the_same_connection() {
     let node = Listening::with(limits());
-    let mut socket = node.connect().await;
     let late = Asked { at: Time(NOW.0 - 3_600_000), ..Asked::stored() };
-    socket.write_all(&whole(&late)).await.unwrap();
+    let mut socket = node.send(&whole(&late)).await;
     let refusal = head(&mut socket).await;
     assert!(refusal.starts_with("HTTP/1.1 401 "), "{refusal}");
     assert!(refusal.contains("\r\nkalends-time: ") && refusal.contains("\r\nkalends-mac: "));

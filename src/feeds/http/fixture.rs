@@ -115,10 +115,13 @@ impl Scene {
         told.json
     }
 
+    /// An event stream behind its first part, the time to reconnect.
     pub(super) async fn stream(&self, request: TestRequest) -> Stream {
         let response = self.respond(request.insert_header(("accept", "text/event-stream"))).await;
         assert_eq!(response.status(), 200);
-        Stream(Box::pin(response.into_body()))
+        let mut stream = Stream(Box::pin(response.into_body()));
+        assert_eq!(stream.next().await.as_deref(), Some("retry: 1000\n\n"));
+        stream
     }
 }
 

@@ -33,8 +33,7 @@ async fn a_push_above_the_limit_is_busy_at_once() {
 #[tokio::test]
 async fn a_node_that_answers_has_no_task() {
     let world = World::new(limits());
-    let node = world.node(200).await;
-    assert_eq!(world.pushed(&node.id).await, NodeAnswer::Accepted);
+    let node = world.called_node(0).await;
     world.nodes.notify_stored(&node.id, AGENT);
     world.rests().await;
 }

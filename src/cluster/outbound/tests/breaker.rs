@@ -108,8 +108,7 @@ async fn an_answer_to_an_earlier_request_closes_the_breaker_and_notifications_ar
 #[tokio::test]
 async fn a_restarted_node_is_reachable_again() {
     let mut world = World::new(soon());
-    let node = world.node(200).await;
-    assert_eq!(world.pushed(&node.id).await, NodeAnswer::Accepted);
+    let node = world.called_node(0).await;
     let id = node.id.clone();
     let address = node.die().await;
     assert_eq!(world.pushed(&id).await, NodeAnswer::Unreachable);

@@ -8,7 +8,7 @@ use state_machine::clocks::THIS_SERVER;
 use state_machine::delivery::NodeAnswer;
 use state_machine::{NodeId, Span};
 
-use super::node::{Act, Node, Seen, other_time};
+use super::node::{Act, Node, other_time};
 use super::world::{AGENT, World, limits, soon};
 use crate::cluster::fixture::{OTHER_KEY, cluster_keys};
 use crate::cluster::outbound::RemoteLimits;
@@ -60,8 +60,7 @@ async fn both_tries_use_one_connection() {
     for _ in 0..2 {
         assert_eq!(world.pushed(&node.id).await, NodeAnswer::Accepted);
     }
-    let connected = node.noticed().into_iter().filter(|seen| *seen == Seen::Connected);
-    assert_eq!(connected.count(), 1);
+    assert_eq!(node.connections(), 1);
 }
 
 #[tokio::test]
@@ -79,8 +78,7 @@ async fn a_notification_reaches_a_node_with_another_clock() {
 async fn nodes_with_the_same_time_are_called_once_and_nothing_is_logged() {
     let mut world = World::new(often());
     for seconds in [0, 50, -50] {
-        let mut node = world.node_ahead(seconds, 200).await;
-        assert_eq!(world.pushed(&node.id).await, NodeAnswer::Accepted);
+        let mut node = world.called_node(seconds).await;
         assert_eq!(node.requests().len(), 1);
     }
     assert_eq!(differing(&world), []);
@@ -145,8 +143,7 @@ async fn a_clock_that_is_corrected_on_either_side_is_followed() {
 #[tokio::test]
 async fn a_difference_that_the_node_refuses_without_its_time_is_forgotten() {
     let world = World::new(soon());
-    let mut node = world.node_ahead(DAY_S - 3600, 200).await;
-    assert_eq!(world.pushed(&node.id).await, NodeAnswer::Accepted);
+    let mut node = world.called_node(DAY_S - 3600).await;
     node.set_clock(world.ahead(3600 - DAY_S));
     assert_eq!(world.pushed(&node.id).await, NodeAnswer::Unreachable);
     world.rests().await;
@@ -211,8 +208,7 @@ const DIFFER: &str = "WARN the clocks of nodes differ, and it is not known which
 async fn the_node_outside_the_majority_is_logged_once() {
     let mut world = World::new(often());
     for seconds in [0, -10] {
-        let node = world.node_ahead(seconds, 200).await;
-        assert_eq!(world.pushed(&node.id).await, NodeAnswer::Accepted);
+        drop(world.called_node(seconds).await);
     }
     let wrong = world.node_ahead(-1200, 200).await;
     for _ in 0..10 {
@@ -221,21 +217,18 @@ async fn the_node_outside_the_majority_is_logged_once() {
     let (node, seconds) = names(&mut world, WRONG).await;
     assert_eq!(NodeId::new(&node), wrong.id);
     assert!(near(seconds, -1200), "{seconds}");
-    let third = world.node_ahead(10, 200).await;
-    assert_eq!(world.pushed(&third.id).await, NodeAnswer::Accepted);
+    let _third = world.called_node(10).await;
     assert_eq!(world.log.said(), [""; 0]);
 }
 
 #[tokio::test]
 async fn of_two_nodes_both_are_logged_and_then_the_one_that_a_third_decides() {
     let mut world = World::new(often());
-    let first = world.node_ahead(1200, 200).await;
-    assert_eq!(world.pushed(&first.id).await, NodeAnswer::Accepted);
+    let first = world.called_node(1200).await;
     let both = [names(&mut world, DIFFER).await, names(&mut world, DIFFER).await];
     assert_eq!((&*both[0].0, &*both[1].0), (THIS_SERVER, first.id.as_str()));
     assert!(near(both[0].1, -1200) && near(both[1].1, 1200), "{both:?}");
-    let second = world.node_ahead(1210, 200).await;
-    assert_eq!(world.pushed(&second.id).await, NodeAnswer::Accepted);
+    let second = world.called_node(1210).await;
     let (node, seconds) = names(&mut world, WRONG).await;
     assert!(node == THIS_SERVER && near(seconds, -1200), "{node} {seconds}");
     assert_eq!(world.pushed(&second.id).await, NodeAnswer::Accepted);
@@ -245,10 +238,8 @@ async fn of_two_nodes_both_are_logged_and_then_the_one_that_a_third_decides() {
 #[tokio::test]
 async fn a_node_with_the_right_time_that_answers_later_decides() {
     let mut world = World::new(often());
-    let wrong = world.node_ahead(1200, 200).await;
-    assert_eq!(world.pushed(&wrong.id).await, NodeAnswer::Accepted);
+    let wrong = world.called_node(1200).await;
     names(&mut world, DIFFER).await;
-    let right = world.node_ahead(0, 200).await;
-    assert_eq!(world.pushed(&right.id).await, NodeAnswer::Accepted);
+    let _right = world.called_node(0).await;
     assert_eq!(names(&mut world, WRONG).await.0, wrong.id.as_str());
 }

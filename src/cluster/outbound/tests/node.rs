@@ -164,6 +164,11 @@ impl Node {
         asked.collect()
     }
 
+    /// The connections since the last call.
+    pub(super) fn connections(&mut self) -> usize {
+        self.noticed().iter().filter(|seen| **seen == Seen::Connected).count()
+    }
+
     /// Ends with all its connections, and returns its address.
     pub(super) async fn die(mut self) -> SocketAddr {
         self.serving.abort();

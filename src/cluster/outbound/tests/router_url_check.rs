@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use state_machine::{NodeId, Uaid};
 
-use super::node::{Act, Seen};
+use super::node::Act;
 use super::world::{SHORT, World, limits};
 use crate::cluster::outbound::{NodeAccess, PeerIdentity, RemoteLimits};
 use crate::system::node_address::AllowedNodes;
@@ -54,8 +54,7 @@ async fn each_check_uses_a_new_connection() {
         assert_eq!(ask(&world, &node.id, limits()).await, PeerIdentity::ThisNode);
     }
     node.asked().await;
-    let connected = node.noticed().into_iter().filter(|seen| *seen == Seen::Connected);
-    assert_eq!(connected.count(), 2, "beside the first");
+    assert_eq!(node.connections(), 2, "beside the first");
 }
 
 #[tokio::test]

@@ -110,6 +110,13 @@ impl World {
         Node::start_at(address, &self.keys, &self.clock, self.answers(200)).await
     }
 
+    /// A node whose clock is this far ahead, and that has accepted a push.
+    pub(super) async fn called_node(&self, seconds: i64) -> Node {
+        let node = self.node_ahead(seconds, 200).await;
+        assert_eq!(self.pushed(&node.id).await, NodeAnswer::Accepted, "{seconds} s ahead");
+        node
+    }
+
     /// The time of a clock that is this far ahead now.
     pub(super) fn ahead(&self, seconds: i64) -> Time {
         self.clock.now() + ClockDifference(seconds * 1000)
