@@ -9,8 +9,8 @@
 //! sign their requests to each other with `cluster_keys`, and all have the same file: by
 //! [`fingerprint`] a node detects that its keys are not those of the others.
 //!
-//! The file enters; keys leave, never their texts. `list` has the keys, `file` reads and writes them, [`add`] puts a new
-//! one in front, and `derived` and `pass` make from them what seals, signs and opens.
+//! The file enters; keys leave, never their texts. The keys are in `list`; `file` reads and writes them, and [`add`] puts
+//! a new one in front. What seals, signs and opens is made from them in `derived` and `pass`.
 //!
 //! `auth_keys` make the secrets of bridged user agents as in autopush-rs. A server without bridges needs none.
 
