@@ -3,7 +3,7 @@
 //! Mozilla's `ece` crate encrypts; the adapter below gives it the cryptography of aws-lc.
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
+use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
 use aws_lc_rs::rand;
 use ece::crypto::{EcKeyComponents, set_cryptographer};
 use ece::legacy::{self, AesGcmEncryptedBlock};
@@ -163,11 +163,13 @@ impl Cryptographer for AwsLc {
         info: &[u8],
         len: usize,
     ) -> ece::Result<Vec<u8>> {
-        let mut derived = vec![0; len];
+        // Fewer bytes are the beginning of 32: `ece` derives no longer ones.
+        let mut derived = vec![0; 32];
         let extracted = Salt::new(HKDF_SHA256, salt).extract(secret);
         let info = [info];
-        let expanded = extracted.expand(&info, Length(len));
+        let expanded = extracted.expand(&info, HKDF_SHA256);
         expanded.and_then(|key| key.fill(&mut derived)).map_err(|_| ece::Error::CryptoError)?;
+        derived.truncate(len);
         Ok(derived)
     }
 
@@ -202,15 +204,6 @@ fn aes_gcm_128(key: &[u8], iv: &[u8]) -> ece::Result<(LessSafeKey, Nonce)> {
     let key = UnboundKey::new(&AES_128_GCM, key).map_err(|_| ece::Error::CryptoError)?;
     let nonce = Nonce::try_assume_unique_for_key(iv).map_err(|_| ece::Error::CryptoError)?;
     Ok((LessSafeKey::new(key), nonce))
-}
-
-/// Number of bytes to derive.
-struct Length(usize);
-
-impl KeyType for Length {
-    fn len(&self) -> usize {
-        self.0
-    }
 }
 
 impl LocalKeyPair for KeyPair {

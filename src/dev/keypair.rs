@@ -6,8 +6,6 @@ use aws_lc_rs::agreement::{self, ECDH_P256, ParsedPublicKey, PrivateKey};
 use aws_lc_rs::encoding::{AsBigEndian, EcPrivateKeyBin};
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 
-/// Bytes of a private key.
-pub const PRIVATE_BYTES: usize = 32;
 /// Bytes of a public key: an uncompressed point.
 pub const PUBLIC_BYTES: usize = 65;
 

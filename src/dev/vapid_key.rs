@@ -45,15 +45,8 @@ fn parse(text: &str) -> Option<KeyPair> {
 
 /// PKCS#8 as PEM (RFC 7468).
 fn to_pem(pair: &KeyPair) -> String {
-    use base64::Engine;
     let der = pair.signing().to_pkcs8v1().expect("a P-256 key can be written as PKCS#8");
-    let text = base64::engine::general_purpose::STANDARD.encode(der.as_ref());
-    let lines: Vec<_> = text
-        .as_bytes()
-        .chunks(64)
-        .map(|line| std::str::from_utf8(line).expect("base64 is ASCII"))
-        .collect();
-    format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", lines.join("\n"))
+    rcgen::KeyPair::try_from(der.as_ref()).expect("it was just written").serialize_pem()
 }
 
 #[cfg(test)]
@@ -94,6 +87,7 @@ uZLmoh4rKHuF86X2r4TiT8DTFfKK0YJcMoKiL9kjbkyIeOnSJKx8VBB1
         let made = VapidKey::load_or_make(&path).unwrap();
         let kept = VapidKey::load_or_make(&path).unwrap();
         assert!(made.is_new && !kept.is_new);
+        assert_eq!(to_pem(&parse(PKCS8).unwrap()), PKCS8);
         assert_eq!(made.pair.public(), kept.pair.public());
     }
 

@@ -3,8 +3,7 @@
 //! A hello is charged, before anything is read for it. A connection that sends none costs no storage request and takes
 //! no place. Half of the burst is kept for hellos that name a uaid: a flood of new agents locks no known one out.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use parking_lot::Mutex;
 use slog::{Logger, warn};
 use state_machine::log_limiter::LogLimiter;
 use state_machine::token_bucket::{Rate, TokenBucket};
@@ -46,12 +45,12 @@ impl ConnectLimiter {
 
     /// The name of the limit, and how many connections it has refused.
     pub(super) fn refused(&self) -> (&'static str, u64) {
-        ("connects_per_second_max", self.lock().refused)
+        ("connects_per_second_max", self.state.lock().refused)
     }
 
     /// Logs what was refused since the last line, if a line is due.
     pub(super) fn report(&self, now: Time, log: &Logger) {
-        let refused = self.lock().log_limiter.rest(now);
+        let refused = self.state.lock().log_limiter.rest(now);
         refused.inspect(|refused| write(*refused, log));
     }
 
@@ -61,7 +60,7 @@ impl ConnectLimiter {
         log: &Logger,
         admit: impl FnOnce(&mut TokenBucket) -> Result<(), Span>,
     ) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if admit(&mut state.bucket).is_ok() {
             return true;
         }
@@ -70,11 +69,6 @@ impl ConnectLimiter {
         drop(state);
         suppressed.inspect(|suppressed| write(suppressed + 1, log));
         false
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic cannot leave the state half-updated.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,14 +1,14 @@
 //! One limit: a rate for each of its senders.
 
 use std::convert::Infallible;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use quick_cache::unsync::Cache;
 use slog::Logger;
 use state_machine::token_bucket::{Rate, TokenBucket};
 use state_machine::{Span, Time};
 
-use super::refusals::{RefusalLog, Refusals, Report, Sender, Tally};
+use super::refusals::{Refusals, Sender, Tally};
 
 /// A request above a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -26,13 +26,8 @@ pub struct OverLimit {
 pub(super) struct Limiter {
     policy: &'static str,
     rate: Rate,
-    log: RefusalLog,
-    state: Mutex<State>,
-}
-
-struct State {
-    senders: Cache<Sender, Entry>,
-    refusals: Refusals,
+    pub(super) refusals: Refusals,
+    senders: Mutex<Cache<Sender, Entry>>,
 }
 
 struct Entry {
@@ -49,9 +44,9 @@ impl Limiter {
         senders_max: usize,
         log: Logger,
     ) -> Self {
-        let state = State { senders: Cache::new(senders_max), refusals: Refusals::default() };
-        let (rate, log) = (Rate::per_minute(per_minute), RefusalLog::new(setting, log));
-        Self { policy, rate, log, state: Mutex::new(state) }
+        let senders = Mutex::new(Cache::new(senders_max));
+        let (rate, refusals) = (Rate::per_minute(per_minute), Refusals::new(setting, log));
+        Self { policy, rate, refusals, senders }
     }
 
     /// Counts a request, or refuses it. Refusals are logged.
@@ -60,53 +55,23 @@ impl Limiter {
         if per_minute == 0 {
             return Ok(());
         }
-        let (wait, report) = match self.lock().charge(sender, &self.rate, now) {
-            Ok(()) => return Ok(()),
-            Err(refused) => refused,
-        };
-        report.inspect(|report| self.log.write(report));
+        let mut senders = self.senders.lock();
+        let new = || Entry { bucket: self.rate.bucket(), tally: Tally::default() };
+        let entry = senders.get_mut_or_insert_with(&sender, || Ok::<_, Infallible>(new()));
+        let Ok(Some(mut entry)) = entry else { return Ok(()) };
+        let Err(wait) = entry.bucket.try_acquire(&self.rate, 0, now) else { return Ok(()) };
+        let report = self.refusals.count(sender, &mut entry.tally, now);
+        drop(entry);
+        drop(senders);
+        report.inspect(|report| self.refusals.write(report));
         Err(OverLimit { policy: self.policy, per_minute, wait })
     }
 
     /// Whether a request of this sender would be refused now.
     pub(super) fn is_reached(&self, sender: Sender, now: Time) -> bool {
-        let mut state = self.lock();
-        let entry = state.senders.get_mut(&sender);
+        let mut senders = self.senders.lock();
+        let entry = senders.get_mut(&sender);
         entry.is_some_and(|mut entry| entry.bucket.require(&self.rate, 0, now).is_err())
-    }
-
-    /// Logs what was refused since the last line, if a line is due.
-    pub(super) fn report(&self, now: Time) {
-        let report = self.lock().refusals.rest(now);
-        report.inspect(|report| self.log.write(report));
-    }
-
-    /// The name of the limit, and how many requests it has refused.
-    pub(super) fn refused(&self) -> (&'static str, u64) {
-        (self.log.setting(), self.lock().refusals.in_all())
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        // A panic can leave one count too small, which makes the limit freer.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    /// The wait of a refused request, and the report that is due.
-    fn charge(
-        &mut self,
-        sender: Sender,
-        rate: &Rate,
-        now: Time,
-    ) -> Result<(), (Span, Option<Report>)> {
-        let State { senders, refusals } = self;
-        let entry =
-            || Ok::<_, Infallible>(Entry { bucket: rate.bucket(), tally: Tally::default() });
-        let entry = senders.get_mut_or_insert_with(&sender, entry);
-        let Ok(Some(mut entry)) = entry else { return Ok(()) };
-        let Err(wait) = entry.bucket.try_acquire(rate, 0, now) else { return Ok(()) };
-        Err((wait, refusals.count(sender, &mut entry.tally, now)))
     }
 }
 
@@ -134,13 +99,12 @@ fn seconds(wait: Span) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::fmt::{Arguments, Write};
-    use std::sync::Arc;
+    use std::net::IpAddr;
+    use std::sync::{Arc, Mutex};
 
     use slog::{Drain, KV, Key, Level, Never, OwnedKVList, Record, Serializer, o};
 
     use super::*;
-    use std::net::IpAddr;
-
     use crate::limits::refusals::LOG_EVERY;
 
     const NOW: Time = Time(1_000_000);
@@ -192,7 +156,7 @@ mod tests {
         for number in 0..10_000 {
             assert_eq!(limiter.charge(address(number), NOW), Ok(()), "{number}");
         }
-        assert!(limiter.lock().senders.len() <= 100);
+        assert!(limiter.senders.lock().len() <= 100);
     }
 
     #[test]
@@ -221,11 +185,11 @@ mod tests {
         flood(2, 1, NOW + LOG_EVERY);
         // The rest of a flood needs no further refusal.
         flood(2, 4, NOW + LOG_EVERY + Span(1));
-        limiter.report(NOW + LOG_EVERY + Span(1));
+        limiter.refusals.report(NOW + LOG_EVERY + Span(1));
         for _ in 0..2 {
-            limiter.report(NOW + LOG_EVERY + LOG_EVERY);
+            limiter.refusals.report(NOW + LOG_EVERY + LOG_EVERY);
         }
-        let hash = |number| limiter.log.hash(address(number));
+        let hash = |number| limiter.refusals.hash(address(number));
         let line = |refused: u32, top, of_top: u32| {
             let top = hash(top);
             format!("refused_of_top={of_top} top={top} refused={refused} limit=a_limit ")
@@ -234,6 +198,6 @@ mod tests {
         let debug = lines.debug.lock().unwrap().join("");
         assert!(debug.contains("sender=0.0.0.1 ") && debug.contains("sender=0.0.0.3 "), "{debug}");
         assert!(debug.contains(&hash(3)), "{debug}");
-        assert_eq!(limiter.refused(), ("a_limit", 46));
+        assert_eq!(limiter.refusals.refused(), ("a_limit", 46));
     }
 }

@@ -30,7 +30,7 @@ use limiter::Limiter;
 pub use limiter::OverLimit;
 use port::Port;
 pub use port::{OpenConnection, PortName, PortState};
-use refusals::Sender;
+use refusals::{Refusals, Sender};
 
 use crate::settings::Settings;
 
@@ -43,20 +43,44 @@ pub struct Limits {
     port: Arc<Port>,
     router_port: Arc<Port>,
     connects: ConnectLimiter,
-    subscription_pushes: Limiter,
-    vapid_key_pushes: Limiter,
-    address_pushes: Limiter,
-    receipt_subscriptions: Limiter,
-    address_handshakes: Limiter,
-    plain_connections: ConnectionLimiter,
-    address_connects: Limiter,
+    rates: Rates,
     address_connections: ConnectionLimiter,
-    address_new_agents: Limiter,
-    address_registers: Limiter,
-    agent_registers: Limiter,
-    agent_hellos: Limiter,
+    plain_connections: ConnectionLimiter,
     clock: Clock,
     log: Logger,
+}
+
+/// One row for each limit by rate: its setting, and its policy.
+macro_rules! rates {
+    ($( $name:ident: $setting:ident, $policy:literal; )+) => {
+        struct Rates { $( $name: Limiter, )+ }
+
+        impl Rates {
+            fn new(settings: &Settings, log: &Logger) -> Self {
+                let new = |setting, policy, per_minute| {
+                    Limiter::new(setting, policy, per_minute, settings.limited_senders_max, log.clone())
+                };
+                Self { $( $name: new(stringify!($setting), $policy, settings.$setting), )+ }
+            }
+
+            fn refusals(&self) -> impl Iterator<Item = &Refusals> {
+                [$( &self.$name.refusals, )+].into_iter()
+            }
+        }
+    };
+}
+
+rates! {
+    subscription_pushes: subscription_pushes_per_minute_max, "subscription";
+    vapid_key_pushes: vapid_key_pushes_per_minute_max, "vapid-key";
+    address_pushes: address_pushes_per_minute_max, "address";
+    receipt_subscriptions: receipt_subscriptions_per_minute_max, "receipt-subscriptions";
+    address_handshakes: address_handshakes_per_minute_max, "address";
+    address_connects: address_connects_per_minute_max, "address";
+    address_new_agents: address_new_agents_per_minute_max, "address";
+    address_registers: address_registers_per_minute_max, "address";
+    agent_registers: agent_registers_per_minute_max, "user-agent";
+    agent_hellos: agent_hellos_per_minute_max, "user-agent";
 }
 
 /// Who asks for receipts. Keys cost nothing, so an address counts beside its keys.
@@ -68,31 +92,21 @@ pub struct ReceiptSender {
     pub address: Option<IpAddr>,
 }
 
-/// Counts a connection to the port of `http_listen` until it is dropped.
-pub struct PlainConnection {
-    limits: Arc<Limits>,
-    /// None if this peer has no limit by address.
-    address: Option<IpAddr>,
-}
-
-/// The limits of one connection.
-struct OneAgent {
+/// Counts a connection for its address until it is dropped.
+pub struct CountedConnection {
     limits: Arc<Limits>,
     /// None if connections of this peer have no limit by address.
     address: Option<IpAddr>,
+    /// Whether it is one to the port of `http_listen`.
+    is_plain: bool,
 }
+
+/// The limits of one connection.
+struct OneAgent(CountedConnection);
 
 impl Limits {
     pub fn new(settings: &Settings, clock: Clock, log: Logger) -> Arc<Self> {
-        let senders_max = settings.limited_senders_max;
-        let limiter = |setting, policy, per_minute| {
-            Limiter::new(setting, policy, per_minute, senders_max, log.clone())
-        };
-        macro_rules! limiter {
-            ($setting:ident, $policy:literal) => {
-                limiter(stringify!($setting), $policy, settings.$setting)
-            };
-        }
+        let connections = |setting, max| ConnectionLimiter::new(setting, max, log.clone());
         let workers = settings.worker_threads();
         let router_connections_max = settings.router_connections_max.div_ceil(workers) * workers;
         Arc::new(Self {
@@ -100,29 +114,12 @@ impl Limits {
             port: Port::new(PortName::Public, settings.worker_connections_max() * workers),
             router_port: Port::new(PortName::Router, router_connections_max),
             connects: ConnectLimiter::new(settings.connects_per_second_max),
-            subscription_pushes: limiter!(subscription_pushes_per_minute_max, "subscription"),
-            vapid_key_pushes: limiter!(vapid_key_pushes_per_minute_max, "vapid-key"),
-            address_pushes: limiter!(address_pushes_per_minute_max, "address"),
-            receipt_subscriptions: limiter!(
-                receipt_subscriptions_per_minute_max,
-                "receipt-subscriptions"
-            ),
-            address_handshakes: limiter!(address_handshakes_per_minute_max, "address"),
-            plain_connections: ConnectionLimiter::new(
-                "http_listen",
-                PLAIN_CONNECTIONS_MAX,
-                log.clone(),
-            ),
-            address_connects: limiter!(address_connects_per_minute_max, "address"),
-            address_connections: ConnectionLimiter::new(
+            rates: Rates::new(settings, &log),
+            address_connections: connections(
                 "address_connections_max",
                 settings.address_connections_max,
-                log.clone(),
             ),
-            address_new_agents: limiter!(address_new_agents_per_minute_max, "address"),
-            address_registers: limiter!(address_registers_per_minute_max, "address"),
-            agent_registers: limiter!(agent_registers_per_minute_max, "user-agent"),
-            agent_hellos: limiter!(agent_hellos_per_minute_max, "user-agent"),
+            plain_connections: connections("http_listen", PLAIN_CONNECTIONS_MAX),
             clock,
             log,
         })
@@ -147,17 +144,29 @@ impl Limits {
     /// Charges a TLS handshake, before it costs anything. Returns whether the peer may make it.
     pub fn handshake_from(&self, peer: Option<SocketAddr>) -> bool {
         let address = self.addresses.of_connection(peer);
-        self.charge(&self.address_handshakes, address.map(Sender::Address)).is_ok()
+        self.charge(&self.rates.address_handshakes, address.map(Sender::Address)).is_ok()
     }
 
     /// None if the address has [`PLAIN_CONNECTIONS_MAX`] connections to the port of `http_listen`.
     pub fn open_plain_connection(
         self: &Arc<Self>,
         peer: Option<SocketAddr>,
-    ) -> Option<PlainConnection> {
-        let (address, now) = (self.addresses.of_connection(peer), self.clock.now());
-        let is_open = address.is_none_or(|address| self.plain_connections.try_open(address, now));
-        is_open.then(|| PlainConnection { limits: Arc::clone(self), address })
+    ) -> Option<CountedConnection> {
+        self.count_connection(self.addresses.of_connection(peer), true)
+    }
+
+    fn count_connection(
+        self: &Arc<Self>,
+        address: Option<IpAddr>,
+        is_plain: bool,
+    ) -> Option<CountedConnection> {
+        let (limiter, now) = (self.connections(is_plain), self.clock.now());
+        let is_open = address.is_none_or(|address| limiter.try_open(address, now));
+        is_open.then(|| CountedConnection { limits: Arc::clone(self), address, is_plain })
+    }
+
+    fn connections(&self, is_plain: bool) -> &ConnectionLimiter {
+        if is_plain { &self.plain_connections } else { &self.address_connections }
     }
 
     /// Who a request comes from, as limits see it.
@@ -172,25 +181,25 @@ impl Limits {
 
     /// Charges a push before its token is decrypted.
     pub fn push_from(&self, address: Option<IpAddr>) -> Result<(), OverLimit> {
-        self.charge(&self.address_pushes, address.map(Sender::Address))
+        self.charge(&self.rates.address_pushes, address.map(Sender::Address))
     }
 
     /// Charges a push that is valid; `key` is the SHA-256 of its VAPID key, whose owner alone uses up its limit.
     pub fn push_to(&self, uaid: Uaid, chid: Chid, key: Option<[u8; 32]>) -> Result<(), OverLimit> {
-        self.charge(&self.subscription_pushes, Some(Sender::Subscription(uaid, chid)))?;
-        self.charge(&self.vapid_key_pushes, key.map(Sender::VapidKey))
+        self.charge(&self.rates.subscription_pushes, Some(Sender::Subscription(uaid, chid)))?;
+        self.charge(&self.rates.vapid_key_pushes, key.map(Sender::VapidKey))
     }
 
     /// Charges a new receipt subscription.
     pub fn receipt_subscription_of(&self, sender: &ReceiptSender) -> Result<(), OverLimit> {
         let ReceiptSender { key, address } = *sender;
-        self.charge(&self.receipt_subscriptions, address.map(Sender::Address))?;
-        self.charge(&self.receipt_subscriptions, key.map(Sender::VapidKey))
+        self.charge(&self.rates.receipt_subscriptions, address.map(Sender::Address))?;
+        self.charge(&self.rates.receipt_subscriptions, key.map(Sender::VapidKey))
     }
 
     /// Charges a request to `/`, whether its handshake is valid or not.
     pub fn connect_from(&self, address: Option<IpAddr>) -> Result<(), OverLimit> {
-        self.charge(&self.address_connects, address.map(Sender::Address))
+        self.charge(&self.rates.address_connects, address.map(Sender::Address))
     }
 
     /// Whether one more user agent may connect now. Its hello is charged, which proves that it is one.
@@ -201,14 +210,12 @@ impl Limits {
     /// The limits of a connection from this address, which is counted until they are dropped. None if the address has
     /// as many connections as it may.
     pub fn of_agent(self: &Arc<Self>, address: Option<IpAddr>) -> Option<Box<dyn Admission>> {
-        let now = self.clock.now();
-        let is_open = address.is_none_or(|address| self.address_connections.try_open(address, now));
-        is_open.then(|| Box::new(OneAgent { limits: Arc::clone(self), address }) as _)
+        Some(Box::new(OneAgent(self.count_connection(address, false)?)))
     }
 
     /// Charges a hello of an agent, or a request of a bridged one that has proved who it is.
     pub fn request_of_agent(&self, uaid: Uaid) -> Result<(), OverLimit> {
-        self.charge(&self.agent_hellos, Some(Sender::Agent(uaid)))
+        self.charge(&self.rates.agent_hellos, Some(Sender::Agent(uaid)))
     }
 
     /// Charges a place of `connects_per_second_max`; `is_named` for an agent with a uaid.
@@ -218,36 +225,35 @@ impl Limits {
 
     /// Charges the record of a new agent.
     pub fn new_agent_from(&self, address: Option<IpAddr>) -> Result<(), OverLimit> {
-        self.charge(&self.address_new_agents, address.map(Sender::Address))
+        self.charge(&self.rates.address_new_agents, address.map(Sender::Address))
     }
 
     /// Charges a channel to its agent.
     pub fn register_of_agent(&self, uaid: Uaid) -> Result<(), OverLimit> {
-        self.charge(&self.agent_registers, Some(Sender::Agent(uaid)))
+        self.charge(&self.rates.agent_registers, Some(Sender::Agent(uaid)))
     }
 
     /// Charges a channel to the address.
     pub fn register_from(&self, address: Option<IpAddr>) -> Result<(), OverLimit> {
-        self.charge(&self.address_registers, address.map(Sender::Address))
+        self.charge(&self.rates.address_registers, address.map(Sender::Address))
     }
 
     /// The limits that would refuse a request of this agent, or a push to this channel of it, now.
     pub fn reached(&self, uaid: Uaid, chid: Option<Chid>) -> Vec<&'static str> {
         let channel =
-            chid.map(|chid| (&self.subscription_pushes, Sender::Subscription(uaid, chid)));
-        let agent = [&self.agent_registers, &self.agent_hellos].map(|of| (of, Sender::Agent(uaid)));
+            chid.map(|chid| (&self.rates.subscription_pushes, Sender::Subscription(uaid, chid)));
+        let agent = [&self.rates.agent_registers, &self.rates.agent_hellos]
+            .map(|of| (of, Sender::Agent(uaid)));
         let all = channel.into_iter().chain(agent);
         let reached = all.filter(|(limiter, sender)| limiter.is_reached(*sender, self.clock.now()));
-        reached.map(|(limiter, _)| limiter.refused().0).collect()
+        reached.map(|(limiter, _)| limiter.refusals.refused().0).collect()
     }
 
     /// Logs what each limit has refused since its last log line. Otherwise the rest of a flood would be logged with the
     /// next one.
     pub fn report(&self) {
         let now = self.clock.now();
-        self.limiters().into_iter().for_each(|limiter| limiter.report(now));
-        self.address_connections.report(now);
-        self.plain_connections.report(now);
+        self.refusals().for_each(|refusals| refusals.report(now));
         self.connects.report(now, &self.log);
         self.port.report(now, &self.log);
         self.router_port.report(now, &self.log);
@@ -255,27 +261,12 @@ impl Limits {
 
     /// How many requests each limit has refused, by its setting.
     pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let others = [
-            self.address_connections.refused(),
-            self.plain_connections.refused(),
-            self.connects.refused(),
-        ];
-        self.limiters().into_iter().map(Limiter::refused).chain(others)
+        self.refusals().map(Refusals::refused).chain([self.connects.refused()])
     }
 
-    fn limiters(&self) -> [&Limiter; 10] {
-        [
-            &self.subscription_pushes,
-            &self.vapid_key_pushes,
-            &self.address_pushes,
-            &self.receipt_subscriptions,
-            &self.address_handshakes,
-            &self.address_connects,
-            &self.address_new_agents,
-            &self.address_registers,
-            &self.agent_registers,
-            &self.agent_hellos,
-        ]
+    fn refusals(&self) -> impl Iterator<Item = &Refusals> {
+        let connections = [&self.address_connections, &self.plain_connections];
+        self.rates.refusals().chain(connections.map(|limiter| &limiter.refusals))
     }
 
     fn charge(&self, limiter: &Limiter, sender: Option<Sender>) -> Result<(), OverLimit> {
@@ -286,36 +277,28 @@ impl Limits {
 impl Admission for OneAgent {
     /// The limit of the agent first: an agent above it takes no place of others.
     fn hello(&self, uaid: Option<Uaid>) -> Result<(), CloseReason> {
-        let of_agent = uaid.map_or(Ok(()), |uaid| self.limits.request_of_agent(uaid));
+        let of_agent = uaid.map_or(Ok(()), |uaid| self.0.limits.request_of_agent(uaid));
         of_agent.map_err(|_| CloseReason::TooManyHellos)?;
-        match self.limits.try_admit(uaid.is_some()) {
+        match self.0.limits.try_admit(uaid.is_some()) {
             true => Ok(()),
             false => Err(CloseReason::TooManyConnects),
         }
     }
 
     fn new_agent(&self) -> bool {
-        self.limits.new_agent_from(self.address).is_ok()
+        self.0.limits.new_agent_from(self.0.address).is_ok()
     }
 
     fn register(&self, uaid: Uaid) -> bool {
-        self.limits.register_of_agent(uaid).is_ok()
-            && self.limits.register_from(self.address).is_ok()
+        self.0.limits.register_of_agent(uaid).is_ok()
+            && self.0.limits.register_from(self.0.address).is_ok()
     }
 }
 
-impl Drop for OneAgent {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         if let Some(address) = self.address {
-            self.limits.address_connections.close(address);
-        }
-    }
-}
-
-impl Drop for PlainConnection {
-    fn drop(&mut self) {
-        if let Some(address) = self.address {
-            self.limits.plain_connections.close(address);
+            self.limits.connections(self.is_plain).close(address);
         }
     }
 }

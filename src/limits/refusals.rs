@@ -4,6 +4,7 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
+use parking_lot::Mutex;
 use slog::{Logger, debug, warn};
 use state_machine::log_limiter::LogLimiter;
 use state_machine::{Chid, Span, Time, Uaid};
@@ -21,8 +22,16 @@ pub(super) enum Sender {
     Agent(Uaid),
 }
 
-/// The refusals of a limit.
+/// Counts what a limit refuses, and writes its log lines.
 pub(super) struct Refusals {
+    setting: &'static str,
+    /// Makes hashes that no reader of a log can compute for an address.
+    hashes: RandomState,
+    log: Logger,
+    counts: Mutex<Counts>,
+}
+
+struct Counts {
     log_limiter: LogLimiter,
     /// Log lines so far.
     lines: u32,
@@ -45,59 +54,39 @@ pub(super) struct Report {
     of_top: u32,
 }
 
-/// Writes the log lines of a limit.
-pub(super) struct RefusalLog {
-    setting: &'static str,
-    /// Makes hashes that no reader of a log can compute for an address.
-    hashes: RandomState,
-    log: Logger,
-}
-
-impl Default for Refusals {
-    fn default() -> Self {
-        Self { log_limiter: LogLimiter::new(LOG_EVERY), lines: 0, top: None, in_all: 0 }
-    }
-}
-
 impl Refusals {
+    pub(super) fn new(setting: &'static str, log: Logger) -> Self {
+        let log_limiter = LogLimiter::new(LOG_EVERY);
+        let counts = Mutex::new(Counts { log_limiter, lines: 0, top: None, in_all: 0 });
+        Self { setting, hashes: RandomState::new(), log, counts }
+    }
+
     /// Counts a refusal of this sender. Returns the report that is due.
-    pub(super) fn count(&mut self, sender: Sender, tally: &mut Tally, now: Time) -> Option<Report> {
-        if tally.lines != self.lines {
-            *tally = Tally { refused: 0, lines: self.lines };
+    pub(super) fn count(&self, sender: Sender, tally: &mut Tally, now: Time) -> Option<Report> {
+        let mut counts = self.counts.lock();
+        if tally.lines != counts.lines {
+            *tally = Tally { refused: 0, lines: counts.lines };
         }
         tally.refused = tally.refused.saturating_add(1);
-        self.in_all += 1;
-        if self.top.is_none_or(|(_, of_top)| of_top <= tally.refused) {
-            self.top = Some((sender, tally.refused));
+        counts.in_all += 1;
+        if counts.top.is_none_or(|(_, of_top)| of_top <= tally.refused) {
+            counts.top = Some((sender, tally.refused));
         }
-        let suppressed = self.log_limiter.allow(now)?;
-        self.report(suppressed + 1)
+        let suppressed = counts.log_limiter.allow(now)?;
+        counts.report(suppressed + 1)
     }
 
-    /// The report on the refusals since the last line, if there are any and it is due.
-    pub(super) fn rest(&mut self, now: Time) -> Option<Report> {
-        let refused = self.log_limiter.rest(now)?;
-        self.report(refused)
+    /// Logs what was refused since the last line, if a line is due.
+    pub(super) fn report(&self, now: Time) {
+        let mut counts = self.counts.lock();
+        let report = counts.log_limiter.rest(now).and_then(|refused| counts.report(refused));
+        drop(counts);
+        report.inspect(|report| self.write(report));
     }
 
-    pub(super) fn in_all(&self) -> u64 {
-        self.in_all
-    }
-
-    fn report(&mut self, refused: u64) -> Option<Report> {
-        let (top, of_top) = self.top.take()?;
-        self.lines = self.lines.wrapping_add(1);
-        Some(Report { refused, top, of_top })
-    }
-}
-
-impl RefusalLog {
-    pub(super) fn new(setting: &'static str, log: Logger) -> Self {
-        Self { setting, hashes: RandomState::new(), log }
-    }
-
-    pub(super) fn setting(&self) -> &'static str {
-        self.setting
+    /// The name of the limit, and how many requests it has refused.
+    pub(super) fn refused(&self) -> (&'static str, u64) {
+        (self.setting, self.counts.lock().in_all)
     }
 
     pub(super) fn write(&self, Report { refused, top, of_top }: &Report) {
@@ -110,6 +99,14 @@ impl RefusalLog {
 
     pub(super) fn hash(&self, sender: Sender) -> String {
         format!("{:016x}", self.hashes.hash_one(sender))
+    }
+}
+
+impl Counts {
+    fn report(&mut self, refused: u64) -> Option<Report> {
+        let (top, of_top) = self.top.take()?;
+        self.lines = self.lines.wrapping_add(1);
+        Some(Report { refused, top, of_top })
     }
 }
 

@@ -60,12 +60,12 @@ impl RawSettings {
     pub(super) fn read<T: Value>(
         &mut self,
         name: &'static str,
-        range: Option<RangeInclusive<u64>>,
+        range: Option<&RangeInclusive<u64>>,
         default: T,
     ) -> T {
         let mut value = None;
         for entry in self.entries.iter().filter(|entry| entry.name == name) {
-            match parse(range.as_ref(), &default, &entry.text) {
+            match parse(range, &default, &entry.text) {
                 Ok(parsed) => value = value.or(Some(parsed)),
                 Err(expected) => self.problems.push(Problem::Bad {
                     name,

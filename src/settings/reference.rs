@@ -3,8 +3,6 @@
 //! A test compares both with what is in the repository;
 //! `UPDATE_DOCS=1 cargo test -p kalends settings` writes them anew.
 
-use std::fmt::Write;
-
 use super::flags::bounds;
 use super::setting::{Group, Setting};
 use super::sources::{env_name, flag_name};
@@ -12,12 +10,25 @@ use super::table::GROUPS;
 
 /// The text of `docs/settings.md`.
 pub fn markdown() -> String {
-    GROUPS.iter().fold(INTRODUCTION.to_owned(), |text, group| text + &markdown_group(group))
+    let mut text = INTRODUCTION.to_owned();
+    for group in GROUPS {
+        text += &format!("\n## {}\n\n", group.title);
+        text.extend(group.settings.iter().map(markdown_item));
+    }
+    text
 }
 
 /// The text of `docs/kalends.toml`: every setting with its default, commented out.
 pub fn sample() -> String {
-    GROUPS.iter().fold(SAMPLE_HEAD.to_owned(), |text, group| text + &sample_group(group))
+    let mut text = SAMPLE_HEAD.to_owned();
+    for Group { title, settings } in GROUPS {
+        text += &format!("\n# {title}\n# {}\n", "-".repeat(title.len()));
+        for setting in *settings {
+            let value = setting.toml_kind.quote(&(setting.default)());
+            text += &format!("{}# {} = {value}\n", head(setting), setting.name);
+        }
+    }
+    text
 }
 
 /// The text of a file with these settings and their values.
@@ -65,11 +76,6 @@ const SAMPLE_HEAD: &str = "\
 # Written by `UPDATE_DOCS=1 cargo test -p kalends settings`.
 ";
 
-fn markdown_group(group: &Group) -> String {
-    let head = format!("\n## {}\n\n", group.title);
-    group.settings.iter().fold(head, |text, setting| text + &markdown_item(setting))
-}
-
 /// A list item: the name with its flag, variable, default and values, then the documentation.
 fn markdown_item(setting: &Setting) -> String {
     let name = setting.name;
@@ -86,24 +92,10 @@ fn markdown_item(setting: &Setting) -> String {
     format!("- {}\n", lines.join("\n  "))
 }
 
-fn sample_group(group: &Group) -> String {
-    let rule = "-".repeat(group.title.len());
-    let head = format!("\n# {}\n# {rule}\n", group.title);
-    group.settings.iter().fold(head, |text, setting| text + &sample_entry(setting))
-}
-
-fn sample_entry(setting: &Setting) -> String {
-    let value = setting.toml_kind.quote(&(setting.default)());
-    head(setting) + &format!("# {} = {value}\n", setting.name)
-}
-
 /// The documentation of a setting as comments.
 fn head(setting: &Setting) -> String {
-    let mut text = String::from("\n");
-    for line in wrap(setting.doc.trim(), 96) {
-        writeln!(text, "# {line}").expect("writing to a text does not fail");
-    }
-    text + &format!("# {}\n", bounds(setting))
+    let lines = wrap(setting.doc.trim(), 96);
+    format!("\n# {}\n# {}\n", lines.join("\n# "), bounds(setting))
 }
 
 /// Breaks a text between words into lines of at most `width` characters.

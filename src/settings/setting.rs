@@ -62,7 +62,7 @@ macro_rules! settings {
         impl Settings {
             /// Reads every setting, or returns all problems found.
             pub(super) fn read(mut given: RawSettings) -> Result<Self, SettingsError> {
-                let settings = Self { $($( $name: given.read(stringify!($name), optional!($($range)?), $default), )+)+ };
+                let settings = Self { $($( $name: given.read(stringify!($name), optional!($(&$range)?), $default), )+)+ };
                 SettingsError::check(given.problems, settings)
             }
         }

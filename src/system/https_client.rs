@@ -64,11 +64,16 @@ pub fn http_client(url: &Url) -> Result<ureq::Agent, ClientError> {
         .timeout_send_body(Some(STEP_TIMEOUT))
         .timeout_recv_response(Some(STEP_TIMEOUT))
         .timeout_recv_body(Some(STEP_TIMEOUT));
-    let config = match url.scheme() {
-        "https" => config.tls_config(request_tls()?),
-        _ => config,
-    };
-    Ok(config.build().new_agent())
+    if url.scheme() != "https" {
+        return Ok(config.build().new_agent());
+    }
+    let roots = trusted()?;
+    let roots = roots.iter().map(|root| Certificate::from_der(root).to_owned());
+    let tls = TlsConfig::builder()
+        .root_certs(RootCerts::from(roots))
+        .unversioned_rustls_crypto_provider(Arc::new(default_provider()))
+        .build();
+    Ok(config.tls_config(tls).build().new_agent())
 }
 
 /// A WebSocket with a server at its other end.
@@ -183,15 +188,6 @@ pub fn why(error: &Error) -> String {
         Error::Io(error) => error.to_string(),
         error => error.to_string(),
     }
-}
-
-fn request_tls() -> Result<TlsConfig, ClientError> {
-    let roots = trusted()?;
-    let roots = roots.iter().map(|root| Certificate::from_der(root).to_owned());
-    Ok(TlsConfig::builder()
-        .root_certs(RootCerts::from(roots))
-        .unversioned_rustls_crypto_provider(Arc::new(default_provider()))
-        .build())
 }
 
 /// The root certificates of the system that rustls can use; there is at least one.

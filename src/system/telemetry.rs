@@ -14,13 +14,13 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use slog::{Drain, Level, Logger, Never, OwnedKVList, Record, b, error, o, record};
+use slog::{Drain, Level, Logger, Never, OwnedKVList, Record, error, o};
 use slog_async::{AsyncCore, AsyncGuard};
 use slog_json::Json;
 use slog_term::{FullFormat, TermDecorator};
 
 pub use log_state::{LOST, LogState};
-use log_state::{Watched, WholeLines};
+use log_state::{Watched, WholeLines, log_lost};
 
 /// The maximum time for the queued lines at the end of the process: their reader may have stopped.
 const END_WAIT: Duration = Duration::from_secs(2);
@@ -67,7 +67,15 @@ pub struct PanicLog;
 
 impl PanicLog {
     pub fn start(log: Logger) -> Self {
-        log_panics(log);
+        panic::set_hook(Box::new(move |panic| {
+            let text = panic.payload_as_str().unwrap_or("no text");
+            let place = panic.location().map(ToString::to_string).unwrap_or_default();
+            let backtrace = Backtrace::capture();
+            let backtrace =
+                (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
+            error!(log, "a part of the server panicked, which is a bug: please report it";
+                "panic" => text, "place" => place, "backtrace" => backtrace);
+        }));
         Self
     }
 }
@@ -78,18 +86,6 @@ impl Drop for PanicLog {
             drop(panic::take_hook());
         }
     }
-}
-
-fn log_panics(log: Logger) {
-    panic::set_hook(Box::new(move |panic| {
-        let text = panic.payload_as_str().unwrap_or("no text");
-        let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        let backtrace = Backtrace::capture();
-        let backtrace =
-            (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
-        error!(log, "a part of the server panicked, which is a bug: please report it";
-            "panic" => text, "place" => place, "backtrace" => backtrace);
-    }));
 }
 
 fn is_human(format: LogFormat, on_terminal: bool) -> bool {
@@ -155,15 +151,8 @@ impl DropCounter {
         if dropped == 0 {
             return;
         }
-        let reported = self.queue.log(
-            &record!(
-                Level::Warning,
-                "log",
-                &format_args!("the log could not keep up, lines were dropped"),
-                b!("lines" => dropped)
-            ),
-            &o!().into(),
-        );
+        let text = "the log could not keep up, lines were dropped";
+        let reported = log_lost(&self.queue, text, dropped);
         if reported.is_err() {
             self.dropped.fetch_add(dropped, Ordering::Relaxed);
         }

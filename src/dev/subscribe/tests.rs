@@ -44,21 +44,43 @@ fn names(printed: &[Value]) -> Vec<&str> {
     printed.iter().map(|event| event["event"].as_str().unwrap()).collect()
 }
 
-/// The server's part of hello and, for an agent that has no subscription, register. Gives the
-/// agent's hello and its channel.
-async fn welcome(socket: &mut TestSocket, uaid: &str, endpoint: &str) -> (Value, String) {
+/// Runs a listener with these words against a server that plays the script.
+async fn meet<F: Future<Output = ()> + 'static>(
+    words: &[&str],
+    timing: Timing,
+    script: impl FnOnce(TestServer) -> F,
+) -> (Result<(), ToolError>, Vec<Value>) {
+    let (fake, address) = TestServer::start().await;
+    let server = spawn(script(fake));
+    let heard = listen(&args(address, words), timing).await;
+    server.await.unwrap();
+    heard
+}
+
+/// Accepts a connection, answers hello and, for an agent that has no subscription, register. Gives the agent's hello
+/// and its channel.
+async fn accept(fake: &TestServer) -> (TestSocket, Value, String) {
+    let socket = fake.websocket().await;
+    welcome(socket).await
+}
+
+async fn welcome(mut socket: TestSocket) -> (TestSocket, Value, String) {
     let hello = socket.hear().await;
-    socket.say(json!({"messageType": "hello", "status": 200, "uaid": uaid})).await;
-    if hello["uaid"] == uaid {
-        return (hello, String::new());
+    socket.say(json!({"messageType": "hello", "status": 200, "uaid": "abc"})).await;
+    if hello["uaid"] == "abc" {
+        return (socket, hello, String::new());
     }
     let register = socket.hear().await;
     let channel = register["channelID"].as_str().unwrap().to_owned();
     socket
         .say(json!({"messageType": "register", "status": 200, "channelID": channel,
-                    "pushEndpoint": endpoint}))
+                    "pushEndpoint": "http://push.example/wpush/t"}))
         .await;
-    (hello, channel)
+    (socket, hello, channel)
+}
+
+fn bare(channel: &str) -> Value {
+    json!({"messageType": "notification", "channelID": channel, "version": "v"})
 }
 
 async fn notify(socket: &mut TestSocket, to: &Path, channel: &str, version: &str, text: &str) {
@@ -107,12 +129,10 @@ fn files() -> Files {
 
 #[actix_web::test]
 async fn it_subscribes_prints_and_acks_messages_and_ends_after_the_count() {
-    let (fake, address) = TestServer::start().await;
     let files = files();
     let to = files.subscription.clone();
-    let server = spawn(async move {
-        let mut socket = fake.websocket().await;
-        let (hello, channel) = welcome(&mut socket, "abc", "http://push.example/wpush/t").await;
+    let script = |fake: TestServer| async move {
+        let (mut socket, hello, channel) = accept(&fake).await;
         assert_eq!(hello["use_webpush"], true);
         // The file is there once the agent answers the first ping after it has subscribed.
         socket.0.send(Message::Ping("x".into())).await.unwrap();
@@ -122,12 +142,10 @@ async fn it_subscribes_prints_and_acks_messages_and_ends_after_the_count() {
             assert_eq!(acked(&socket.hear().await), (version, 100));
         }
         goodbye(socket).await;
-    });
-
-    let args = args(address, &["--subscription", &files.subscription, "--count", "2"]);
-    let (result, printed) = listen(&args, timing()).await;
+    };
+    let words = ["--subscription", &files.subscription, "--count", "2"];
+    let (result, printed) = meet(&words, timing(), script).await;
     result.unwrap();
-    server.await.unwrap();
     assert_eq!(names(&printed), ["connected", "subscribed", "message", "message"]);
     assert_eq!(printed[1]["subscription"]["endpoint"], "http://push.example/wpush/t");
     assert_eq!((&printed[2]["text"], &printed[3]["text"]), (&json!("hello"), &json!("again")));
@@ -135,12 +153,9 @@ async fn it_subscribes_prints_and_acks_messages_and_ends_after_the_count() {
 
 #[actix_web::test]
 async fn a_message_may_come_in_parts_with_a_ping_between_them() {
-    let (fake, address) = TestServer::start().await;
-    let server = spawn(async move {
-        let mut socket = fake.websocket().await;
-        let (_, channel) = welcome(&mut socket, "abc", "http://push.example/wpush/t").await;
-        let text = json!({"messageType": "notification", "channelID": channel, "version": "v"})
-            .to_string();
+    let (result, printed) = meet(&["--count", "1"], timing(), |fake| async move {
+        let (mut socket, _, channel) = accept(&fake).await;
+        let text = bare(&channel).to_string();
         let (start, end) = text.split_at(20);
         socket.0.feed(part(start, Data::Text, false)).await.unwrap();
         socket.0.feed(Message::Ping("x".into())).await.unwrap();
@@ -148,28 +163,22 @@ async fn a_message_may_come_in_parts_with_a_ping_between_them() {
         assert!(matches!(socket.0.next().await, Some(Ok(Message::Pong(_)))));
         assert_eq!(acked(&socket.hear().await), ("v", 100));
         goodbye(socket).await;
-    });
-    let (result, printed) = listen(&args(address, &["--count", "1"]), timing()).await;
+    })
+    .await;
     result.unwrap();
-    server.await.unwrap();
     assert_eq!(names(&printed), ["connected", "subscribed", "message"]);
 }
 
 #[actix_web::test]
 async fn a_server_without_a_subprotocol_is_accepted() {
-    let (fake, address) = TestServer::start().await;
-    let server = spawn(async move {
+    let (result, printed) = meet(&["--count", "1"], timing(), |fake| async move {
         drop(fake.websocket_without_protocol().await);
-        let mut socket = fake.websocket_without_protocol().await;
-        let (_, channel) = welcome(&mut socket, "abc", "http://push.example/wpush/t").await;
-        socket
-            .say(json!({"messageType": "notification", "channelID": channel, "version": "v"}))
-            .await;
+        let (mut socket, _, channel) = welcome(fake.websocket_without_protocol().await).await;
+        socket.say(bare(&channel)).await;
         goodbye(socket).await;
-    });
-    let (result, printed) = listen(&args(address, &["--count", "1"]), timing()).await;
+    })
+    .await;
     result.unwrap();
-    server.await.unwrap();
     assert_eq!(names(&printed), ["connected", "subscribed", "message"]);
 }
 
@@ -179,16 +188,12 @@ async fn a_later_run_with_the_same_state_gets_the_waiting_messages() {
     let files = files();
     let to = files.subscription.clone();
     let server = spawn(async move {
-        let mut socket = fake.websocket().await;
-        let (_, channel) = welcome(&mut socket, "abc", "http://push.example/wpush/t").await;
-        socket
-            .say(json!({"messageType": "notification", "channelID": channel, "version": "v1"}))
-            .await;
+        let (mut socket, _, channel) = accept(&fake).await;
+        socket.say(bare(&channel)).await;
         socket.hear().await;
         goodbye(socket).await;
 
-        let mut socket = fake.websocket().await;
-        let (hello, _) = welcome(&mut socket, "abc", "").await;
+        let (mut socket, hello, _) = accept(&fake).await;
         notify(&mut socket, Path::new(&to), &channel, "v2", "waited").await;
         assert_eq!(acked(&socket.hear().await), ("v2", 100));
         goodbye(socket).await;
@@ -209,25 +214,17 @@ async fn a_later_run_with_the_same_state_gets_the_waiting_messages() {
 
 #[actix_web::test]
 async fn it_reconnects_when_the_connection_is_lost() {
-    let (fake, address) = TestServer::start().await;
-    let server = spawn(async move {
-        let mut socket = fake.websocket().await;
-        let (_, channel) = welcome(&mut socket, "abc", "http://push.example/wpush/t").await;
+    let (result, printed) = meet(&["--count", "1"], timing(), |fake| async move {
+        let (socket, _, channel) = accept(&fake).await;
         drop(socket);
-        let mut socket = fake.websocket().await;
-        welcome(&mut socket, "abc", "").await;
+        let (mut socket, ..) = accept(&fake).await;
         close(&mut socket, 1001, "restart").await;
-        let mut socket = fake.websocket().await;
-        welcome(&mut socket, "abc", "").await;
-        socket
-            .say(json!({"messageType": "notification", "channelID": channel, "version": "v"}))
-            .await;
+        let (mut socket, ..) = accept(&fake).await;
+        socket.say(bare(&channel)).await;
         goodbye(socket).await;
-    });
-
-    let (result, printed) = listen(&args(address, &["--count", "1"]), timing()).await;
+    })
+    .await;
     result.unwrap();
-    server.await.unwrap();
     let subscribed = ["connected", "subscribed"];
     let expected =
         [&subscribed[..], &["disconnected"], &subscribed, &["disconnected"], &subscribed];
@@ -237,18 +234,15 @@ async fn it_reconnects_when_the_connection_is_lost() {
 
 #[actix_web::test]
 async fn it_subscribes_to_broadcasts_and_prints_their_versions() {
-    let (fake, address) = TestServer::start().await;
-    let server = spawn(async move {
-        let mut socket = fake.websocket().await;
-        let (hello, _) = welcome(&mut socket, "abc", "http://push.example/wpush/t").await;
+    let words = ["--broadcast", "news", "--broadcast", "weather"];
+    let (result, printed) = meet(&words, timing(), |fake| async move {
+        let (mut socket, hello, _) = accept(&fake).await;
         assert_eq!(hello["broadcasts"], json!({"news": "", "weather": ""}));
         let broadcasts = json!({"errors": {"weather": "Broadcast not found"}, "news": "v2"});
         socket.say(json!({"messageType": "broadcast", "broadcasts": broadcasts})).await;
         close(&mut socket, 4774, "").await;
-    });
-    let args = args(address, &["--broadcast", "news", "--broadcast", "weather"]);
-    let (result, printed) = listen(&args, timing()).await;
-    server.await.unwrap();
+    })
+    .await;
     assert!(result.is_err(), "close code 4774 ends it");
     let expected = [
         json!({"event": "broadcast_refused", "id": "weather", "reason": "Broadcast not found"}),
@@ -259,36 +253,28 @@ async fn it_subscribes_to_broadcasts_and_prints_their_versions() {
 
 #[actix_web::test]
 async fn it_pings_a_silent_server_and_leaves_one_that_does_not_answer() {
-    let (fake, address) = TestServer::start().await;
-    let server = spawn(async move {
-        let mut socket = fake.websocket().await;
-        let (_, channel) = welcome(&mut socket, "abc", "http://push.example/wpush/t").await;
-        assert_eq!(socket.hear().await, json!({}));
-        let mut next = fake.websocket().await;
-        welcome(&mut next, "abc", "").await;
-        next.say(json!({"messageType": "notification", "channelID": channel, "version": "v"}))
-            .await;
-        goodbye(next).await;
-    });
-
     let short = Duration::from_millis(200);
     let timing = Timing { idle: short, pong: short, ..timing() };
-    let (result, printed) = listen(&args(address, &["--count", "1"]), timing).await;
+    let (result, printed) = meet(&["--count", "1"], timing, |fake| async move {
+        let (mut silent, _, channel) = accept(&fake).await;
+        assert_eq!(silent.hear().await, json!({}));
+        let (mut next, ..) = accept(&fake).await;
+        next.say(bare(&channel)).await;
+        goodbye(next).await;
+    })
+    .await;
     result.unwrap();
-    server.await.unwrap();
     assert_eq!(printed[2]["reason"], "the server does not answer");
 }
 
 #[actix_web::test]
 async fn close_code_4774_ends_it() {
-    let (fake, address) = TestServer::start().await;
-    spawn(async move {
-        let mut socket = fake.websocket().await;
-        welcome(&mut socket, "abc", "http://push.example/wpush/t").await;
+    let (result, _) = meet(&[], timing(), |fake| async move {
+        let (mut socket, ..) = accept(&fake).await;
         close(&mut socket, 4774, "").await;
         goodbye(socket).await;
-    });
-    let (result, _) = listen(&args(address, &[]), timing()).await;
+    })
+    .await;
     assert!(result.unwrap_err().to_string().contains("4774"));
 }
 
@@ -300,14 +286,12 @@ async fn close_code_4409_ends_it_with_the_name_of_the_shared_file() {
         (["--state", &files.state].as_slice(), shared.as_str()),
         (&[], "the same agent connected again, or was dropped (close code 4409)"),
     ] {
-        let (fake, address) = TestServer::start().await;
-        spawn(async move {
-            let mut socket = fake.websocket().await;
-            welcome(&mut socket, "abc", "http://push.example/wpush/t").await;
+        let (result, printed) = meet(state, timing(), |fake| async move {
+            let (mut socket, ..) = accept(&fake).await;
             close(&mut socket, 4409, "replaced").await;
             goodbye(socket).await;
-        });
-        let (result, printed) = listen(&args(address, state), timing()).await;
+        })
+        .await;
         let error = result.unwrap_err().to_string();
         assert!(error.starts_with(expected), "{error}");
         assert_eq!(names(&printed), ["connected", "subscribed"]);
@@ -321,14 +305,13 @@ async fn a_server_that_refuses_or_breaks_the_protocol_ends_it() {
         (json!({"messageType": "hello", "status": 200}), "no usable uaid"),
         (json!({"messageType": "hello", "status": 503}), "cannot reach ws://"),
     ] {
-        let (fake, address) = TestServer::start().await;
-        spawn(async move {
+        let (result, _) = meet(&[], timing(), |fake| async move {
             let mut socket = fake.websocket().await;
             socket.hear().await;
             socket.say(answer).await;
             goodbye(socket).await;
-        });
-        let (result, _) = listen(&args(address, &[]), timing()).await;
+        })
+        .await;
         let error = result.unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
@@ -340,14 +323,13 @@ async fn a_server_that_sends_no_text_ends_it() {
         (Message::binary("x"), "something that is not a text"),
         (part([0xff], Data::Text, true), "a text that is not UTF-8"),
     ] {
-        let (fake, address) = TestServer::start().await;
-        spawn(async move {
+        let (result, _) = meet(&[], timing(), |fake| async move {
             let mut socket = fake.websocket().await;
             socket.hear().await;
             socket.0.send(message).await.unwrap();
             goodbye(socket).await;
-        });
-        let (result, _) = listen(&args(address, &[]), timing()).await;
+        })
+        .await;
         assert_eq!(result.unwrap_err().to_string(), format!("the server sent {expected}"));
     }
 }

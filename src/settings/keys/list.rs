@@ -63,18 +63,18 @@ pub enum KeyListError {
 impl Keys {
     /// Parses crypto keys in the form of [`generate`]. The other lists are empty.
     pub fn from_texts<T: AsRef<str>>(texts: &[T]) -> Result<Self, KeyListError> {
-        let crypto_keys = parse_list(CRYPTO_KEYS, texts, CryptoKey::parse_at)?;
+        let crypto_keys = parse_list(CRYPTO_KEYS, texts, CryptoKey::parse)?;
         Ok(Self { crypto_keys, cluster_keys: Vec::new(), auth_keys: Vec::new() })
     }
 
     /// Adds cluster keys, of which there must be at least one.
     pub fn with_cluster_texts<T: AsRef<str>>(self, texts: &[T]) -> Result<Self, KeyListError> {
-        Ok(Self { cluster_keys: parse_list(CLUSTER_KEYS, texts, CryptoKey::parse_at)?, ..self })
+        Ok(Self { cluster_keys: parse_list(CLUSTER_KEYS, texts, CryptoKey::parse)?, ..self })
     }
 
     /// Adds auth keys, of which there must be at least one.
     pub fn with_auth_texts<T: AsRef<str>>(self, texts: &[T]) -> Result<Self, KeyListError> {
-        Ok(Self { auth_keys: parse_list(AUTH_KEYS, texts, AuthKey::parse_at)?, ..self })
+        Ok(Self { auth_keys: parse_list(AUTH_KEYS, texts, AuthKey::parse)?, ..self })
     }
 
     /// The crypto keys: the first seals, all open.
@@ -97,21 +97,21 @@ impl Keys {
 fn parse_list<T: AsRef<str>, K>(
     list: &'static str,
     texts: &[T],
-    parse: fn(&str, &'static str, usize) -> Result<K, KeyListError>,
+    parse: fn(&str) -> Option<K>,
 ) -> Result<Vec<K>, KeyListError> {
     match texts.len() {
         0 => return Err(KeyListError::Empty(list)),
         count if count > KEYS_MAX => return Err(KeyListError::TooMany { list, count }),
         _ => {}
     }
-    texts.iter().zip(1..).map(|(text, place)| parse(text.as_ref(), list, place)).collect()
+    let wrong = |place| match list {
+        AUTH_KEYS => KeyListError::NotAnAuthKey { place },
+        _ => KeyListError::NotAKey { list, place },
+    };
+    texts.iter().zip(1..).map(|(text, at)| parse(text.as_ref()).ok_or(wrong(at))).collect()
 }
 
 impl CryptoKey {
-    fn parse_at(text: &str, list: &'static str, place: usize) -> Result<Self, KeyListError> {
-        Self::parse(text).ok_or(KeyListError::NotAKey { list, place })
-    }
-
     fn parse(text: &str) -> Option<Self> {
         let bytes = Zeroizing::new(KEY_TEXT.decode(text).ok()?);
         let mut key = Zeroizing::new([0; KEY_BYTES]);
@@ -149,11 +149,10 @@ impl fmt::Debug for CryptoKey {
 pub struct AuthKey(Zeroizing<String>);
 
 impl AuthKey {
-    fn parse_at(text: &str, _list: &'static str, place: usize) -> Result<Self, KeyListError> {
+    fn parse(text: &str) -> Option<Self> {
         let is_key = (AUTH_CHARS_MIN..=AUTH_CHARS_MAX).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_graphic());
-        let key = is_key.then(|| Self(Zeroizing::new(text.to_owned())));
-        key.ok_or(KeyListError::NotAnAuthKey { place })
+        is_key.then(|| Self(Zeroizing::new(text.to_owned())))
     }
 
     /// The text, which is the key of the HMAC.

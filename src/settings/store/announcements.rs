@@ -6,10 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::key_fingerprints::{FingerprintStore, KeyFingerprintsError};
-
-/// Attempts to write the entries while other servers write theirs.
-const ATTEMPTS_MAX: u32 = 100;
+use super::key_fingerprints::{FingerprintStore, KeyFingerprintsError, update};
 
 /// The start of an entry.
 const PREFIX: &str = "announced:";
@@ -30,14 +27,7 @@ pub(crate) async fn announce<S: FingerprintStore + ?Sized>(
     store: &S,
     own: &[Announcement],
 ) -> Result<Vec<Difference>, KeyFingerprintsError> {
-    for _attempt in 0..ATTEMPTS_MAX {
-        let before = store.fingerprints().await?;
-        let (after, differences) = compare(&before, own);
-        if after == before || store.put(before, after).await? {
-            return Ok(differences);
-        }
-    }
-    Err(KeyFingerprintsError::Contended)
+    update(store, async |before: &BTreeSet<String>| Ok(compare(before, own))).await
 }
 
 /// The entries with the values of this server in place of others.

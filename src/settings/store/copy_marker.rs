@@ -4,13 +4,14 @@
 //! In DynamoDB it is an entry beside the fingerprints of keys, whose code keeps entries of other kinds. With SQLite it is
 //! a file in the data directory.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use storage::{StoreAdmin, StoreError, durable};
+use storage::{StoreAdmin, durable};
 
-use super::key_fingerprints::KeyFingerprintsError;
+use super::key_fingerprints::{KeyFingerprintsError, update};
 use crate::settings::table::Settings;
 use crate::settings::value::{StoreKind, Value};
 
@@ -53,7 +54,7 @@ pub(crate) async fn read(
     store: &dyn StoreAdmin,
 ) -> Result<Option<String>, CopyMarkerError> {
     if kind == StoreKind::DynamoDb {
-        let entries = store.key_fingerprints().await.map_err(entry_error)?;
+        let entries = store.key_fingerprints().await.map_err(KeyFingerprintsError::from)?;
         let source = entries.iter().find_map(|entry| entry.strip_prefix(PREFIX));
         return Ok(source.map(str::to_owned));
     }
@@ -66,8 +67,7 @@ pub(crate) async fn read(
 
 /// Marks a data directory before its store exists, so that a copy that fails early leaves none that a server starts on.
 pub(crate) fn mark_new(dir: &Path, source: &str) -> Result<(), CopyMarkerError> {
-    let file_error = |error| CopyMarkerError::File { dir: dir.to_owned(), error };
-    set_file(dir, Some(source)).map_err(file_error)
+    set_file(dir, Some(source))
 }
 
 /// Marks the store as a copy of this source, or as complete.
@@ -78,26 +78,20 @@ pub(crate) async fn set(
     source: Option<&str>,
 ) -> Result<(), CopyMarkerError> {
     if kind == StoreKind::Embedded {
-        let file_error = |error| CopyMarkerError::File { dir: dir.to_owned(), error };
-        return set_file(dir, source).map_err(file_error);
+        return set_file(dir, source);
     }
-    let before = store.key_fingerprints().await.map_err(entry_error)?;
-    let mut after = before.clone();
-    after.retain(|entry| !entry.starts_with(PREFIX));
-    after.extend(source.map(|source| format!("{PREFIX}{source}")));
-    match store.put_key_fingerprints(before, after).await.map_err(entry_error)? {
-        true => Ok(()),
-        false => Err(KeyFingerprintsError::Contended.into()),
-    }
+    let mark = source.map(|source| format!("{PREFIX}{source}"));
+    let changed = update(store, async |before: &BTreeSet<String>| {
+        let others = before.iter().filter(|entry| !entry.starts_with(PREFIX));
+        Ok((others.chain(&mark).cloned().collect(), ()))
+    });
+    Ok(changed.await?)
 }
 
-fn set_file(dir: &Path, source: Option<&str>) -> io::Result<()> {
-    match source {
+fn set_file(dir: &Path, source: Option<&str>) -> Result<(), CopyMarkerError> {
+    let set = match source {
         Some(source) => durable::replace(&dir.join(FILE), format!("{source}\n")),
         None => durable::remove(&dir.join(FILE)),
-    }
-}
-
-fn entry_error(error: StoreError) -> CopyMarkerError {
-    KeyFingerprintsError::from(error).into()
+    };
+    set.map_err(|error| CopyMarkerError::File { dir: dir.to_owned(), error })
 }

@@ -41,11 +41,22 @@ pub(crate) async fn add_or_refuse<S: FingerprintStore + ?Sized>(
     store: &S,
     keys: &Keys,
 ) -> Result<(), KeyFingerprintsError> {
+    update(store, async |before: &BTreeSet<String>| {
+        with_own(store, keys, before).await.map(|after| (after, ()))
+    })
+    .await
+}
+
+/// Changes the entries, again if other nodes change them meanwhile. Returns what `change` returns beside them.
+pub(super) async fn update<S: FingerprintStore + ?Sized, T>(
+    store: &S,
+    change: impl AsyncFn(&BTreeSet<String>) -> Result<(BTreeSet<String>, T), KeyFingerprintsError>,
+) -> Result<T, KeyFingerprintsError> {
     for _attempt in 0..ATTEMPTS_MAX {
         let before = store.fingerprints().await?;
-        let after = with_own(store, keys, &before).await?;
+        let (after, result) = change(&before).await?;
         if after == before || store.put(before, after).await? {
-            return Ok(());
+            return Ok(result);
         }
     }
     Err(KeyFingerprintsError::Contended)

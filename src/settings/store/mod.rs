@@ -17,7 +17,7 @@ use std::time::Duration;
 use storage::StoreError;
 use storage::dynamo::{Billing, Dynamo, DynamoOpenError, DynamoOptions};
 use storage::embedded::{Embedded, EmbeddedOptions, OpenError};
-use storage::maintenance::{StoreAdmin, Throughput};
+use storage::maintenance::{RecordsByMonth, StoreAdmin, Throughput};
 
 use super::{BillingMode, PublicUrl, Settings, StoreKind};
 
@@ -57,27 +57,28 @@ pub fn open(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> 
 
 /// Whether no user agent is registered.
 pub async fn is_empty_store(store: &dyn StoreAdmin) -> Result<bool, StoreError> {
-    let mut after = None;
-    loop {
-        let census = store.records_by_month(after).await?;
-        if !census.curmonth.is_empty() || census.unreadable > 0 {
-            return Ok(false);
-        }
-        after = census.next;
-        if after.is_none() {
-            return Ok(true);
-        }
-    }
+    let has_agents = |page: &RecordsByMonth| !page.curmonth.is_empty() || page.unreadable > 0;
+    Ok(!any_page(store, has_agents).await?)
 }
 
 /// Whether a user agent behind a bridge is registered.
 pub async fn has_bridged_agents(store: &dyn StoreAdmin) -> Result<bool, StoreError> {
+    any_page(store, |page| page.bridged > 0).await
+}
+
+async fn any_page(
+    store: &dyn StoreAdmin,
+    is_found: impl Fn(&RecordsByMonth) -> bool,
+) -> Result<bool, StoreError> {
     let mut after = None;
     loop {
-        let census = store.records_by_month(after).await?;
-        after = census.next;
-        if census.bridged > 0 || after.is_none() {
-            return Ok(census.bridged > 0);
+        let page = store.records_by_month(after).await?;
+        if is_found(&page) {
+            return Ok(true);
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(false);
         }
     }
 }

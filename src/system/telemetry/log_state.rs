@@ -72,15 +72,7 @@ impl<D: Drain<Ok = ()>> Watched<D> {
     fn report(&self) -> Result<(), D::Err> {
         let lines = self.unreported.get();
         if lines > 0 {
-            self.drain.log(
-                &record!(
-                    Level::Warning,
-                    "log",
-                    &format_args!("the log could not be written, lines were lost"),
-                    b!("lines" => lines)
-                ),
-                &o!().into(),
-            )?;
+            log_lost(&self.drain, "the log could not be written, lines were lost", lines)?;
             self.unreported.set(0);
         }
         Ok(())
@@ -98,6 +90,12 @@ impl<D: Drain<Ok = ()>> Drain for Watched<D> {
         }
         Ok(())
     }
+}
+
+/// Logs how many lines were lost.
+pub(super) fn log_lost<D: Drain>(drain: &D, text: &str, lines: u64) -> Result<D::Ok, D::Err> {
+    let text = format_args!("{text}");
+    drain.log(&record!(Level::Warning, "log", &text, b!("lines" => lines)), &o!().into())
 }
 
 /// Writes each line at once when it is flushed. After a failure, which may leave a part of a line, the next one begins

@@ -10,7 +10,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use state_machine::{Span, Time};
-use time::{Date, Month};
+use x509_parser::parse_x509_certificate;
+use x509_parser::time::ASN1Time;
 
 use crate::system::regular_file;
 
@@ -103,57 +104,13 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     Ok(bytes)
 }
 
-/// The begin and the end of the validity of a certificate (RFC 5280 §4.1), in DER. None if it is malformed.
+/// The begin and the end of the validity of a certificate in DER. None if it is malformed.
 pub fn validity(certificate: &[u8]) -> Option<(Time, Time)> {
-    const SEQUENCE: u8 = 0x30;
-    const VERSION: u8 = 0xa0;
-    let (_, certificate, _) = value(certificate)?;
-    let (_, mut fields, _) = value(certificate)?;
-    if fields.first() == Some(&VERSION) {
-        fields = value(fields)?.2;
-    }
-    // The serial number, the algorithm of the signature and the issuer come before it.
-    for _ in 0..3 {
-        fields = value(fields)?.2;
-    }
-    let (tag, validity, _) = value(fields)?;
-    let (begin_tag, not_before, not_after) = value(validity).filter(|_| tag == SEQUENCE)?;
-    let (end_tag, not_after, _) = value(not_after)?;
-    let read = |tag, bytes| time(tag, std::str::from_utf8(bytes).ok()?);
-    Some((read(begin_tag, not_before)?, read(end_tag, not_after)?))
-}
-
-/// A value of DER: its tag, its contents, and what follows it.
-fn value(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&[tag, length], rest) = der.split_first_chunk()?;
-    let (length, rest) = match length {
-        0x80.. => {
-            let (bytes, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
-            let add = |sum: usize, byte: &u8| sum.checked_mul(256)?.checked_add(usize::from(*byte));
-            (bytes.iter().try_fold(0, add)?, rest)
-        }
-        _ => (usize::from(length), rest),
-    };
-    let (contents, rest) = rest.split_at_checked(length)?;
-    Some((tag, contents, rest))
-}
-
-/// `YYMMDDHHMMSSZ` of a UTCTime, which is of 1950 to 2049, or `YYYYMMDDHHMMSSZ` of a GeneralizedTime.
-fn time(tag: u8, text: &str) -> Option<Time> {
-    const UTC_TIME: u8 = 0x17;
-    let text = match tag {
-        UTC_TIME if text.get(..2)? < "50" => format!("20{text}"),
-        UTC_TIME => format!("19{text}"),
-        _ => text.to_owned(),
-    };
-    let number = |at: usize, digits: usize| text.get(at..at + digits)?.parse::<u8>().ok();
-    let year = text.get(..4)?.parse().ok()?;
-    let month = Month::try_from(number(4, 2)?).ok()?;
-    let date = Date::from_calendar_date(year, month, number(6, 2)?).ok()?;
-    let time = date.with_hms(number(8, 2)?, number(10, 2)?, number(12, 2)?).ok()?;
+    let (_, certificate) = parse_x509_certificate(certificate).ok()?;
     // A validity may begin before the epoch.
-    let seconds = u64::try_from(time.assume_utc().unix_timestamp()).unwrap_or_default();
-    Some(Time(0) + Span::from_secs(seconds))
+    let time = |at: ASN1Time| Time(0) + Span::from_secs(at.timestamp().try_into().unwrap_or(0));
+    let validity = certificate.validity();
+    Some((time(validity.not_before), time(validity.not_after)))
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! The certificate that a port presents. It is replaced while connections run.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, PoisonError, RwLock};
 
+use parking_lot::RwLock;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
@@ -26,16 +27,15 @@ pub struct Certificates {
 
 impl Certificates {
     pub fn current(&self) -> Option<Certificate> {
-        // A panic cannot leave it half-updated.
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.read().clone()
     }
 
     pub fn replace(&self, certificate: Certificate) {
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Some(certificate);
+        *self.current.write() = Some(certificate);
     }
 
     pub fn set_proof(&self, proof: Option<Arc<CertifiedKey>>) {
-        *self.proof.write().unwrap_or_else(PoisonError::into_inner) = proof;
+        *self.proof.write() = proof;
     }
 }
 
@@ -43,7 +43,7 @@ impl ResolvesServerCert for Certificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let is_authority = hello.alpn().is_some_and(|names| names.eq([PROOF_PROTOCOL]));
         match is_authority {
-            true => self.proof.read().unwrap_or_else(PoisonError::into_inner).clone(),
+            true => self.proof.read().clone(),
             false => Some(self.current()?.key),
         }
     }

@@ -7,39 +7,34 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
 
 use crate::system::unread_request;
-use Io::{Plain, Tls};
 
 /// What actix-http answers when the headers of a request are late.
 const LATE: &[u8] = b"HTTP/1.1 408";
 
 /// One type for both: the service of a port is compiled once.
 pub struct Stream {
-    io: Io,
+    io: Either<TcpStream, Box<TlsStream<TcpStream>>>,
     /// Whether the peer has sent anything.
     has_read: bool,
 }
 
-enum Io {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
 impl Stream {
     pub fn plain(stream: TcpStream) -> Self {
-        Self { io: Plain(stream), has_read: false }
+        Self { io: Either::Left(stream), has_read: false }
     }
 
     pub fn tls(stream: TlsStream<TcpStream>) -> Self {
-        Self { io: Tls(Box::new(stream)), has_read: false }
+        Self { io: Either::Right(Box::new(stream)), has_read: false }
     }
 
     /// Whether the handshake chose HTTP/2.
     pub fn is_http2(&self) -> bool {
         match &self.io {
-            Plain(_) => false,
-            Tls(tls) => tls.get_ref().1.alpn_protocol() == Some(b"h2"),
+            Either::Left(_) => false,
+            Either::Right(tls) => tls.get_ref().1.alpn_protocol() == Some(b"h2"),
         }
     }
 }
@@ -51,10 +46,7 @@ impl AsyncRead for Stream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let read = match &mut self.io {
-            Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
-        };
+        let read = Pin::new(&mut self.io).poll_read(cx, buffer);
         self.has_read |= buffer.filled().len() > before;
         read
     }
@@ -75,13 +67,8 @@ impl AsyncWrite for Stream {
         }
         let replaced = unread_request::with_body(bytes);
         let answer = replaced.as_deref().unwrap_or(bytes);
-        let written = match &mut self.io {
-            Plain(stream) => Pin::new(stream).poll_write(cx, answer),
-            Tls(stream) => {
-                ready!(Pin::new(&mut *stream).poll_flush(cx))?;
-                Pin::new(stream).poll_write(cx, answer)
-            }
-        };
+        ready!(Pin::new(&mut self.io).poll_flush(cx))?;
+        let written = Pin::new(&mut self.io).poll_write(cx, answer);
         if replaced.is_none() {
             return written;
         }
@@ -97,13 +84,8 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.io {
-            Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
-            Tls(stream) => {
-                ready!(Pin::new(&mut *stream).poll_flush(cx))?;
-                Pin::new(stream).poll_write_vectored(cx, slices)
-            }
-        }
+        ready!(Pin::new(&mut self.io).poll_flush(cx))?;
+        Pin::new(&mut self.io).poll_write_vectored(cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -111,16 +93,10 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.io {
-            Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
+        Pin::new(&mut self.io).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.io {
-            Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
+        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }
