@@ -31,7 +31,7 @@ const RESTRICTED_CHARS: usize = sealed::chars(IDS_BYTES + KEY_ID_BYTES);
 /// A v2 token has 183 characters, or 184 with its padding.
 const FERNET_MAX_CHARS: usize = 192;
 
-/// Any token, decoded.
+/// Room for the longest token in bytes: that of Fernet.
 const BUFFER_BYTES: usize = FERNET_MAX_CHARS / 4 * 3;
 
 /// The kind of token: one for each row of the table above.
@@ -115,8 +115,8 @@ impl EndpointTokens {
         Ok(opened)
     }
 
-    /// Decrypts a token without its VAPID key, for an operator. Also returns the beginning of the SHA-256 of the key that
-    /// it is restricted to. A token that is bound to a key cannot be opened without it.
+    /// Decrypts a token without its VAPID key, for an operator. Also returns the beginning of the SHA-256 of the key
+    /// that it is restricted to. A token that is bound to a key cannot be opened without it.
     pub fn inspect(
         &self,
         version: TokenVersion,
