@@ -31,7 +31,7 @@ const RESTRICTED_CHARS: usize = sealed::chars(IDS_BYTES + KEY_ID_BYTES);
 /// A v2 token has 183 characters, or 184 with its padding.
 const FERNET_MAX_CHARS: usize = 192;
 
-/// Room for the longest token in bytes: that of Fernet.
+/// Bytes that the longest token has when it is decoded.
 const BUFFER_BYTES: usize = FERNET_MAX_CHARS / 4 * 3;
 
 /// The kind of token: one for each row of the table above.
