@@ -77,8 +77,8 @@ pub(super) async fn deliver(
     })
 }
 
-/// Sends the message to the endpoint actor. If one of its topic with a greater id waits, it is sent once more with an id
-/// above that. The clock of the other endpoint was ahead: this push is not answered yet, so it is the later one.
+/// Sends the message to the endpoint actor. If one of its topic with a greater id waits, it is sent once more with an
+/// id above that. The clock of the other endpoint was ahead: this push is not answered yet, so it is the later one.
 async fn deliver_as_latest(
     app: &LocalEndpoint,
     uaid: Uaid,

@@ -165,7 +165,8 @@ impl PushError {
         }
     }
 
-    /// The answer to a push or a handshake. An invalid one closes its connection, so that each costs its sender a new one.
+    /// The answer to a push or a handshake. An invalid one closes its connection, so that each costs its sender a new
+    /// one.
     pub(super) fn closing_response(&self) -> HttpResponse {
         let mut response = self.error_response();
         if let StatusCode::BAD_REQUEST

@@ -80,7 +80,8 @@ impl ExpectingPush {
         }
     }
 
-    /// Expects the receipt of the message's new id in place of the one before. Both URLs name the message for its sender.
+    /// Expects the receipt of the message's new id in place of the one before. Both URLs name the message for its
+    /// sender.
     pub(super) async fn of_new_id(
         self,
         app: &EndpointRole,

@@ -24,9 +24,9 @@ const CLOCKS_MAX: usize = 10;
 /// Maximum time for the store or the registry to answer a check.
 const CHECK_WAIT: Duration = Duration::from_secs(2);
 
-/// 200 if the store can be read and accepts writes and has space for messages, feeds are published, the ports accept connections and the
-/// log is written, otherwise 503. On a connection node the registry must answer and broadcasts be published too. The body
-/// has the counts of either. The line of a 503 shows whether a log that failed works again.
+/// 200 if the store can be read and accepts writes and has space for messages, feeds are published, the ports accept
+/// connections and the log is written, otherwise 503. On a connection node the registry must answer and broadcasts be
+/// published too. The body has the counts of either. The line of a 503 shows whether a log that failed works again.
 pub(super) async fn heartbeat(request: HttpRequest, node: Data<AppState>) -> HttpResponse {
     let common = &node.common;
     let mut body = counts(&node);

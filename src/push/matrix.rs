@@ -202,8 +202,8 @@ impl Forwarded {
     /// notification for a day, and send no other one meanwhile.
     fn new(fields: &Fields, bytes_max: usize) -> Result<Self, NotifyError> {
         let text = |name| fields.get(name).and_then(Value::as_str).unwrap_or_default();
-        let mut essential = fields.clone();
-        essential.retain(|name, _| ESSENTIAL.contains(&name.as_str()));
+        let essential = fields.iter().filter(|(name, _)| ESSENTIAL.contains(&name.as_str()));
+        let essential = essential.map(|(name, value)| (name.clone(), value.clone())).collect();
         let (whole, reduced) = (to_json(fields), to_json(&essential));
         let (data, reduced) = match whole.len() <= bytes_max {
             true => (whole, Some(reduced)),

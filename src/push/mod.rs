@@ -3,7 +3,7 @@
 //!
 //! - [`routes`]: which URL is answered by what: `web_push`, `simplepush`, `matrix`, `messages`, `socket`, `health`.
 //! - `endpoint`, `expected_receipt`: what every push does; [`app`]: the state that handlers share.
-//! - [`push_counters`], [`push_history`]: what is counted and remembered of pushes; [`error`]: the answer to what is refused.
+//! - [`push_counters`], [`push_history`]: what is counted and remembered of pushes; [`error`]: the answers to refusals.
 //! - `request`: what a push says; [`vapid`]: who sent it; `urls`: the secrets in the URLs of this server.
 //! - `port`: what every request passes; [`web`]: the page of a browser.
 //! - [`bridges`], [`registration`]: FCM and APNs, and the API of their user agents.

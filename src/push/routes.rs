@@ -1,13 +1,14 @@
 //! The routes of the public port.
 
 use actix_web::http::header;
-use actix_web::web::{Data, Path, Payload, ServiceConfig};
-use actix_web::{HttpRequest, HttpResponse, Resource, web as actix};
+use actix_web::web::{self, Data, Path, Payload, ServiceConfig};
+use actix_web::{HttpRequest, HttpResponse, Resource};
 
 use super::app::{AppState, EndpointRole, LocalEndpoint};
 use super::port::methods::{cors, nothing_here, page, preflight_or_refused, read};
 use super::urls::endpoint_token::TokenVersion;
-use super::{endpoint, health, matrix, messages, simplepush, socket, web, web_push};
+use super::web::files;
+use super::{endpoint, health, matrix, messages, simplepush, socket, web_push};
 
 /// The routes of one worker, by the roles of the node.
 pub fn of(node: &AppState) -> impl FnOnce(&mut ServiceConfig) + use<> {
@@ -31,7 +32,7 @@ pub fn of(node: &AppState) -> impl FnOnce(&mut ServiceConfig) + use<> {
             .service(page("/__version__", read().to(health::version)))
             .service(page("/status", read().to(health::version)))
             .service(page("/openapi.json", read().to(openapi)))
-            .service(web::files())
+            .service(files())
             .default_service(nothing_here());
     }
 }
@@ -45,7 +46,7 @@ fn of_endpoints(endpoints: &Data<EndpointRole>, service: &mut ServiceConfig) {
         .app_data(Data::new(LocalEndpoint::new(endpoints.clone())))
         .app_data(endpoints.clone())
         .service(
-            actix::scope("/wpush")
+            web::scope("/wpush")
                 .wrap(cors())
                 .service(push("/v1/{token}", TokenVersion::V1))
                 .service(push("/v2/{token}", TokenVersion::V2))
@@ -54,10 +55,10 @@ fn of_endpoints(endpoints: &Data<EndpointRole>, service: &mut ServiceConfig) {
                 .default_service(nothing_here()),
         )
         .service(
-            actix::scope("/m")
+            web::scope("/m")
                 .wrap(cors())
                 .service(
-                    actix::resource("/{id}")
+                    web::resource("/{id}")
                         .delete(messages::delete)
                         .default_service(preflight_or_refused("DELETE, OPTIONS")),
                 )
@@ -81,7 +82,7 @@ fn push_to(path: &'static str, version: TokenVersion, simplepush: bool) -> Resou
         let answer = simplepush::put(&request, version, &token, payload, &app).await;
         endpoint::answer(&app, &request, "version", answer)
     };
-    let resource = actix::resource(path).post(post);
+    let resource = web::resource(path).post(post);
     match simplepush {
         true => resource.put(put).default_service(preflight_or_refused("POST, PUT, OPTIONS")),
         false => resource.default_service(preflight_or_refused("POST, OPTIONS")),

@@ -1,4 +1,5 @@
-//! `GET /` and `GET /u/TOKEN`: upgrades the connection of a user agent to a WebSocket, and answers a browser with a page.
+//! `GET /` and `GET /u/TOKEN`: upgrades the connection of a user agent to a WebSocket, and answers a browser with a
+//! page.
 
 use actix_web::http::header::UPGRADE;
 use actix_web::http::{ConnectionType, StatusCode};

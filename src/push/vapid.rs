@@ -277,8 +277,8 @@ impl Vapid {
         Ok(())
     }
 
-    /// Checks a JWT (RFC 7519) with ES256 (RFC 7518 §3.4) except for its expiry, and returns the expiry in seconds since
-    /// the epoch.
+    /// Checks a JWT (RFC 7519) with ES256 (RFC 7518 §3.4) except for its expiry, and returns the expiry in seconds
+    /// since the epoch.
     fn check_token(&self, credentials: &Credentials<'_>) -> Result<f64, VapidError> {
         let token = credentials.token;
         if token.len() > TOKEN_MAX_BYTES {

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use state_machine::{BridgeOutcome, BridgeRecipient, Message, Span, Time, Urgency};
 use uuid::Uuid;
 
-use super::config::{self, BridgesError, Section};
+use super::config::{self, Opening, Section};
 use super::http_client::{HttpAnswer, HttpClient, HttpRequest};
 use super::message_data::MessageData;
 use super::platform::{Platform, Verdict};
@@ -75,7 +75,7 @@ struct ProviderTokens {
     current: Mutex<Option<(Time, HeaderValue)>>,
 }
 
-pub(super) fn open(section: &Section<'_>) -> Result<Box<dyn Platform>, BridgesError> {
+pub(super) fn open(section: &Section<'_>) -> Opening {
     let config: Config = section.read()?;
     let default = if config.sandbox { SANDBOX } else { PRODUCTION };
     let base_url = section.base_url(config.base_url.as_deref(), default)?;

@@ -45,6 +45,9 @@ pub enum BridgesError {
     Field { path: PathBuf, field: String, why: String },
 }
 
+/// The platform of a section, or what is wrong with the section.
+pub(super) type Opening = Result<Box<dyn Platform>, BridgesError>;
+
 /// An application that is ready to send.
 pub(super) type Opened = (BridgeName, Box<str>, Box<dyn Platform>);
 
@@ -68,7 +71,7 @@ pub(super) fn load(
     path: &Path,
     wait: Duration,
     clock: &Clock,
-    open: fn(BridgeName, &Section<'_>) -> Result<Box<dyn Platform>, BridgesError>,
+    open: fn(BridgeName, &Section<'_>) -> Opening,
 ) -> Result<Vec<Opened>, BridgesError> {
     let mut file = parse(path)?;
     let roots = Arc::new(roots(path, file.remove("ca_file"))?);

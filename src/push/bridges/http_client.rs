@@ -74,8 +74,8 @@ impl HttpClient {
         Self(client)
     }
 
-    /// Sends a request. If the connection breaks, repeats it on a new one: the bridge may then have the message more than
-    /// once, but never not at all.
+    /// Sends a request. If the connection breaks, repeats it on a new one: the bridge may then have the message more
+    /// than once, but never not at all.
     pub(super) async fn call(&self, request: HttpRequest) -> Result<HttpAnswer, String> {
         for _ in 0..REPEATS_MAX {
             match self.call_once(request.clone()).await {

@@ -1,9 +1,9 @@
-//! Bridges to the push services of platforms: FCM and APNs.
+//! Bridges to the push services of platforms: FCM and APNs. A message and its recipient enter. One HTTP/2 request
+//! leaves, and the outcome is what its answer means.
 //!
 //! - [`config`]: the file of applications.
 //! - [`platform`]: what a bridge has to define, and one exchange with it.
 //! - [`fcm`], [`apns`]: the two bridges.
-//! - [`registration`]: the API with which their user agents register.
 //! - [`guard`]: breaker, bound and counters of an application.
 //! - [`http_client`]: HTTP/2 with bounds; [`message_data`]: a message in the clients' names.
 //!
@@ -31,7 +31,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 pub use config::BridgesError;
-use config::Section;
+use config::{Opening, Section};
 use guard::{Guard, GuardLimits, LOG_EVERY, Permit};
 pub use guard::{GuardState, OutcomeCounts};
 use http_client::HttpRequest;
@@ -132,7 +132,7 @@ impl Bridges {
     }
 }
 
-fn open(bridge: BridgeName, section: &Section<'_>) -> Result<Box<dyn Platform>, BridgesError> {
+fn open(bridge: BridgeName, section: &Section<'_>) -> Opening {
     match bridge {
         BridgeName::Fcm => fcm::open(section),
         BridgeName::Apns => apns::open(section),

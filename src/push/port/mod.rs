@@ -1,5 +1,5 @@
-//! What every request of the public port passes. A connection enters, with its headers and its body. What leaves is a body
-//! within its limits, a request id, an admission of the agent, or the answer to a method that a URL does not take.
+//! What every request of the public port passes. A connection enters, with its headers and its body. What leaves is a
+//! body within its limits, a request id, an admission of the agent, or the answer to a method that a URL does not take.
 
 pub mod accept_failures;
 pub mod access;

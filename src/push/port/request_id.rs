@@ -24,7 +24,8 @@ impl Default for RequestIds {
 }
 
 impl RequestIds {
-    /// The id that a proxy gave the request, if it is short and of letters, digits, `.`, `_` and `-`. Otherwise a new one.
+    /// The id that a proxy gave the request, if it is short and of letters, digits, `.`, `_` and `-`. Otherwise a new
+    /// one.
     pub fn of(&self, headers: &HeaderMap) -> HeaderValue {
         let is_safe = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
         let given = headers.get(X_REQUEST_ID).filter(|id| {

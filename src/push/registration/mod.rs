@@ -1,4 +1,5 @@
-//! `/v1/{type}/{app}/registration`: user agents behind bridges register over HTTP, as with autopush.
+//! `/v1/{type}/{app}/registration`: user agents behind bridges register over HTTP, as with autopush. A request with the
+//! secret of an agent enters. Calls to [`BridgedAgents`] leave, and JSON with endpoints or a numbered error.
 //!
 //! | request | answer |
 //! |---|---|
@@ -138,8 +139,8 @@ impl RegistrationService {
         }
     }
 
-    /// Verifies the secret of an agent, and charges its request, also to the connections per second, whose limit protects
-    /// the store. Nothing is read from the store before.
+    /// Verifies the secret of an agent, and charges its request, also to the connections per second, whose limit
+    /// protects the store. Nothing is read from the store before.
     fn authorize(&self, uaid: &str, headers: &HeaderMap) -> Result<Uaid, RegistrationError> {
         let uaid = Uaid::parse(uaid).map_err(|_| RegistrationError::Secret)?;
         let given = secret(headers).filter(|given| self.secrets.verify(uaid, given));

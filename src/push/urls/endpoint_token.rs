@@ -115,8 +115,8 @@ impl EndpointTokens {
         Ok(opened)
     }
 
-    /// Decrypts a token without its VAPID key, for an operator. Also returns the beginning of the SHA-256 of the key that
-    /// it is restricted to. A token that is bound to a key cannot be opened without it.
+    /// Decrypts a token without its VAPID key, for an operator. Also returns the beginning of the SHA-256 of the key
+    /// that it is restricted to. A token that is bound to a key cannot be opened without it.
     pub fn inspect(
         &self,
         version: TokenVersion,

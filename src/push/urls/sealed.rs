@@ -25,8 +25,8 @@ pub(crate) fn seal<const MAX: usize>(keys: &SealKeys, start: &str, parts: &[&[u8
     path
 }
 
-/// Opens the text behind `start` into `buffer`. None if these keys did not seal it with this binding, or if it is longer
-/// than the buffer.
+/// Opens the text behind `start` into `buffer`. None if these keys did not seal it with this binding, or if it is
+/// longer than the buffer.
 pub(crate) fn open<'a, const MAX: usize>(
     keys: &SealKeys,
     binding: &[u8],

@@ -1,7 +1,8 @@
-//! The page that a browser gets at `/`: what this server is, how to use it, and a trial.
+//! The page that a browser gets at `/`: what this server is, how to use it, and a trial. A path and the state of the
+//! server enter. HTML with its files leaves.
 //!
-//! The page has a VAPID token of the server and is its own application server, so that the trial needs no route (decision
-//! 48). It has no text that a stranger sent.
+//! The page has a VAPID token of the server and is its own application server, so that the trial needs no route
+//! (decision 48). It has no text that a stranger sent.
 
 use actix_web::http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderMap, REFERRER_POLICY,

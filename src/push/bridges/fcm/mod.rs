@@ -1,4 +1,4 @@
-//! Firebase Cloud Messaging, HTTP v1.
+//! Firebase Cloud Messaging, HTTP v1. A message enters, and a request with the access token of `oauth` leaves.
 
 mod oauth;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use state_machine::{BridgeOutcome, BridgeRecipient, Message, Span, Urgency};
 
 use self::oauth::{AccessTokens, ServiceAccount};
-use super::config::{BridgesError, Section};
+use super::config::{Opening, Section};
 use super::http_client::{HttpAnswer, HttpClient, HttpRequest};
 use super::message_data::MessageData;
 use super::platform::{Platform, Verdict};
@@ -42,7 +42,7 @@ struct Fcm {
     tokens: AccessTokens,
 }
 
-pub(super) fn open(section: &Section<'_>) -> Result<Box<dyn Platform>, BridgesError> {
+pub(super) fn open(section: &Section<'_>) -> Opening {
     let config: Config = section.read()?;
     let base_url = section.base_url(config.base_url.as_deref(), BASE_URL)?;
     let (path, text) = section.secret("service_account", &config.service_account)?;
