@@ -294,13 +294,7 @@ impl ClientHandle {
 
 /// Answers an endpoint. Returns whether it was still waiting.
 pub(crate) fn answer(reply: oneshot::Sender<NodeAnswer>, push_answer: PushAnswer) -> bool {
-    let node_answer = match push_answer {
-        PushAnswer::Accepted => NodeAnswer::Accepted,
-        PushAnswer::Unconfirmed => NodeAnswer::Unconfirmed,
-        PushAnswer::Busy => NodeAnswer::Busy,
-        PushAnswer::NoSuchChannel => NodeAnswer::NoSuchChannel,
-    };
-    reply.send(node_answer).is_ok()
+    reply.send(push_answer.into()).is_ok()
 }
 
 #[cfg(test)]

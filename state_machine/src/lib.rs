@@ -57,3 +57,8 @@ pub use month::Month;
 pub use receipt::{AckCode, Receipt, ReceiptRequest};
 pub use record::{LastConnect, NodeBinding, RouterRecord, RouterType};
 pub use time::{Span, Time};
+
+/// The name of a state, an enum's variant, for a trace.
+fn variant_name(state: &impl std::fmt::Debug) -> String {
+    format!("{state:?}").chars().take_while(char::is_ascii_alphanumeric).collect()
+}

@@ -88,19 +88,26 @@ const OFFERS_MAX: u8 = 2;
 const ACK_GRACE: Span = Span::from_secs(60);
 
 impl Message {
-    /// A version of a SimplePush channel, which never expires, and the text that was sent with it.
-    pub fn of_version(chid: Chid, version: u64, data: Option<Bytes>, accepted_at: Time) -> Self {
+    /// A message of normal urgency without a topic, a receipt and a body.
+    pub fn new(id: MessageId, chid: Chid, accepted_at: Time, ttl: Span) -> Self {
         Self {
-            id: MessageId::of_version(chid, version),
+            id,
             chid,
             topic: None,
             urgency: Urgency::Normal,
             accepted_at,
-            ttl: Span(u64::MAX),
+            ttl,
             offers: 0,
             receipt: None,
-            payload: data.map(|data| Payload { data, encoding: Encoding::Plain }),
+            payload: None,
         }
+    }
+
+    /// A version of a SimplePush channel, which never expires, and the text that was sent with it.
+    pub fn of_version(chid: Chid, version: u64, data: Option<Bytes>, accepted_at: Time) -> Self {
+        let id = MessageId::of_version(chid, version);
+        let payload = data.map(|data| Payload { data, encoding: Encoding::Plain });
+        Self { payload, ..Self::new(id, chid, accepted_at, Span(u64::MAX)) }
     }
 
     /// The version, if it is a message of SimplePush.

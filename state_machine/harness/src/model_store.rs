@@ -144,12 +144,7 @@ impl Store {
             |chid: Chid| after.is_none_or(|after| *after.as_str() < *chid.to_string());
         let of_agent =
             self.versions.iter().filter(|((whose, chid), _)| *whose == uaid && is_asked_for(*chid));
-        let mut messages: Vec<Message> = of_agent.map(|(_, message)| message.clone()).collect();
-        let is_more = messages.len() > limit.rows;
-        messages.truncate(limit.rows);
-        let last = messages.last().filter(|_| is_more);
-        let next = last.map(|last| Cursor::new(last.chid.to_string()));
-        Page { messages, next }
+        page(of_agent.map(|(_, message)| message), limit, |last| last.chid.to_string())
     }
 
     /// Stores a message in place of that of its topic.
@@ -278,13 +273,8 @@ impl Store {
                 && now < message.expires_at()
         };
         let rows = table.messages.iter().filter(|((whose, _), _)| *whose == uaid);
-        let mut messages: Vec<Message> =
-            rows.map(|(_, message)| message).filter(is_asked_for).cloned().collect();
-        let is_more = messages.len() > limit.rows;
-        messages.truncate(limit.rows);
-        let next =
-            messages.last().filter(|_| is_more).map(|message| Cursor::new(message.id.to_string()));
-        Page { messages, next }
+        let rows = rows.map(|(_, message)| message).filter(is_asked_for);
+        page(rows, limit, |last| last.id.to_string())
     }
 
     fn carry(&mut self, uaid: Uaid, from: Month, to: Month) {
@@ -306,4 +296,17 @@ impl Store {
         }
         keys
     }
+}
+
+/// The first of these rows, and the cursor of the last one if others follow.
+fn page<'a>(
+    rows: impl Iterator<Item = &'a Message>,
+    limit: PageLimit,
+    cursor: impl Fn(&Message) -> String,
+) -> Page {
+    let mut messages: Vec<Message> = rows.cloned().collect();
+    let is_more = messages.len() > limit.rows;
+    messages.truncate(limit.rows);
+    let next = messages.last().filter(|_| is_more).map(|last| Cursor::new(cursor(last)));
+    Page { messages, next }
 }

@@ -35,8 +35,7 @@ impl AwaitingHello {
             }
             // No endpoint can know of a connection without a uaid. If one pushes nevertheless, it stores the message.
             Event::PushArrived { push, message } => {
-                let message = message.key();
-                cx.out.push(Effect::AnswerPush { push, answer: PushAnswer::Busy, message });
+                cx.answer(push, PushAnswer::Busy, message.key());
                 return Phase::AwaitingHello(self);
             }
             // The connection watches the time; the others concern a uaid, and there is none yet.

@@ -1,7 +1,7 @@
 //! The connection has ended: only a late push still gets an answer.
 
 use super::StepContext;
-use super::effect::{Effect, PushAnswer};
+use super::effect::PushAnswer;
 use super::event::Event;
 use super::phase::Phase;
 
@@ -9,10 +9,7 @@ pub(super) fn on_event(event: Event, cx: &mut StepContext<'_>) -> Phase {
     match event {
         // Neither "no such channel" nor silence: the endpoint stores the message. If there is a newer connection, the
         // endpoint finds it when it reads the record again.
-        Event::PushArrived { push, message } => {
-            let message = message.key();
-            cx.out.push(Effect::AnswerPush { push, answer: PushAnswer::Busy, message });
-        }
+        Event::PushArrived { push, message } => cx.answer(push, PushAnswer::Busy, message.key()),
         // The socket is closed, and everything that must be kept was submitted to the store.
         Event::MessageReceived(_)
         | Event::HelloOverLimit(_)

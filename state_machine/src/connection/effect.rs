@@ -201,20 +201,7 @@ impl CloseReason {
 
     /// The code of the close frame (RFC 6455 §7.4); none if the socket is closed already.
     pub fn code(self) -> Option<u16> {
-        match self {
-            Self::SocketClosed => None,
-            Self::Shutdown => Some(1001),
-            Self::NoHello | Self::SecondHello => Some(1002),
-            Self::Binary => Some(1003),
-            Self::NotJson => Some(1007),
-            Self::Unreadable => Some(1009),
-            Self::AccessEnded => Some(4401),
-            Self::HelloTimeout | Self::Silent => Some(4408),
-            Self::Replaced | Self::RecordMissing => Some(4409),
-            Self::SessionEnded | Self::TooManyUnacked => Some(4410),
-            Self::TooManyConnects => Some(1013),
-            Self::TooManyHellos => Some(4429),
-        }
+        self.frame().0
     }
 
     /// The code of the close frame for an agent with or without the subprotocol; none if there is no close frame.
@@ -223,51 +210,42 @@ impl CloseReason {
     /// connection until its next ping fails (docs/sources.md#client-programs). If it is only to reconnect, it gets no
     /// frame, because it notices the end of TCP at once.
     pub fn code_sent(self, has_subprotocol: bool) -> Option<u16> {
-        self.code().filter(|_| has_subprotocol || !self.is_to_reconnect())
-    }
-
-    /// Whether the agent broke no rule and is to connect again.
-    fn is_to_reconnect(self) -> bool {
-        match self {
-            Self::Shutdown
-            | Self::Replaced
-            | Self::RecordMissing
-            | Self::SessionEnded
-            | Self::TooManyUnacked
-            | Self::TooManyConnects
-            | Self::TooManyHellos => true,
-            Self::HelloTimeout
-            | Self::NoHello
-            | Self::SecondHello
-            | Self::NotJson
-            | Self::Binary
-            | Self::Unreadable
-            | Self::Silent
-            | Self::AccessEnded
-            | Self::SocketClosed => false,
-        }
+        let (code, is_to_reconnect, _) = self.frame();
+        code.filter(|_| has_subprotocol || !is_to_reconnect)
     }
 
     /// The text of the close frame.
     pub fn text(self) -> &'static str {
-        match self {
-            Self::HelloTimeout => "no hello in time",
-            Self::NoHello => "the first message must be hello",
-            Self::SecondHello => "hello was already said",
-            Self::NotJson => "messages are JSON objects",
-            Self::Binary => "messages are text frames",
-            Self::Unreadable => "frame too large or broken",
-            Self::Silent => "nothing heard for too long",
-            Self::Replaced => "the same user agent connected again, or was dropped",
-            Self::RecordMissing => "the record is missing, connect again",
-            Self::SessionEnded => "session ended, connect again",
-            Self::TooManyUnacked => "too many messages without an ack, connect again",
-            Self::TooManyConnects => "too many user agents connect now, connect again later",
-            Self::TooManyHellos => "this user agent connects too often, connect again later",
-            Self::AccessEnded => "the access token was revoked or replaced, or has expired",
-            Self::Shutdown => "server is shutting down",
-            Self::SocketClosed => "socket closed",
-        }
+        self.frame().2
+    }
+
+    /// The code, whether the agent broke no rule and is to connect again, and the text.
+    fn frame(self) -> (Option<u16>, bool, &'static str) {
+        let (code, is_to_reconnect, text) = match self {
+            Self::HelloTimeout => (4408, false, "no hello in time"),
+            Self::NoHello => (1002, false, "the first message must be hello"),
+            Self::SecondHello => (1002, false, "hello was already said"),
+            Self::NotJson => (1007, false, "messages are JSON objects"),
+            Self::Binary => (1003, false, "messages are text frames"),
+            Self::Unreadable => (1009, false, "frame too large or broken"),
+            Self::Silent => (4408, false, "nothing heard for too long"),
+            Self::Replaced => (4409, true, "the same user agent connected again, or was dropped"),
+            Self::RecordMissing => (4409, true, "the record is missing, connect again"),
+            Self::SessionEnded => (4410, true, "session ended, connect again"),
+            Self::TooManyUnacked => (4410, true, "too many messages without an ack, connect again"),
+            Self::TooManyConnects => {
+                (1013, true, "too many user agents connect now, connect again later")
+            }
+            Self::TooManyHellos => {
+                (4429, true, "this user agent connects too often, connect again later")
+            }
+            Self::AccessEnded => {
+                (4401, false, "the access token was revoked or replaced, or has expired")
+            }
+            Self::Shutdown => (1001, true, "server is shutting down"),
+            Self::SocketClosed => return (None, false, "socket closed"),
+        };
+        (Some(code), is_to_reconnect, text)
     }
 }
 

@@ -40,10 +40,12 @@ use std::sync::Arc;
 
 use awaiting_hello::AwaitingHello;
 use phase::Phase;
+use session::UnackedWindow;
 
-use crate::ids::{Chid, MessageId};
+use crate::ids::{Chid, MessageId, PushId};
+use crate::message::MessageKey;
 use crate::time::Time;
-use crate::wire::ClientMessage;
+use crate::wire::{ClientMessage, ServerMessage};
 
 /// A connection, from the accepted socket to its close.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -113,6 +115,16 @@ struct StepContext<'a> {
     out: &'a mut Effects,
 }
 
+impl StepContext<'_> {
+    fn send(&mut self, message: ServerMessage) {
+        self.out.push(Effect::Send(message));
+    }
+
+    fn answer(&mut self, push: PushId, answer: PushAnswer, message: MessageKey) {
+        self.out.push(Effect::AnswerPush { push, answer, message });
+    }
+}
+
 impl Connection {
     /// A connection whose socket was accepted at `now`.
     pub fn new(config: Arc<Config>, seed: ConnectionSeed, now: Time) -> Self {
@@ -180,22 +192,22 @@ impl Connection {
 
     /// How many messages were sent and not acked.
     pub fn unacked(&self) -> usize {
-        self.phase.unacked()
+        self.phase.window().map_or(0, UnackedWindow::len)
     }
 
     /// When the oldest message was sent that waits for its ack and is not overdue.
     pub fn oldest_unacked(&self) -> Option<Time> {
-        self.phase.oldest_unacked()
+        self.phase.window().and_then(UnackedWindow::oldest_sent_at)
     }
 
     /// How many messages have waited for their ack for more than `ack_wait`.
     pub fn overdue(&self) -> usize {
-        self.phase.overdue()
+        self.phase.window().map_or(0, UnackedWindow::overdue_len)
     }
 
     /// The unacked messages: first those that are not overdue, in the order of sending.
     pub fn unacked_messages(&self) -> Vec<UnackedMessage> {
-        self.phase.unacked_messages()
+        self.phase.window().into_iter().flat_map(UnackedWindow::messages).collect()
     }
 
     fn session_end(&self) -> Time {

@@ -6,9 +6,9 @@ use super::awaiting_hello::AwaitingHello;
 use super::closed;
 use super::effect::{CloseReason, Effect};
 use super::event::Event;
-use super::session::Session;
+use super::session::{Session, UnackedWindow};
 use super::stage::{Next, Stage};
-use super::{Limits, StepContext, UnackedMessage, Wait};
+use super::{Limits, StepContext, Wait};
 use crate::store::StoreAnswer;
 use crate::time::Time;
 
@@ -110,31 +110,11 @@ impl Phase {
         }
     }
 
-    pub(super) fn unacked(&self) -> usize {
+    /// The unacked messages of an open connection.
+    pub(super) fn window(&self) -> Option<&UnackedWindow> {
         match self {
-            Self::Open(open) => open.session.unacked(),
-            Self::AwaitingHello(_) | Self::Closed => 0,
-        }
-    }
-
-    pub(super) fn oldest_unacked(&self) -> Option<Time> {
-        match self {
-            Self::Open(open) => open.session.oldest_unacked(),
+            Self::Open(open) => Some(&open.session.window),
             Self::AwaitingHello(_) | Self::Closed => None,
-        }
-    }
-
-    pub(super) fn unacked_messages(&self) -> Vec<UnackedMessage> {
-        match self {
-            Self::Open(open) => open.session.unacked_messages(),
-            Self::AwaitingHello(_) | Self::Closed => Vec::new(),
-        }
-    }
-
-    pub(super) fn overdue(&self) -> usize {
-        match self {
-            Self::Open(open) => open.session.overdue(),
-            Self::AwaitingHello(_) | Self::Closed => 0,
         }
     }
 }
@@ -177,7 +157,7 @@ impl Open {
 
     fn advance(mut self, cx: &mut StepContext<'_>) -> Phase {
         self.session.on_time(&self.stage.months(), cx);
-        if self.session.is_overfull(cx) {
+        if self.session.window.is_overfull(cx.config.limits.unacked_max) {
             return Phase::Open(self).close(CloseReason::TooManyUnacked, cx);
         }
         loop {

@@ -38,7 +38,7 @@ pub(super) struct BridgedDelivery {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum BridgedState {
     MovingAgent,
-    Confirming,
+    ConfirmingForBridge,
     /// The channel is not in the month of the record.
     ConfirmingInOldMonth,
     SendingToBridge,
@@ -57,7 +57,7 @@ impl BridgedDelivery {
         let is_due = DueMove::of(curmonth, route.oldmonth, message_month).is_some();
         let (state, effect) = match is_due {
             true => (BridgedState::MovingAgent, Do::MoveAgent),
-            false => (BridgedState::Confirming, Do::ConfirmChannel { month: curmonth }),
+            false => (BridgedState::ConfirmingForBridge, Do::ConfirmChannel { month: curmonth }),
         };
         (Self { curmonth, route, lookups: 0, state }, effect)
     }
@@ -68,11 +68,15 @@ impl BridgedDelivery {
         match (self.state, event) {
             (At::MovingAgent, Is::AgentMoved(Err(StoreFailed))) => self.confirm(),
             (At::MovingAgent, Is::AgentMoved(Ok(moved))) => self.on_record(moved, Self::confirm),
-            (At::Confirming | At::ConfirmingInOldMonth, Is::ChannelConfirmed(Ok(true))) => {
+            (
+                At::ConfirmingForBridge | At::ConfirmingInOldMonth,
+                Is::ChannelConfirmed(Ok(true)),
+            ) => {
                 let recipient = self.route.recipient.clone();
                 self.enter(At::SendingToBridge, Do::SendToBridge { recipient })
             }
-            (At::Confirming, Is::ChannelConfirmed(Ok(false))) => match self.route.oldmonth {
+            (At::ConfirmingForBridge, Is::ChannelConfirmed(Ok(false))) => match self.route.oldmonth
+            {
                 Some(month) => self.enter(At::ConfirmingInOldMonth, Do::ConfirmChannel { month }),
                 None => self.reread(At::RereadingMonths),
             },
@@ -127,7 +131,7 @@ impl BridgedDelivery {
 
     fn confirm(self) -> Step {
         let month = self.curmonth;
-        self.enter(BridgedState::Confirming, Do::ConfirmChannel { month })
+        self.enter(BridgedState::ConfirmingForBridge, Do::ConfirmChannel { month })
     }
 
     fn reread(mut self, state: BridgedState) -> Step {

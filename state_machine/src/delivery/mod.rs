@@ -33,6 +33,7 @@ mod tests;
 pub use bridged::BridgedRoute;
 
 use crate::bridge::{BridgeOutcome, BridgeRecipient};
+use crate::connection::PushAnswer;
 use crate::ids::{MessageId, NodeId};
 use crate::month::Month;
 use crate::record::{RouterRecord, RouterType};
@@ -263,13 +264,12 @@ impl Delivery {
                 DeliveryState::RereadingRecord { month, lookups, is_stored },
                 Is::RecordRead(read),
             ) => self.record_reread(month, lookups, is_stored, read),
+            (
+                DeliveryState::DeletingOldRow { stored: Stored::NoSuchChannel, .. },
+                Is::OldRowDeleted,
+            ) => answer(Outcome::NoSuchChannel),
             (DeliveryState::DeletingOldRow { month, lookups, stored }, Is::OldRowDeleted) => {
-                match stored {
-                    Stored::Done => self.confirm_stored(month, lookups),
-                    Stored::Outranked(by) => answer(Outcome::Outranked(by)),
-                    Stored::NoSuchChannel => answer(Outcome::NoSuchChannel),
-                    Stored::Full(scope) => answer(Outcome::Full(scope)),
-                }
+                self.stored(month, None, lookups, Ok(stored))
             }
             (DeliveryState::Bridged(delivery), event) => {
                 let (next, effects) = delivery.step(event);
@@ -414,6 +414,18 @@ impl Delivery {
 
 fn answer(outcome: Outcome) -> Vec<DeliveryEffect> {
     vec![Do::Answer(outcome)]
+}
+
+/// The word of a connection, which its node passes on.
+impl From<PushAnswer> for NodeAnswer {
+    fn from(answer: PushAnswer) -> Self {
+        match answer {
+            PushAnswer::Accepted => Self::Accepted,
+            PushAnswer::Unconfirmed => Self::Unconfirmed,
+            PushAnswer::Busy => Self::Busy,
+            PushAnswer::NoSuchChannel => Self::NoSuchChannel,
+        }
+    }
 }
 
 impl From<RouterRecord> for Route {

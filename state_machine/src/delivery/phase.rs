@@ -1,7 +1,7 @@
 //! The names of a delivery's states, for a trace.
 
-use super::bridged::BridgedState;
 use super::{Delivery, DeliveryState};
+use crate::variant_name;
 
 impl Delivery {
     /// The names of all states, in the order in which a delivery can have them.
@@ -24,25 +24,10 @@ impl Delivery {
     ];
 
     /// The name of its state, one of [`Delivery::PHASES`].
-    pub fn phase(&self) -> &'static str {
+    pub fn phase(&self) -> String {
         match &self.state {
-            DeliveryState::ReadingRecord => "ReadingRecord",
-            DeliveryState::Delivering { .. } => "Delivering",
-            DeliveryState::ClearingNode { .. } => "ClearingNode",
-            DeliveryState::Confirming { .. } => "Confirming",
-            DeliveryState::Storing { .. } => "Storing",
-            DeliveryState::RereadingRecord { .. } => "RereadingRecord",
-            DeliveryState::DeletingOldRow { .. } => "DeletingOldRow",
-            DeliveryState::Bridged(delivery) => match delivery.state {
-                BridgedState::MovingAgent => "MovingAgent",
-                BridgedState::Confirming => "ConfirmingForBridge",
-                BridgedState::ConfirmingInOldMonth => "ConfirmingInOldMonth",
-                BridgedState::RereadingMonths => "RereadingMonths",
-                BridgedState::SendingToBridge => "SendingToBridge",
-                BridgedState::DroppingRecipient => "DroppingRecipient",
-                BridgedState::RereadingRecipient => "RereadingRecipient",
-            },
-            DeliveryState::Done => "Done",
+            DeliveryState::Bridged(delivery) => variant_name(&delivery.state),
+            state => variant_name(state),
         }
     }
 }

@@ -140,28 +140,20 @@ fn a_channel_given_up_while_the_month_moved_is_no_channel_any_more() {
 }
 
 #[test]
-fn an_outranked_message_is_answered_so_and_leaves_no_row() {
+fn a_message_that_is_outranked_or_does_not_fit_is_answered_so_and_leaves_no_row() {
     let by = MessageId::from_uuid_v7(7 << 80, true);
-    let outranked = || Is::Stored(Ok(Stored::Outranked(by)));
-    let answered = answer(Outcome::Outranked(by));
-    assert_eq!(last(TERMS, [route(None, "2026_11"), outranked()]), answered);
-    let stored = [route(None, "2026_10"), Is::Stored(Ok(Stored::Done)), route(None, "2026_11")];
-    let moved = stored.into_iter().chain([outranked()]);
-    let delete = vec![Do::DeleteStored { month: month("2026_10") }];
-    assert_eq!(last(TERMS, moved.clone()), delete);
-    assert_eq!(last(TERMS, moved.chain([Is::OldRowDeleted])), answered);
-}
-
-#[test]
-fn a_message_that_does_not_fit_is_refused_and_leaves_no_row() {
-    let full = || Is::Stored(Ok(Stored::Full(FullScope::Channel)));
-    let refused = answer(Outcome::Full(FullScope::Channel));
-    assert_eq!(last(TERMS, [route(None, "2026_11"), full()]), refused);
-    let stored = [route(None, "2026_10"), Is::Stored(Ok(Stored::Done)), route(None, "2026_11")];
-    let moved = stored.into_iter().chain([full()]);
-    let delete = vec![Do::DeleteStored { month: month("2026_10") }];
-    assert_eq!(last(TERMS, moved.clone()), delete);
-    assert_eq!(last(TERMS, moved.chain([Is::OldRowDeleted])), refused);
+    for (refused, outcome) in [
+        (Stored::Outranked(by), Outcome::Outranked(by)),
+        (Stored::Full(FullScope::Channel), Outcome::Full(FullScope::Channel)),
+    ] {
+        let refused = || Is::Stored(Ok(refused));
+        assert_eq!(last(TERMS, [route(None, "2026_11"), refused()]), answer(outcome));
+        let stored = [route(None, "2026_10"), Is::Stored(Ok(Stored::Done)), route(None, "2026_11")];
+        let moved = stored.into_iter().chain([refused()]);
+        let delete = vec![Do::DeleteStored { month: month("2026_10") }];
+        assert_eq!(last(TERMS, moved.clone()), delete);
+        assert_eq!(last(TERMS, moved.chain([Is::OldRowDeleted])), answer(outcome));
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ use super::{FeedPage, FeedSyncId, store_backoff};
 use crate::backoff::Backoff;
 use crate::store::{PageLimit, StoreFailed};
 use crate::time::{Span, Time};
+use crate::variant_name;
 
 /// The limits of a consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -151,15 +152,8 @@ impl Consumer {
     }
 
     /// Its state as in the diagram above, for a trace. After [`ConsumerEffect::End`] it is `Ended`.
-    pub fn phase(&self) -> &'static str {
-        match self.stage {
-            ConsumerState::New => "New",
-            ConsumerState::Fetching { .. } => "Fetching",
-            ConsumerState::Consuming { .. } => "Consuming",
-            ConsumerState::Failed { .. } => "Failed",
-            ConsumerState::CaughtUp => "CaughtUp",
-            ConsumerState::Ended => "Ended",
-        }
+    pub fn phase(&self) -> String {
+        variant_name(&self.stage)
     }
 
     /// The number up to which everything was consumed.

@@ -24,6 +24,7 @@ use super::{FeedKey, FeedSyncId, PublishResult, store_backoff};
 use crate::backoff::Backoff;
 use crate::store::StoreFailed;
 use crate::time::{Span, Time};
+use crate::variant_name;
 
 /// The limits of a publisher.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -175,13 +176,8 @@ impl Publisher {
     }
 
     /// Its state as in the diagram above, for a trace.
-    pub fn phase(&self) -> &'static str {
-        match self.stage {
-            PublisherState::Idle => "Idle",
-            PublisherState::Resting { .. } => "Resting",
-            PublisherState::Publishing { .. } => "Publishing",
-            PublisherState::Failed { .. } => "Failed",
-        }
+    pub fn phase(&self) -> String {
+        variant_name(&self.stage)
     }
 
     fn watched(&mut self, is_watched: bool) -> Vec<PublisherEffect> {

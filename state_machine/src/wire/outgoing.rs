@@ -224,7 +224,6 @@ mod tests {
     use crate::broadcast::BroadcastRefusal;
     use crate::feed::{FeedKey, FeedValue};
     use crate::ids::MessageId;
-    use crate::message::Urgency;
     use crate::time::{Span, Time};
 
     struct Urls;
@@ -240,17 +239,10 @@ mod tests {
     }
 
     fn message(payload: Option<Payload>) -> ServerMessage {
-        ServerMessage::Notification(Message {
-            id: MessageId::from_uuid_v7(0xABCD0, false),
-            chid: Chid([1; 16]),
-            topic: None,
-            urgency: Urgency::Normal,
-            accepted_at: Time(0),
-            ttl: Span::from_secs(60),
-            offers: 0,
-            receipt: None,
-            payload,
-        })
+        let id = MessageId::from_uuid_v7(0xABCD0, false);
+        let ttl = Span::from_secs(60);
+        let message = Message::new(id, Chid([1; 16]), Time(0), ttl);
+        ServerMessage::Notification(Message { payload, ..message })
     }
 
     #[test]

@@ -163,17 +163,8 @@ fn pages() -> [Page; 4] {
 
 /// A message with this id; it has a topic if `number` is odd.
 fn message(number: u128, chid: Chid) -> Message {
-    Message {
-        id: MessageId::from_uuid_v7(number, number == 3),
-        chid,
-        topic: None,
-        urgency: Urgency::Normal,
-        accepted_at: START,
-        ttl: Span::from_secs(24 * 60 * 60),
-        offers: 0,
-        receipt: None,
-        payload: None,
-    }
+    let id = MessageId::from_uuid_v7(number, number == 3);
+    Message::new(id, chid, START, Span::from_secs(24 * 60 * 60))
 }
 
 fn registered(registration: &Registration) -> Vec<StoreAnswer> {

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::event_alphabet::{START, answers, connection, events};
-use state_machine::connection::{Connection, Effect, Event, PhaseName};
+use crate::transcript::ordered;
+use state_machine::connection::{Connection, Effect, Effects, Event, PhaseName};
 use state_machine::ids::OpId;
 use state_machine::store::{StoreAnswer, StoreFailed, StoreOp};
 use state_machine::time::Time;
@@ -22,13 +23,19 @@ pub(super) type Transitions = BTreeMap<Transition, BTreeSet<&'static str>>;
 /// Steps without a new transition after which the search abandons a path.
 const PATIENCE: u8 = 3;
 
-/// A connection in the search, and the operations it waits for.
+/// A connection, and the operations it waits for.
+#[derive(Debug, Clone)]
+pub(super) struct Watched {
+    pub(super) connection: Connection,
+    pub(super) now: Time,
+    /// Store operations without an answer.
+    pub(super) orders: Vec<(OpId, StoreOp)>,
+}
+
+/// A connection in the search.
 #[derive(Debug, Clone)]
 struct SearchState {
-    connection: Connection,
-    now: Time,
-    /// Store operations without an answer.
-    orders: Vec<(OpId, StoreOp)>,
+    watched: Watched,
     /// Steps since the last new transition on this path.
     stale: u8,
 }
@@ -54,17 +61,31 @@ pub(super) fn transitions() -> Transitions {
     transitions
 }
 
+impl Watched {
+    pub(super) fn step(&mut self, now: Time, event: Event) -> Effects {
+        self.now = now;
+        if let Event::StoreAnswered { op, .. } = &event {
+            self.orders.retain(|(open, _)| open != op);
+        }
+        let effects = self.connection.step(now, event);
+        self.orders.extend(effects.iter().filter_map(ordered));
+        effects
+    }
+}
+
 impl SearchState {
     fn fresh() -> Self {
-        Self { connection: connection(), now: START, orders: Vec::new(), stale: 0 }
+        let watched = Watched { connection: connection(), now: START, orders: Vec::new() };
+        Self { watched, stale: 0 }
     }
 
     /// Every event that may happen next, and its time.
     fn happenings(&self) -> Vec<(Time, Event)> {
-        let now = |event| (self.now, event);
+        let Watched { connection, now, orders } = &self.watched;
+        let now = |event| (*now, event);
         let mut happenings: Vec<(Time, Event)> = events().into_iter().map(now).collect();
-        happenings.extend(self.connection.deadline().map(|(at, _)| (at, Event::TimePassed)));
-        for (op, order) in &self.orders {
+        happenings.extend(connection.deadline().map(|(at, _)| (at, Event::TimePassed)));
+        for (op, order) in orders {
             let no_space = order.is_write().then_some(StoreAnswer::NoSpace);
             let answers = answers(order).into_iter().chain(no_space);
             let answered = answers.map(Ok).chain([Err(StoreFailed)]);
@@ -75,31 +96,21 @@ impl SearchState {
     }
 
     fn stepped(&self, now: Time, event: &Event, transitions: &mut Transitions) -> Self {
-        let mut next = Self { now, ..self.clone() };
-        let effects = next.connection.step(now, event.clone());
-        let (phase, after) = (self.connection.phase(), next.connection.phase());
+        let mut next = self.clone();
+        let effects = next.watched.step(now, event.clone());
+        let [phase, after] = [self, &next].map(|state| state.watched.connection.phase());
         let transition = Transition { phase, event: event.name(), after };
         next.stale = if note(transition, &effects, transitions) { 0 } else { self.stale + 1 };
-        next.keep_orders(event, effects);
         next
-    }
-
-    fn keep_orders(&mut self, event: &Event, effects: Vec<Effect>) {
-        if let Event::StoreAnswered { op, .. } = event {
-            self.orders.retain(|(open, _)| open != op);
-        }
-        self.orders.extend(effects.into_iter().filter_map(|effect| match effect {
-            Effect::SubmitStoreOp { op, order } => Some((op, order)),
-            _ => None,
-        }));
     }
 
     /// The connection as text without times and counters, the reason for its deadline and the
     /// operations without an answer. Of the states with one key, only the first is searched.
     fn state_key(&self) -> String {
-        let wait = self.connection.deadline().map(|(_, wait)| wait);
-        let orders = self.orders.iter().map(|(_, order)| order.effect_name());
-        let text = format!("{wait:?} {:?} {:?}", orders.collect::<Vec<_>>(), self.connection);
+        let Watched { connection, orders, .. } = &self.watched;
+        let wait = connection.deadline().map(|(_, wait)| wait);
+        let orders = orders.iter().map(|(_, order)| order.effect_name());
+        let text = format!("{wait:?} {:?} {:?}", orders.collect::<Vec<_>>(), connection);
         let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
         let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         words.filter(|word| !is_number(word)).collect()

@@ -5,11 +5,11 @@ use std::fs;
 use std::sync::Arc;
 
 use super::event_alphabet::answers;
+use super::explore::Watched;
 use crate::fuzz::fuzz;
 use crate::transcript::{StepReport, Transcript, run};
-use state_machine::connection::{Connection, Effect, Effects, Event, PhaseName};
-use state_machine::ids::OpId;
-use state_machine::store::{StoreFailed, StoreOp};
+use state_machine::connection::{Connection, Event, PhaseName};
+use state_machine::store::StoreFailed;
 use state_machine::time::Time;
 use state_machine::wire::ClientMessage;
 
@@ -33,14 +33,6 @@ const FRAMES: [&str; 4] = [
     "{\"messageType\":\"hello\"}\n{\"messageType\":\"register\",\"channelID\":\"x\"}\n[]",
 ];
 
-/// A connection, and the store operations that it waits for.
-#[derive(Clone)]
-struct Victim {
-    connection: Connection,
-    now: Time,
-    orders: Vec<(OpId, StoreOp)>,
-}
-
 #[test]
 fn no_hostile_frames_make_a_connection_panic_in_any_phase() {
     let victims = victims();
@@ -56,8 +48,8 @@ fn no_hostile_frames_make_a_connection_panic_in_any_phase() {
 }
 
 /// Connections of every phase, out of the session scripts.
-fn victims() -> Vec<Victim> {
-    let mut found: Vec<Victim> = Vec::new();
+fn victims() -> Vec<Watched> {
+    let mut found: Vec<Watched> = Vec::new();
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/sessions");
     let entries = fs::read_dir(folder).expect("the fixtures are part of the repository");
     let mut paths: Vec<_> =
@@ -68,11 +60,11 @@ fn victims() -> Vec<Victim> {
         let script = Transcript::parse(&text).expect("fixtures are scripts");
         let connection =
             Connection::new(Arc::new(script.config.clone()), script.seed, script.start);
-        let mut victim = Victim { connection, now: script.start, orders: Vec::new() };
+        let mut victim = Watched { connection, now: script.start, orders: Vec::new() };
         for StepReport { at, event, .. } in run(&script).expect("fixtures run") {
             victim.step(at, event);
             let phase = victim.connection.phase();
-            let is_like = |other: &&Victim| other.connection.phase() == phase;
+            let is_like = |other: &&Watched| other.connection.phase() == phase;
             if found.iter().filter(is_like).count() < EACH_PHASE {
                 found.push(victim.clone());
             }
@@ -81,7 +73,7 @@ fn victims() -> Vec<Victim> {
     found
 }
 
-impl Victim {
+impl Watched {
     /// Gets the frames, and after each what may happen next. Returns the length of all effects as text.
     fn suffers(mut self, frames: &[u8]) -> usize {
         let mut effects_bytes = 0;
@@ -109,18 +101,5 @@ impl Victim {
         });
         let all: Vec<_> = answered.chain(deadline).collect();
         all.get(nth % all.len().max(1)).cloned()
-    }
-
-    fn step(&mut self, now: Time, event: Event) -> Effects {
-        self.now = now;
-        if let Event::StoreAnswered { op, .. } = &event {
-            self.orders.retain(|(open, _)| open != op);
-        }
-        let effects = self.connection.step(now, event);
-        self.orders.extend(effects.iter().filter_map(|effect| match effect {
-            Effect::SubmitStoreOp { op, order } => Some((*op, order.clone())),
-            _ => None,
-        }));
-        effects
     }
 }

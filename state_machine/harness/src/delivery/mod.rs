@@ -72,7 +72,7 @@ use std::collections::BTreeSet;
 use state_machine::delivery::{DeliveryEvent, Route};
 use state_machine::{Chid, Message, Month, Time, Uaid};
 
-use crate::script::{ParseError, Step};
+use crate::script::Step;
 
 /// A parsed delivery script, ready to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,11 +100,4 @@ pub enum Input {
     Failed,
     /// The answer to one kind of order.
     Event(DeliveryEvent),
-}
-
-impl DeliveryScript {
-    /// Reads a script. Its errors begin with the line: put the file's name and a colon before them.
-    pub fn parse(text: &str) -> Result<Self, ParseError> {
-        parse::delivery(text)
-    }
 }

@@ -3,7 +3,7 @@
 use super::{DeliveryScript, Input};
 use crate::script::{self, Grammar, ParseError};
 use crate::transcript::tokens::{
-    Fields, OFFSET, SPAN, SyntaxError, Tokens, offset, span, unquoted,
+    Fields, OFFSET, SPAN, SyntaxError, Tokens, offset, one_of, span, unquoted,
 };
 use crate::transcript::{Head, Reader, channels, yes_or_no};
 use state_machine::bridge::{BridgeName, BridgeOutcome, BridgeRecipient};
@@ -12,7 +12,7 @@ use state_machine::ids::NodeId;
 use state_machine::store::{FullScope, Stored};
 
 /// The answers of a node, and their words.
-pub(super) const NODE_ANSWERS: [(&str, NodeAnswer); 6] = [
+const NODE_ANSWERS: [(&str, NodeAnswer); 6] = [
     ("accepted", NodeAnswer::Accepted),
     ("unconfirmed", NodeAnswer::Unconfirmed),
     ("busy", NodeAnswer::Busy),
@@ -33,12 +33,14 @@ pub(super) const BRIDGE_OUTCOMES: [(&str, BridgeOutcome); 8] = [
     ("timed_out", BridgeOutcome::TimedOut),
 ];
 
-/// Parses a whole script.
-pub(super) fn delivery(text: &str) -> Result<DeliveryScript, ParseError> {
-    let mut head = DeliveryHead(Head::default());
-    let (title, steps) = script::parse(text, &mut head)?;
-    let start = head.0.start.expect("no input is read without it");
-    Ok(DeliveryScript { title, start, frozen_month: head.0.config.frozen_month, steps })
+impl DeliveryScript {
+    /// Reads a script. Its errors begin with the line: put the file's name and a colon before them.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        let mut head = DeliveryHead(Head::default());
+        let (title, steps) = script::parse(text, &mut head)?;
+        let start = head.0.start.expect("no input is read without it");
+        Ok(Self { title, start, frozen_month: head.0.config.frozen_month, steps })
+    }
 }
 
 /// The head of a session, of which a delivery has two lines.
@@ -160,12 +162,4 @@ fn bridge(words: &mut Tokens<'_>) -> Result<BridgeOutcome, SyntaxError> {
     };
     fields.end()?;
     Ok(outcome)
-}
-
-fn one_of<T: Copy>(known: &[(&str, T)], word: &str) -> Result<T, SyntaxError> {
-    let found = known.iter().find(|(name, _)| *name == word).map(|(_, value)| *value);
-    found.ok_or_else(|| {
-        let all: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-        format!("expected one of {}, got `{word}`", all.join(", "))
-    })
 }

@@ -1,7 +1,7 @@
 //! Writes the effects of a delivery as lines.
 
 use super::parse::BRIDGE_OUTCOMES;
-use crate::transcript::tokens::{offset_text, quoted, span_text};
+use crate::transcript::tokens::{offset_text, quoted, span_text, word_of};
 use crate::transcript::{NameKind, list, reference};
 use state_machine::bridge::{BridgeOutcome, BridgeRecipient};
 use state_machine::delivery::{DeliveryEffect, Outcome};
@@ -75,9 +75,6 @@ fn bridge_outcome(outcome: BridgeOutcome) -> String {
         BridgeOutcome::Busy { retry_after: Some(span) } => {
             format!("busy retry={}", span_text(span))
         }
-        outcome => {
-            let known = BRIDGE_OUTCOMES.iter().find(|(_, known)| *known == outcome);
-            known.expect("every other outcome has its word").0.to_owned()
-        }
+        outcome => word_of(&BRIDGE_OUTCOMES, &outcome).to_owned(),
     }
 }

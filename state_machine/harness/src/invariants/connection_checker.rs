@@ -196,14 +196,12 @@ impl ConnectionChecker {
             | ServerMessage::RegisterRefused { .. }
             | ServerMessage::Unregistered { .. }
             | ServerMessage::UrgencySet { .. } => self.command_answered(message, seen.event)?,
-            ServerMessage::Hello { broadcasts, .. } => {
+            ServerMessage::Hello { .. } | ServerMessage::SimplePushHello { .. } => {
                 check!(!self.is_greeted, Is::HelloFirst, "hello was answered twice");
                 self.is_greeted = true;
-                self.broadcasts.told(broadcasts)?;
-            }
-            ServerMessage::SimplePushHello { .. } => {
-                check!(!self.is_greeted, Is::HelloFirst, "hello was answered twice");
-                self.is_greeted = true;
+                if let ServerMessage::Hello { broadcasts, .. } = message {
+                    self.broadcasts.told(broadcasts)?;
+                }
             }
             ServerMessage::Broadcast(broadcasts) => {
                 check!(!broadcasts.is_empty(), Is::BroadcastsNamed, "an empty update was sent");

@@ -74,24 +74,34 @@ struct Sent<'a> {
     limits: &'a Limits,
 }
 
-impl Sent<'_> {
+/// A message of a connection without an ack.
+struct Unacked {
+    id: MessageId,
+    chid: Chid,
+    expires_at: Time,
+    /// Whether it was sent less than `ack_wait` ago.
+    is_fresh: bool,
+}
+
+impl<'a> Sent<'a> {
+    fn unacked(self) -> impl Iterator<Item = Unacked> + use<'a> {
+        self.messages.iter().filter_map(move |(id, state)| match *state {
+            State::Unacked { chid, sent_at, expires_at, .. } => {
+                let is_fresh = self.now < sent_at + self.limits.ack_wait;
+                Some(Unacked { id: *id, chid, expires_at, is_fresh })
+            }
+            State::Acked(_) => None,
+        })
+    }
+
     /// Whether the channel has as many unacked messages as one that offered some in vain may have.
     fn is_share_used(self, chid: Chid) -> bool {
         let max = self.limits.unacked_max;
-        let is_overdue = |state: &&State| {
-            matches!(state, State::Unacked { expires_at, .. } if self.now < *expires_at)
-                && !self.is_fresh(state)
-        };
-        let overdue = self.messages.values().filter(is_overdue).count();
+        let overdue = self.overdue().filter(|other| self.now < other.expires_at).count();
         let share = if overdue >= OVERDUE_WINDOWS_SHARED * max { 1 } else { self.full_share() };
         // The share of an expired message is free when its ack is overdue.
-        let is_awaited = |state: &&State| {
-            matches!(state, State::Unacked { chid: other, expires_at, .. }
-                if *other == chid && *expires_at <= self.now)
-                && self.is_fresh(state)
-        };
-        let awaited = self.messages.values().filter(is_awaited).count();
-        self.unacked_of(chid) + awaited >= share
+        let of_channel = self.unacked().filter(|other| other.chid == chid);
+        of_channel.filter(|other| self.now < other.expires_at || other.is_fresh).count() >= share
     }
 
     /// Whether the message was sent or acked, or a higher SimplePush version of its channel.
@@ -105,28 +115,16 @@ impl Sent<'_> {
 
     /// How many messages of the channel are unacked and not expired.
     fn unacked_of(self, chid: Chid) -> usize {
-        let is_of_channel = |state: &&State| {
-            matches!(state, State::Unacked { chid: other, expires_at, .. }
-                if *other == chid && self.now < *expires_at)
-        };
-        self.messages.values().filter(is_of_channel).count()
+        self.unacked().filter(|other| other.chid == chid && self.now < other.expires_at).count()
     }
 
     /// Whether a message other than this one was sent less than `ack_wait` ago and is not acked.
     fn has_fresh_besides(self, besides: Option<MessageId>) -> bool {
-        self.messages.iter().any(|(id, state)| Some(*id) != besides && self.is_fresh(state))
+        self.unacked().any(|other| other.is_fresh && Some(other.id) != besides)
     }
 
-    /// The overdue messages and their channels.
-    fn overdue(self) -> impl Iterator<Item = (MessageId, Chid)> {
-        self.messages.iter().filter_map(move |(id, state)| match state {
-            State::Unacked { chid, .. } if !self.is_fresh(state) => Some((*id, *chid)),
-            _ => None,
-        })
-    }
-
-    fn is_fresh(self, state: &State) -> bool {
-        matches!(state, State::Unacked { sent_at, .. } if self.now < *sent_at + self.limits.ack_wait)
+    fn overdue(self) -> impl Iterator<Item = Unacked> + use<'a> {
+        self.unacked().filter(|unacked| !unacked.is_fresh)
     }
 }
 
@@ -139,14 +137,10 @@ impl FairnessChecker {
         limits: &Limits,
     ) -> Checked {
         let sent = Sent { messages, now: seen.now, limits };
-        for (id, state) in messages {
-            if let State::Unacked { chid, expires_at, .. } = state
-                && !sent.is_fresh(state)
-            {
-                self.accused.insert(*chid);
-                if seen.now < *expires_at && !self.forgiven.contains(id) {
-                    self.silent.insert(*chid);
-                }
+        for Unacked { id, chid, expires_at, .. } in sent.overdue() {
+            self.accused.insert(chid);
+            if seen.now < expires_at && !self.forgiven.contains(&id) {
+                self.silent.insert(chid);
             }
         }
         let was_idle = self.is_idle();
@@ -211,8 +205,8 @@ impl FairnessChecker {
             Event::MessageReceived(ClientMessage::Ack { updates }) => {
                 let is_acked = |chid: &Chid| updates.iter().any(|update| update.chid == *chid);
                 self.silent.retain(|chid| !is_acked(chid));
-                self.forgiven
-                    .extend(sent.overdue().filter(|(_, chid)| is_acked(chid)).map(|(id, _)| id));
+                let forgiven = sent.overdue().filter(|overdue| is_acked(&overdue.chid));
+                self.forgiven.extend(forgiven.map(|overdue| overdue.id));
             }
             Event::StoreAnswered { op, answer: Ok(answer) } if *answer != StoreAnswer::NoSpace => {
                 let in_flight = self.in_flight.len();

@@ -203,7 +203,6 @@ mod tests {
     use super::*;
     use state_machine::ReceiptRequest;
     use state_machine::feed::{FeedKey, FeedName};
-    use state_machine::message::Urgency;
     use state_machine::time::{Span, Time};
 
     const NOVEMBER: Month = match Month::new(2026, 11) {
@@ -212,17 +211,9 @@ mod tests {
     };
 
     fn message(number: u128, topic: Option<&str>) -> Message {
-        Message {
-            id: MessageId::from_uuid_v7(number * 2, topic.is_some()),
-            chid: Chid([1; 16]),
-            topic: topic.and_then(|topic| Topic::parse(topic).ok()),
-            urgency: Urgency::Normal,
-            accepted_at: Time(0),
-            ttl: Span::from_secs(60),
-            offers: 0,
-            receipt: None,
-            payload: None,
-        }
+        let id = MessageId::from_uuid_v7(number * 2, topic.is_some());
+        let topic = topic.and_then(|topic| Topic::parse(topic).ok());
+        Message { topic, ..Message::new(id, Chid([1; 16]), Time(0), Span::from_secs(60)) }
     }
 
     fn promise(kept: Result<(), Broken<Promise>>) -> Promise {

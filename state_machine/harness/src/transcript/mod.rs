@@ -89,7 +89,8 @@ pub use bindings::{Bindings, UnknownName};
 pub use head::default_limits;
 pub(crate) use parse::{Head, check_effect};
 pub(crate) use read::{Reader, channels, yes_or_no};
-pub use replay::{SessionWorld, StepReport, replay, run};
+pub(crate) use replay::ordered;
+pub use replay::{SessionWorld, StepReport, run};
 pub use write::TranscriptWriter;
 pub(crate) use write::{list, reference};
 
@@ -126,13 +127,6 @@ pub enum Input {
     Wait(Span),
     /// Any other event, as the connection receives it.
     Event(Event),
-}
-
-impl Transcript {
-    /// Reads a script. Its errors begin with the line: put the file's name and a colon before them.
-    pub fn parse(text: &str) -> Result<Self, ParseError> {
-        parse::transcript(text)
-    }
 }
 
 impl Input {

@@ -3,20 +3,22 @@
 use super::bindings::{Bindings, NameKind};
 use super::head::{DEFAULT_NODE, default_limits, read_limit};
 use super::read::Reader;
-use super::tokens::{SPAN, SyntaxError, date, span};
+use super::tokens::{SyntaxError, date, wait};
 use super::{Input, Transcript};
 use crate::script::{self, Grammar, ParseError};
 use state_machine::connection::{Config, ConnectionSeed};
 use state_machine::ids::{NodeId, Uaid};
 use state_machine::time::Time;
 
-/// Parses a whole script.
-pub(super) fn transcript(text: &str) -> Result<Transcript, ParseError> {
-    let mut head = Head::default();
-    let (title, steps) = script::parse(text, &mut head)?;
-    let Head { start, config, seed } = head;
-    let start = start.expect("no input is read without it");
-    Ok(Transcript { title, start, config, seed, steps })
+impl Transcript {
+    /// Reads a script. Its errors begin with the line: put the file's name and a colon before them.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        let mut head = Head::default();
+        let (title, steps) = script::parse(text, &mut head)?;
+        let Head { start, config, seed } = head;
+        let start = start.expect("no input is read without it");
+        Ok(Self { title, start, config, seed, steps })
+    }
 }
 
 /// The lines of the head that were read so far.
@@ -71,7 +73,7 @@ impl Grammar for Head {
             "node>" => Input::Event(reader.node(rest)?),
             "push>" => Input::Event(reader.push(rest)?),
             "store>" => Input::Event(reader.store(rest)?),
-            _ => Input::Wait(span(rest).ok_or_else(|| format!("expected {SPAN}, got `{rest}`"))?),
+            _ => Input::Wait(wait(rest)?),
         }))
     }
 

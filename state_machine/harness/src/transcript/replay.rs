@@ -40,21 +40,14 @@ pub struct SessionWorld {
 
 /// Runs every step. Returns the steps, or the first mismatch.
 pub fn run(transcript: &Transcript) -> Result<Vec<StepReport>, Mismatch> {
-    let mut steps = Vec::new();
-    replay(transcript, |ran| steps.push(ran.clone()))?;
-    Ok(steps)
-}
-
-/// Runs every step and passes each to `see`, including one that fails.
-pub fn replay(transcript: &Transcript, mut see: impl FnMut(&StepReport)) -> Result<(), Mismatch> {
     let mut world = SessionWorld::new(transcript);
     let mut names = Bindings::fixed();
-    for step in &transcript.steps {
+    let steps = transcript.steps.iter().map(|step| {
         let ran = world.step(&step.input).map_err(|reason| step.refused(reason))?;
-        see(&ran);
         step.compare(&world.lines(&ran.effects), &mut names)?;
-    }
-    Ok(())
+        Ok(ran)
+    });
+    steps.collect()
 }
 
 impl Transcript {
@@ -169,7 +162,8 @@ impl World for SessionWorld {
     }
 }
 
-fn ordered(effect: &Effect) -> Option<(OpId, StoreOp)> {
+/// The operation that an effect submits.
+pub(crate) fn ordered(effect: &Effect) -> Option<(OpId, StoreOp)> {
     match effect {
         Effect::SubmitStoreOp { op, order } => Some((*op, order.clone())),
         _ => None,

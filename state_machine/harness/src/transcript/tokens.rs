@@ -177,6 +177,21 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
+/// The value of a word, or of several, in a table of all.
+pub(crate) fn one_of<T: Copy>(known: &[(&str, T)], word: &str) -> Result<T, SyntaxError> {
+    let found = known.iter().find(|(name, _)| *name == word).map(|(_, value)| *value);
+    found.ok_or_else(|| {
+        let all: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        format!("expected one of {}, got `{word}`", all.join(", "))
+    })
+}
+
+/// The reverse of [`one_of`], for a value that the table has.
+pub(crate) fn word_of<T: PartialEq>(known: &[(&'static str, T)], value: &T) -> &'static str {
+    let found = known.iter().find(|(_, other)| other == value);
+    found.expect("every value has its word").0
+}
+
 /// Milliseconds in each unit of a span, the largest first.
 const UNITS: [(&str, u64); 5] =
     [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
@@ -190,6 +205,11 @@ pub(crate) fn span(text: &str) -> Option<Span> {
     let (number, unit) = text.split_at(at);
     let (_, ms) = UNITS.into_iter().find(|(name, _)| *name == unit)?;
     number.parse::<u64>().ok()?.checked_mul(ms).map(Span)
+}
+
+/// Parses the text after `wait`.
+pub(crate) fn wait(text: &str) -> Result<Span, SyntaxError> {
+    span(text).ok_or_else(|| format!("expected {SPAN}, got `{text}`"))
 }
 
 /// Writes a span in its largest unit without a fraction.

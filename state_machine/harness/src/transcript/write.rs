@@ -92,50 +92,43 @@ impl TranscriptWriter<'_> {
 
     /// A store operation without its number.
     pub fn order(&self, order: &StoreOp, now: Time) -> String {
-        match order {
-            StoreOp::Register(registration) => self.register(registration, now),
-            StoreOp::ReadChannels { uaid, month } => {
-                format!("read_channels {} {month}", uaid.name())
+        let (uaid, arguments) = match order {
+            StoreOp::Register(registration) => {
+                (registration.uaid, self.register(registration, now))
             }
+            StoreOp::ReadChannels { uaid, month } => (*uaid, format!(" {month}")),
             StoreOp::Fetch { uaid, month, after, limit, now: as_of } => {
-                let text = format!("fetch {} {month}", uaid.name());
-                text + &self.page_fields(after.as_ref(), *limit, *as_of, now)
+                let page = self.page_fields(after.as_ref(), *limit, *as_of, now);
+                (*uaid, format!(" {month}{page}"))
             }
             StoreOp::FetchVersions { uaid, after, limit, now: as_of } => {
-                let text = format!("fetch_versions {}", uaid.name());
-                text + &self.page_fields(after.as_ref(), *limit, *as_of, now)
+                (*uaid, self.page_fields(after.as_ref(), *limit, *as_of, now))
             }
             StoreOp::Delete { uaid, months, messages, acks } => {
-                let messages = list(messages, reference);
-                let months = month_list(months);
-                format!("delete {} {months} {messages}{}", uaid.name(), codes(acks))
+                let (months, messages) = (month_list(months), list(messages, reference));
+                (*uaid, format!(" {months} {messages}{}", codes(acks)))
             }
             StoreOp::RecordOffers { uaid, month, messages } => {
-                format!("record_offers {} {month} {}", uaid.name(), list(messages, reference))
+                (*uaid, format!(" {month} {}", list(messages, reference)))
             }
-            StoreOp::AddChannels { uaid, month, channels } => {
-                format!("add_channels {} {month} {}", uaid.name(), list(channels, Chid::name))
+            StoreOp::AddChannels { uaid, month, channels }
+            | StoreOp::CreateChannels { uaid, month, channels } => {
+                (*uaid, format!(" {month} {}", list(channels, Chid::name)))
             }
-            StoreOp::CreateChannels { uaid, month, channels } => {
-                format!("create_channels {} {month} {}", uaid.name(), list(channels, Chid::name))
+            StoreOp::RemoveChannel { uaid, months, chid }
+            | StoreOp::RemoveChannelAndVersion { uaid, months, chid } => {
+                (*uaid, format!(" {} {}", month_list(months), chid.name()))
             }
-            StoreOp::RemoveChannel { uaid, months, chid } => {
-                format!("remove_channel {} {} {}", uaid.name(), month_list(months), chid.name())
+            StoreOp::UpdateMonth(step) | StoreOp::FinishMove(step) => {
+                (step.uaid, self.month_step(step, now))
             }
-            StoreOp::RemoveChannelAndVersion { uaid, months, chid } => {
-                let months = month_list(months);
-                format!("remove_channel_and_version {} {months} {}", uaid.name(), chid.name())
+            StoreOp::MoveMessages { uaid, from, to } => (*uaid, format!(" {from} to {to}")),
+            StoreOp::ClearNode { uaid, binding } => {
+                (*uaid, format!(" at={}", offset_text(binding.connected_at, self.start)))
             }
-            StoreOp::UpdateMonth(step) => self.month_step("update_month", step, now),
-            StoreOp::FinishMove(step) => self.month_step("finish_move", step, now),
-            StoreOp::MoveMessages { uaid, from, to } => {
-                format!("move_messages {} {from} to {to}", uaid.name())
-            }
-            StoreOp::ClearNode { uaid, binding: place } => {
-                let at = offset_text(place.connected_at, self.start);
-                format!("clear_node {} at={at}", uaid.name())
-            }
-        }
+        };
+        let name = order.effect_name().trim_start_matches("store: ").replace(' ', "_");
+        format!("{name} {}{arguments}", uaid.name())
     }
 
     /// The store's answer, without the number of its operation.
@@ -157,34 +150,35 @@ impl TranscriptWriter<'_> {
                 format!("channels {}", list(channels, Chid::name))
             }
             StoreAnswer::Fetched(page) => self.page(page),
-            StoreAnswer::MonthUpdated(is_ours) => format!("month_updated {}", yes_or_no(*is_ours)),
-            StoreAnswer::MoveFinished(is_ours) => format!("move_finished {}", yes_or_no(*is_ours)),
-            StoreAnswer::OverLimit => "over_limit".to_owned(),
-            StoreAnswer::NodeCleared(was_so) => format!("node_cleared {}", yes_or_no(*was_so)),
+            StoreAnswer::MonthUpdated(is_so)
+            | StoreAnswer::MoveFinished(is_so)
+            | StoreAnswer::NodeCleared(is_so) => {
+                format!("{} {}", word(answer), if *is_so { "yes" } else { "no" })
+            }
             StoreAnswer::Deleted
             | StoreAnswer::OffersRecorded
             | StoreAnswer::ChannelsAdded
             | StoreAnswer::ChannelRemoved
             | StoreAnswer::Moved
-            | StoreAnswer::NoSpace => answer.name().replace(' ', "_"),
+            | StoreAnswer::OverLimit
+            | StoreAnswer::NoSpace => word(answer),
         }
     }
 
     fn register(&self, registration: &Registration, now: Time) -> String {
         let Registration { uaid, connected_at, last_connect, create_in, .. } = registration;
-        let mut text =
-            format!("register {} at={}", uaid.name(), offset_text(*connected_at, self.start));
+        let mut text = format!(" at={}", offset_text(*connected_at, self.start));
         if let Some(month) = create_in {
             text += &format!(" create={month}");
         }
         text + &last_connect_text(*last_connect, now, *uaid)
     }
 
-    fn month_step(&self, name: &str, step: &MonthStep, now: Time) -> String {
+    fn month_step(&self, step: &MonthStep, now: Time) -> String {
         let MonthStep { uaid, connected_at, from, to, last_connect, .. } = step;
         let at = offset_text(*connected_at, self.start);
         let last_connect = last_connect_text(*last_connect, now, *uaid);
-        format!("{name} {} {from} to {to} at={at}{last_connect}", uaid.name())
+        format!(" {from} to {to} at={at}{last_connect}")
     }
 
     fn page_fields(
@@ -402,6 +396,7 @@ fn month_list(months: &[Month]) -> String {
     months.join(",")
 }
 
-fn yes_or_no(is_so: bool) -> &'static str {
-    if is_so { "yes" } else { "no" }
+/// The name of an answer as one word.
+fn word(answer: &StoreAnswer) -> String {
+    answer.name().replace(' ', "_")
 }

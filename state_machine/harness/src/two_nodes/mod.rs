@@ -76,7 +76,7 @@ use state_machine::connection::{Config, ConnectionSeed};
 use state_machine::time::Span;
 use state_machine::{Chid, Message, Month, OpId, RouterRecord, Time, Uaid};
 
-use crate::script::{ParseError, Step};
+use crate::script::Step;
 use crate::transcript;
 
 /// A parsed agent script, ready to run.
@@ -131,13 +131,6 @@ pub enum Execution {
     Executed,
     Failed,
     AnswerLost,
-}
-
-impl TwoNodesScript {
-    /// Reads a script. Its errors begin with the line: put the file's name and a colon before them.
-    pub fn parse(text: &str) -> Result<Self, ParseError> {
-        parse::agent(text)
-    }
 }
 
 impl NodeName {

@@ -4,19 +4,21 @@ use std::collections::BTreeSet;
 
 use super::{Execution, Input, NodeInput, NodeName, TwoNodesScript};
 use crate::script::{self, Grammar, ParseError};
-use crate::transcript::tokens::{OFFSET, SPAN, SyntaxError, Tokens, offset, span};
+use crate::transcript::tokens::{OFFSET, SyntaxError, Tokens, offset, wait};
 use crate::transcript::{Head, Reader, check_effect};
 use state_machine::connection::Event;
 use state_machine::{Chid, Month, OpId, RouterRecord, Time, Uaid};
 
-/// Parses a whole script.
-pub(super) fn agent(text: &str) -> Result<TwoNodesScript, ParseError> {
-    let mut begin = Begin::default();
-    let (title, steps) = script::parse(text, &mut begin)?;
-    let Begin { head: Head { start, config, seed }, clocks, record, channels } = begin;
-    let start = start.expect("no input is read without it");
-    let clocks = clocks.map(|clock| clock.unwrap_or(start));
-    Ok(TwoNodesScript { title, start, config, seed, clocks, record, channels, steps })
+impl TwoNodesScript {
+    /// Reads a script. Its errors begin with the line: put the file's name and a colon before them.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        let mut begin = Begin::default();
+        let (title, steps) = script::parse(text, &mut begin)?;
+        let Begin { head: Head { start, config, seed }, clocks, record, channels } = begin;
+        let start = start.expect("no input is read without it");
+        let clocks = clocks.map(|clock| clock.unwrap_or(start));
+        Ok(Self { title, start, config, seed, clocks, record, channels, steps })
+    }
 }
 
 /// The head: that of a session, the clocks, and what the store has at the start.
@@ -55,7 +57,7 @@ impl Grammar for Begin {
             (None, "endpoint>") => stores(&self.head.reader()?, rest)?,
             (None, "wait") => {
                 self.head.reader()?;
-                Input::Wait(span(rest).ok_or_else(|| format!("expected {SPAN}, got `{rest}`"))?)
+                Input::Wait(wait(rest)?)
             }
             _ => return Ok(None),
         }))

@@ -16,7 +16,7 @@ use state_machine::{
 };
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-use crate::feed_models::is_large;
+use crate::search::is_large;
 use crate::world::store::Store;
 
 const UAID: Uaid = Uaid([1; 16]);

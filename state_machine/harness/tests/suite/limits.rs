@@ -1,11 +1,6 @@
 //! Sessions whose hello, record or channel is over a limit by who asks.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-use std::sync::Arc;
-
-use harness::invariants::CheckedConnection;
-use harness::transcript::{StepReport, Transcript, run};
+use crate::sessions::keeps_every_rule;
 
 const REFUSED_REGISTERS: &str = r#"# A new agent is refused its record, then a channel, and gets both later.
 at 2026-11-03T10:00:00Z
@@ -37,25 +32,15 @@ node> hello_over_limit this user agent connects too often, connect again later
 close< 4429 this user agent connects too often, connect again later
 ";
 
-/// Runs the session and checks every rule.
-fn check(script: &str) {
-    let transcript = Transcript::parse(script).unwrap();
-    let config = Arc::new(transcript.config.clone());
-    let mut watched = CheckedConnection::new(config, transcript.seed, transcript.start);
-    for StepReport { at, event, .. } in run(&transcript).unwrap_or_else(|error| panic!("{error}")) {
-        watched.step(at, &event).unwrap();
-    }
-}
-
 #[test]
 fn refused_registers_are_answered_in_their_order_and_may_be_repeated() {
-    check(REFUSED_REGISTERS);
+    keeps_every_rule("limits", REFUSED_REGISTERS);
 }
 
 #[test]
 fn a_hello_over_a_limit_closes_the_connection() {
-    check(REFUSED_HELLO);
+    keeps_every_rule("limits", REFUSED_HELLO);
     let other = "too many user agents connect now, connect again later";
     let before = "this user agent connects too often, connect again later";
-    check(&REFUSED_HELLO.replace(before, other).replace("4429", "1013"));
+    keeps_every_rule("limits", &REFUSED_HELLO.replace(before, other).replace("4429", "1013"));
 }

@@ -20,6 +20,7 @@ mod overdue;
 mod pings;
 mod script_errors;
 mod scripts;
+mod search;
 mod session_docs;
 mod sessions;
 mod transcripts;

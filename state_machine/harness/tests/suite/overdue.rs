@@ -3,10 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fmt::Write;
-use std::sync::Arc;
 
-use harness::invariants::CheckedConnection;
-use harness::transcript::{StepReport, Transcript, run};
+use crate::sessions::keeps_every_rule;
 
 const BEGIN: &str = r#"# Messages without an ack, of many channels.
 at 2026-11-03T10:00:00Z
@@ -69,18 +67,6 @@ impl Session {
     fn line(&mut self, line: &str) {
         writeln!(self.script, "{line}").unwrap();
     }
-
-    /// Runs the session and checks every rule.
-    fn check(self) {
-        let transcript = Transcript::parse(&self.script).unwrap();
-        let config = Arc::new(transcript.config.clone());
-        let mut watched = CheckedConnection::new(config, transcript.seed, transcript.start);
-        for StepReport { at, event, .. } in
-            run(&transcript).unwrap_or_else(|error| panic!("{error}"))
-        {
-            watched.step(at, &event).unwrap();
-        }
-    }
 }
 
 #[test]
@@ -95,7 +81,7 @@ fn with_many_overdue_messages_a_channel_that_offered_some_in_vain_gets_one_at_a_
             messages.clone().map(|n| format!("M{n} C{channel} ttl=9h offers=1")).collect();
         session.line(&format!("store> {op} fetched [{}]", rows.join(", ")));
         messages.take(sent).for_each(|message| session.sent(message, channel));
-        session.check();
+        keeps_every_rule("overdue", &session.script);
     }
 }
 
@@ -104,5 +90,5 @@ fn a_session_ends_that_would_remember_too_many_overdue_messages() {
     let mut session = Session::without_acks(33);
     session.line("registry< deregister U1");
     session.line("close< 4410 too many messages without an ack, connect again");
-    session.check();
+    keeps_every_rule("overdue", &session.script);
 }

@@ -9,13 +9,15 @@ const PUSHED: &str =
     "# A push.\nat 2026-11-03T10:00:00Z\npush> U1 M1 C1 ttl=60s\nstore< record U1\n";
 const AGENT: &str = "# An agent.\nat 2026-11-03T10:00:00Z\nrecord U1 at=-1h curmonth=2026_11\n";
 
-fn explained(language: Language, begin: &str, cases: &[(&str, &str)]) {
+/// Lines behind the beginning of a script that cannot be read, and the beginning of their errors.
+pub(crate) fn explained(language: Language, begin: &str, cases: &[(&str, &str)]) {
     for (lines, expected) in cases {
         let error = Script::parse(language, &format!("{begin}{lines}\n")).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{lines}\n{error}");
     }
 }
 
+/// As above, for inputs that are impossible when they happen.
 fn impossible(language: Language, begin: &str, cases: &[(&str, &str)]) {
     for (lines, expected) in cases {
         let script = Script::parse(language, &format!("{begin}{lines}\n")).unwrap();

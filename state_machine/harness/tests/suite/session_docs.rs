@@ -1,6 +1,8 @@
 //! Compares `docs/sessions.md` with the documentation of the script languages, and its table of store orders with the
 //! code.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::collections::BTreeSet;
 use std::{env, fs};
 
@@ -38,10 +40,7 @@ fn the_samples_on_the_page_run_as_they_are_written() {
     for (language, module) in
         [(Language::Session, SESSIONS), (Language::Delivery, DELIVERIES), (Language::Agent, AGENTS)]
     {
-        let docs = module_docs(module);
-        let (_, behind) = docs.split_once("```text\n").unwrap();
-        let (sample, _) = behind.split_once("```\n").unwrap();
-        let script = Script::parse(language, sample).unwrap();
+        let script = Script::parse(language, sample(&module_docs(module))).unwrap();
         script.replay(|_| ()).unwrap_or_else(|error| panic!("{language:?}:{error}"));
     }
 }
@@ -90,11 +89,17 @@ The tests run the scripts in `fixtures/sessions` against the machine, the actor 
 ";
 
 /// The documentation of a module, without its links.
-fn module_docs(source: &str) -> String {
+pub(crate) fn module_docs(source: &str) -> String {
     let lines = source.lines().map_while(|line| line.strip_prefix("//!"));
     let text: String =
         lines.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect();
-    text.replace(" ([`bindings`])", "")
+    text.replace(" ([`bindings`])", "").replace("[`", "`").replace("`]", "`")
+}
+
+/// The first sample of a documentation.
+pub(crate) fn sample(docs: &str) -> &str {
+    let (_, behind) = docs.split_once("```text\n").unwrap();
+    behind.split_once("```\n").unwrap().0
 }
 
 /// A row for each store order: its forms, and what the code documents about it.

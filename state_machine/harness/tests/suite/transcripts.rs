@@ -3,9 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use harness::script::Language;
 use harness::transcript::{Bindings, Input, Transcript, run};
 use state_machine::Span;
 use state_machine::connection::{Event, Limits};
+
+use crate::script_errors::explained;
 
 const HEAD: &str = "# A test.\nat 2026-11-03T10:00:00Z\n";
 
@@ -124,10 +127,7 @@ fn a_wait_over_a_deadline_is_a_mismatch() {
 
 #[test]
 fn what_cannot_be_read_is_explained_with_its_line() {
-    for (lines, expected) in EXPLAINED {
-        let error = parse(lines).unwrap_err();
-        assert!(error.starts_with(expected), "{lines}\n{error}");
-    }
+    explained(Language::Session, HEAD, &EXPLAINED);
 }
 
 #[test]

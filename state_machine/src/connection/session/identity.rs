@@ -3,7 +3,7 @@
 use super::Session;
 use crate::connection::StepContext;
 use crate::connection::effect::Effect;
-use crate::month::Month;
+use crate::month::{Month, MonthMove};
 use crate::record::{LastConnect, NodeBinding, RouterType};
 use crate::store::{MonthStep, Registration, StoreOp};
 use crate::time::{Span, Time};
@@ -91,8 +91,7 @@ impl Session {
 
     pub(in crate::connection) fn month_step(
         &self,
-        from: Month,
-        to: Month,
+        MonthMove { from, to }: MonthMove,
         cx: &StepContext<'_>,
     ) -> MonthStep {
         MonthStep {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::Session;
 use super::storage_scan::StorageScan;
 use super::unacked_window::{Origin, full_share};
-use crate::connection::effect::{Effect, PushAnswer};
-use crate::connection::{StepContext, UnackedMessage};
+use crate::connection::StepContext;
+use crate::connection::effect::PushAnswer;
 use crate::ids::{Chid, PushId};
 use crate::message::{Message, MessageKey, Urgency};
 use crate::month::Month;
@@ -32,27 +32,6 @@ impl Session {
             });
         }
         self.min_urgency = min;
-    }
-
-    pub(in crate::connection) fn unacked(&self) -> usize {
-        self.window.len()
-    }
-
-    pub(in crate::connection) fn unacked_messages(&self) -> Vec<UnackedMessage> {
-        self.window.messages().collect()
-    }
-
-    pub(in crate::connection) fn oldest_unacked(&self) -> Option<Time> {
-        self.window.oldest_sent_at()
-    }
-
-    pub(in crate::connection) fn overdue(&self) -> usize {
-        self.window.overdue_len()
-    }
-
-    /// Whether more messages are overdue than one session remembers.
-    pub(in crate::connection) fn is_overfull(&self, cx: &StepContext<'_>) -> bool {
-        self.window.is_overfull(cx.config.limits.unacked_max)
     }
 
     /// Whether a scan or a delete waits for the store.
@@ -112,17 +91,14 @@ impl Session {
         message: Message,
         cx: &mut StepContext<'_>,
     ) {
+        let key = message.key();
         if message.ttl_is_zero() {
-            let key = message.key();
             self.send(message, Origin::ZeroTtl, cx);
-            let answer = PushAnswer::Accepted;
-            cx.out.push(Effect::AnswerPush { push, answer, message: key });
+            cx.answer(push, PushAnswer::Accepted, key);
         } else if self.window.is_slow() {
-            let key = message.key();
             self.send(message, Origin::Store, cx);
             self.recheck_soon(cx);
-            let answer = PushAnswer::Unconfirmed;
-            cx.out.push(Effect::AnswerPush { push, answer, message: key });
+            cx.answer(push, PushAnswer::Unconfirmed, key);
         } else {
             self.send(message, Origin::Endpoint(push), cx);
         }
@@ -142,13 +118,12 @@ impl Session {
             self.request_scan();
         }
         self.recheck_soon(cx);
-        let message = message.key();
-        cx.out.push(Effect::AnswerPush { push, answer: PushAnswer::Busy, message });
+        cx.answer(push, PushAnswer::Busy, message.key());
     }
 
     fn send(&mut self, message: Message, origin: Origin, cx: &mut StepContext<'_>) {
         self.window.sent(&message, cx.now, origin);
-        cx.out.push(Effect::Send(ServerMessage::Notification(message)));
+        cx.send(ServerMessage::Notification(message));
     }
 
     /// The ack of a SimplePush version is also that of the lower ones. One of the other protocol names no message.
@@ -176,8 +151,7 @@ impl Session {
                 }
                 self.read_left_rows(message.chid, cx);
                 if let Origin::Endpoint(push) | Origin::Both(push) = origin {
-                    let answer = PushAnswer::Accepted;
-                    cx.out.push(Effect::AnswerPush { push, answer, message });
+                    cx.answer(push, PushAnswer::Accepted, message);
                 }
             }
             // It was sent on an earlier connection: its row is in the store, or the endpoint is about to store it.

@@ -18,7 +18,7 @@ use first_page::FirstPage;
 use pending_deletes::PendingDeletes;
 use pending_ops::PendingOps;
 use storage_scan::StorageScan;
-use unacked_window::UnackedWindow;
+pub(super) use unacked_window::UnackedWindow;
 
 use super::effect::{CloseReason, Effect};
 use super::event::Event;
@@ -43,7 +43,7 @@ pub(super) struct Session {
     pub(super) channels: Channels,
     /// Less urgent messages stay in storage.
     min_urgency: Urgency,
-    window: UnackedWindow,
+    pub(super) window: UnackedWindow,
     deletes: PendingDeletes,
     scan: StorageScan,
     first_page: FirstPage,
@@ -156,7 +156,7 @@ impl Session {
         let floor = cx.config.limits.ping_floor;
         if self.pong_sent_at.is_none_or(|sent| cx.now < sent || sent + floor <= cx.now) {
             self.pong_sent_at = Some(cx.now);
-            cx.out.push(Effect::Send(ServerMessage::Pong));
+            cx.send(ServerMessage::Pong);
         }
     }
 
@@ -197,12 +197,12 @@ impl Session {
     }
 
     pub(super) fn submit(&mut self, op: StoreOp, cx: &mut StepContext<'_>) {
-        self.ops.submit(op, cx.out);
+        self.ops.submit(op, false, cx.out);
     }
 
     /// Submits the operation of a command. If the store has no space for it, it is answered and not submitted again.
     pub(super) fn submit_command(&mut self, op: StoreOp, cx: &mut StepContext<'_>) {
-        self.ops.submit_command(op, cx.out);
+        self.ops.submit(op, true, cx.out);
     }
 
     /// The answer, if it completes an operation. A failed operation is submitted again later.
@@ -263,18 +263,18 @@ impl Session {
         self.observe_broadcasts(all, cx);
         let update = self.subscriptions.take_update();
         if !update.is_empty() {
-            cx.out.push(Effect::Send(ServerMessage::Broadcast(update)));
+            cx.send(ServerMessage::Broadcast(update));
         }
     }
 
     /// Answers `hello` with the uaid.
     pub(super) fn send_hello(&mut self, cx: &mut StepContext<'_>) {
         let uaid = self.uaid;
-        cx.out.push(Effect::Send(if self.is_simplepush {
+        cx.send(if self.is_simplepush {
             ServerMessage::SimplePushHello { uaid }
         } else {
             ServerMessage::Hello { uaid, broadcasts: self.subscriptions.take_update() }
-        }));
+        });
     }
 }
 
@@ -286,7 +286,7 @@ pub(super) fn refuse_for_space(command: &ClientMessage, cx: &mut StepContext<'_>
 /// Answers a command with 503.
 fn refuse(command: &ClientMessage, reason: &'static str, cx: &mut StepContext<'_>) {
     let status = status::UNAVAILABLE;
-    cx.out.push(Effect::Send(match *command {
+    cx.send(match *command {
         ClientMessage::Register { chid, .. } => {
             ServerMessage::RegisterRefused { chid, status, reason }
         }
@@ -297,7 +297,7 @@ fn refuse(command: &ClientMessage, reason: &'static str, cx: &mut StepContext<'_
         | ClientMessage::Nack
         | ClientMessage::BroadcastSubscribe { .. }
         | ClientMessage::Ping => ServerMessage::UrgencySet { status },
-    }));
+    });
 }
 
 /// Answers an invalid frame with an error, or closes the connection.
@@ -316,7 +316,7 @@ fn on_invalid_frame(frame: InvalidFrame, cx: &mut StepContext<'_>) -> SessionOut
             return SessionOutcome::Stay;
         }
     };
-    cx.out.push(Effect::Send(ServerMessage::Error { message_type, channel_id, status, reason }));
+    cx.send(ServerMessage::Error { message_type, channel_id, status, reason });
     SessionOutcome::Stay
 }
 

@@ -31,13 +31,9 @@ struct InFlight {
 const RETRY_FACTOR_MAX: u64 = 64;
 
 impl PendingOps {
-    pub(super) fn submit(&mut self, order: StoreOp, out: &mut Effects) {
-        self.push(order, 0, false, out);
-    }
-
-    /// Submits the operation of a command.
-    pub(super) fn submit_command(&mut self, order: StoreOp, out: &mut Effects) {
-        self.push(order, 0, true, out);
+    /// Submits an operation, that of a command or another.
+    pub(super) fn submit(&mut self, order: StoreOp, is_command: bool, out: &mut Effects) {
+        self.push(order, 0, is_command, out);
     }
 
     /// The answer, if it is awaited. A failure is kept, and its operation submitted again after a back-off.

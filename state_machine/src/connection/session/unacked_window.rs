@@ -42,7 +42,7 @@ pub(super) enum Origin {
 /// The unacked messages. Those that have waited for `ack_wait` are overdue: they are stored, or are about to be, and
 /// occupy no room.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(super) struct UnackedWindow {
+pub(in crate::connection) struct UnackedWindow {
     /// In the order of sending: at most `unacked_max`.
     fresh: VecDeque<Unacked>,
     /// None while it would be empty. Most agents ack in time.
@@ -91,11 +91,11 @@ impl UnackedWindow {
     }
 
     /// How many messages are unacked, overdue ones too.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::connection) fn len(&self) -> usize {
         self.fresh.len() + self.overdue_len()
     }
 
-    pub(super) fn messages(&self) -> impl Iterator<Item = UnackedMessage> {
+    pub(in crate::connection) fn messages(&self) -> impl Iterator<Item = UnackedMessage> {
         let fresh = self.fresh.iter().map(|Unacked { message, sent_at, .. }| UnackedMessage {
             id: message.id,
             chid: message.chid,
@@ -108,16 +108,16 @@ impl UnackedWindow {
     }
 
     /// When the oldest message that is not overdue was sent.
-    pub(super) fn oldest_sent_at(&self) -> Option<Time> {
+    pub(in crate::connection) fn oldest_sent_at(&self) -> Option<Time> {
         self.fresh.front().map(|unacked| unacked.sent_at)
     }
 
-    pub(super) fn overdue_len(&self) -> usize {
+    pub(in crate::connection) fn overdue_len(&self) -> usize {
         self.late().overdue.values().map(BTreeMap::len).sum()
     }
 
     /// Whether more messages are overdue than one session remembers.
-    pub(super) fn is_overfull(&self, unacked_max: usize) -> bool {
+    pub(in crate::connection) fn is_overfull(&self, unacked_max: usize) -> bool {
         let remembered = self.overdue_len().max(self.late().uncounted.len());
         remembered > OVERDUE_WINDOWS_MAX.saturating_mul(unacked_max)
     }
@@ -398,22 +398,12 @@ impl Unacked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Urgency;
 
     const WAIT: Span = Span(1000);
 
     fn message(number: u128, ttl: Span) -> Message {
-        Message {
-            id: MessageId::from_uuid_v7(number, false),
-            chid: Chid([1; 16]),
-            topic: None,
-            urgency: Urgency::Normal,
-            accepted_at: Time(10_000),
-            ttl,
-            offers: 0,
-            receipt: None,
-            payload: None,
-        }
+        let id = MessageId::from_uuid_v7(number, false);
+        Message::new(id, Chid([1; 16]), Time(10_000), ttl)
     }
 
     #[test]

@@ -1,19 +1,13 @@
 //! The stages of an open connection: one type, and what each of them decides.
 
-mod copying_chids;
-mod draining_old_month;
 mod identified;
+mod moving;
 mod ready;
-mod updating_router;
 
 pub(super) use identified::Identified;
 pub(super) use ready::Ready;
 
-use copying_chids::CopyingChids;
-use draining_old_month::DrainingOldMonth;
-use updating_router::{
-    AwaitingDeletes, ClearingOldMonth, DrainingAgain, MovingMessages, WritingRecord,
-};
+use moving::Moving;
 
 use std::ops::Deref;
 
@@ -33,13 +27,7 @@ use crate::time::Time;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Stage {
     Identified(Identified),
-    DrainingOldMonth(DrainingOldMonth),
-    CopyingChids(CopyingChids),
-    WritingRecord(WritingRecord),
-    DrainingAgain(DrainingAgain),
-    AwaitingDeletes(AwaitingDeletes),
-    MovingMessages(MovingMessages),
-    ClearingOldMonth(ClearingOldMonth),
+    Moving(Moving),
     Ready(Ready),
 }
 
@@ -100,48 +88,34 @@ pub(super) trait StageRules {
     }
 }
 
-macro_rules! each_stage {
-    ($stage:expr) => {
-        match $stage {
-            Stage::Identified(stage) => stage,
-            Stage::DrainingOldMonth(stage) => stage,
-            Stage::CopyingChids(stage) => stage,
-            Stage::WritingRecord(stage) => stage,
-            Stage::DrainingAgain(stage) => stage,
-            Stage::AwaitingDeletes(stage) => stage,
-            Stage::MovingMessages(stage) => stage,
-            Stage::ClearingOldMonth(stage) => stage,
-            Stage::Ready(stage) => stage,
-        }
-    };
-}
-
 impl Stage {
     pub(super) fn rules(&self) -> &dyn StageRules {
-        each_stage!(self)
+        match self {
+            Self::Identified(stage) => stage,
+            Self::Moving(stage) => stage,
+            Self::Ready(stage) => stage,
+        }
     }
 
     pub(super) fn rules_mut(&mut self) -> &mut dyn StageRules {
-        each_stage!(self)
+        match self {
+            Self::Identified(stage) => stage,
+            Self::Moving(stage) => stage,
+            Self::Ready(stage) => stage,
+        }
     }
 
     pub(super) fn name(&self) -> PhaseName {
         match self {
             Self::Identified(_) => PhaseName::Identified,
-            Self::DrainingOldMonth(_) => PhaseName::DrainingOldMonth,
-            Self::CopyingChids(_) => PhaseName::CopyingChids,
-            Self::WritingRecord(_) => PhaseName::WritingRecord,
-            Self::DrainingAgain(_) => PhaseName::DrainingAgain,
-            Self::AwaitingDeletes(_) => PhaseName::AwaitingDeletes,
-            Self::MovingMessages(_) => PhaseName::MovingMessages,
-            Self::ClearingOldMonth(_) => PhaseName::ClearingOldMonth,
+            Self::Moving(stage) => stage.name(),
             Self::Ready(_) => PhaseName::Ready,
         }
     }
 
     /// Whether the agent moves to another month, and its commands wait for that.
     pub(super) fn is_moving(&self) -> bool {
-        self.months().len() > 1
+        matches!(self, Self::Moving(_))
     }
 
     /// The months whose tables may hold this agent's messages. Those of the first are being sent.
@@ -149,14 +123,8 @@ impl Stage {
         match self {
             Self::Identified(_) => Months::None,
             Self::Ready(stage) => stage.month.map_or(Months::None, |month| Months::One([month])),
-            Self::DrainingOldMonth(DrainingOldMonth { months, .. })
-            | Self::CopyingChids(CopyingChids { months, .. })
-            | Self::WritingRecord(WritingRecord { months, .. })
-            | Self::DrainingAgain(DrainingAgain { months, .. })
-            | Self::AwaitingDeletes(AwaitingDeletes { months })
-            | Self::MovingMessages(MovingMessages { months })
             // A copy of the old table that was interrupted has left some of the rows in the new one too.
-            | Self::ClearingOldMonth(ClearingOldMonth { months }) => Months::Two([months.from, months.to]),
+            Self::Moving(Moving { months, .. }) => Months::Two([months.from, months.to]),
         }
     }
 }
@@ -189,8 +157,8 @@ fn enter_month(
 ) -> Stage {
     let this_month = cx.config.message_month(cx.now);
     match DueMove::of(curmonth, oldmonth, this_month) {
-        Some(DueMove::Resume(months)) => DrainingAgain::begin(session, months, cx),
-        Some(DueMove::Begin(months)) => DrainingOldMonth::begin(session, months, cx),
+        Some(DueMove::Resume(months)) => Moving::resume(session, months, cx),
+        Some(DueMove::Begin(months)) => Moving::begin(session, months, cx),
         None => Ready::begin(session, curmonth, cx),
     }
 }

@@ -1,7 +1,7 @@
 //! Commands and pushes are served.
 
 use super::{Next, Stage, StageRules};
-use crate::connection::effect::{CloseReason, Effect, PushAnswer};
+use crate::connection::effect::{CloseReason, PushAnswer};
 use crate::connection::session::{Session, refuse_for_space};
 use crate::connection::{StepContext, Wait};
 use crate::ids::{Chid, PushId};
@@ -134,8 +134,7 @@ impl StageRules for Ready {
         cx: &mut StepContext<'_>,
     ) {
         if !session.channels.contains(message.chid) {
-            let (answer, message) = (PushAnswer::NoSuchChannel, message.key());
-            cx.out.push(Effect::AnswerPush { push, answer, message });
+            cx.answer(push, PushAnswer::NoSuchChannel, message.key());
         } else if session.may_send(&message, cx) {
             session.deliver(push, message, cx);
         } else {
@@ -211,19 +210,17 @@ fn refuse(session: &mut Session, command: Command, cx: &mut StepContext<'_>) {
 
 fn set_urgency(session: &mut Session, min: Urgency, cx: &mut StepContext<'_>) {
     session.set_min_urgency(min, cx);
-    cx.out.push(Effect::Send(ServerMessage::UrgencySet { status: status::OK }));
+    cx.send(ServerMessage::UrgencySet { status: status::OK });
 }
 
 fn send_registered(session: &Session, chid: Chid, key: Option<VapidKey>, cx: &mut StepContext<'_>) {
-    let uaid = session.uaid;
-    cx.out.push(Effect::Send(ServerMessage::Registered { uaid, chid, key }));
+    cx.send(ServerMessage::Registered { uaid: session.uaid, chid, key });
 }
 
 fn send_refused(chid: Chid, status: u16, reason: &'static str, cx: &mut StepContext<'_>) {
-    cx.out.push(Effect::Send(ServerMessage::RegisterRefused { chid, status, reason }));
+    cx.send(ServerMessage::RegisterRefused { chid, status, reason });
 }
 
 fn send_unregistered(chid: Chid, cx: &mut StepContext<'_>) {
-    let status = status::OK;
-    cx.out.push(Effect::Send(ServerMessage::Unregistered { chid, status }));
+    cx.send(ServerMessage::Unregistered { chid, status: status::OK });
 }

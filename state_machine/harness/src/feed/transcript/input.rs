@@ -2,8 +2,10 @@
 
 use std::fmt;
 
-use super::outcome::{AsWord, key};
-use crate::transcript::tokens::{SPAN, SyntaxError, Tokens, span, span_text, unquoted};
+use super::outcome::key;
+use crate::transcript::tokens::{
+    SyntaxError, Tokens, one_of, quoted, span_text, unquoted, wait, word_of,
+};
 use state_machine::feed::{FeedKey, FeedSyncId, FeedValue};
 use state_machine::time::Span;
 
@@ -115,13 +117,11 @@ impl Input {
             Some("writer") => Self::Changed(change(rest)?),
             Some("table") => Self::Forgotten(forgotten(rest)?),
             Some(name) => match (PublisherName::read(name), ConsumerName::read(name)) {
-                (Some(name), _) => Self::Publisher(name, publisher_step(rest)?),
+                (Some(name), _) => Self::Publisher(name, one_of(&PUBLISHER_STEPS, rest)?),
                 (_, Some(name)) => Self::Consumer(name, consumer_step(rest)?),
                 _ => return Ok(None),
             },
-            None if head == "wait" => {
-                Self::Wait(span(rest).ok_or_else(|| format!("expected {SPAN}, got `{rest}`"))?)
-            }
+            None if head == "wait" => Self::Wait(wait(rest)?),
             None => return Ok(None),
         }))
     }
@@ -169,14 +169,6 @@ fn value_of(words: &mut Tokens<'_>) -> Result<FeedValue, SyntaxError> {
     value.ok_or_else(|| format!("expected a value, got `{word}`"))
 }
 
-fn publisher_step(text: &str) -> Result<PublisherStep, SyntaxError> {
-    let known = PUBLISHER_STEPS.iter().find(|(words, _)| *words == text);
-    known.map(|(_, step)| *step).ok_or_else(|| {
-        let all = PUBLISHER_STEPS.map(|(words, _)| words).join(", ");
-        format!("expected one of {all}, got `{text}`")
-    })
-}
-
 fn consumer_step(text: &str) -> Result<ConsumerStep, SyntaxError> {
     if let Some((_, step)) = CONSUMER_STEPS.iter().find(|(words, _)| *words == text) {
         return Ok(*step);
@@ -207,7 +199,7 @@ impl fmt::Display for Input {
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Write(name, value) => write!(f, "write {} {}", key(name), AsWord(value.as_str())),
+            Self::Write(name, value) => write!(f, "write {} {}", key(name), quoted(value.as_str())),
             Self::Republish(name) => write!(f, "republish {}", key(name)),
             Self::Delete(name) => write!(f, "delete {}", key(name)),
         }
@@ -216,8 +208,7 @@ impl fmt::Display for Change {
 
 impl fmt::Display for PublisherStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = PUBLISHER_STEPS.iter().find(|(_, step)| step == self);
-        f.write_str(known.expect("every step has its words").0)
+        f.write_str(word_of(&PUBLISHER_STEPS, self))
     }
 }
 
@@ -226,10 +217,7 @@ impl fmt::Display for ConsumerStep {
         match self {
             Self::Starts(Some(after)) => write!(f, "starts after={after}"),
             Self::Hears(head) => write!(f, "hears {head}"),
-            step => {
-                let known = CONSUMER_STEPS.iter().find(|(_, known)| known == step);
-                f.write_str(known.expect("every other step has its words").0)
-            }
+            step => f.write_str(word_of(&CONSUMER_STEPS, step)),
         }
     }
 }

@@ -111,8 +111,6 @@ pub use input::{Change, ConsumerName, ConsumerStep, Input, PublisherName, Publis
 pub use outcome::Outcome;
 pub use world::{OutOfTurn, Setup, World};
 
-use crate::script::ParseError;
-
 /// A parsed feed history, ready to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
@@ -128,11 +126,6 @@ pub struct History {
 pub type Step = crate::script::Step<Input>;
 
 impl History {
-    /// Reads a history. Its errors begin with the line: put the file's name and a colon before them.
-    pub fn parse(text: &str) -> Result<Self, ParseError> {
-        parse::history(text)
-    }
-
     /// The title and the head in the form that [`History::parse`] reads.
     pub fn head(&self) -> String {
         format!("# {}\n{}", self.title, self.setup)

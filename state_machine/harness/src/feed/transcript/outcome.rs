@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::input::{ConsumerName, PublisherName};
+use crate::transcript::list;
 use crate::transcript::tokens::quoted;
 use state_machine::feed::table::Row;
 use state_machine::feed::{
@@ -36,31 +37,17 @@ pub enum Outcome {
     MissesNothing(ConsumerName),
 }
 
-/// A text as one word, quoted if it must be.
-pub(super) struct AsWord<'a>(pub(super) &'a str);
-
-/// A key as one word.
-pub(super) fn key(key: &FeedKey) -> AsWord<'_> {
-    AsWord(key.as_str())
-}
-
-/// The columns of a row after its key.
-struct RowText<'a>(&'a Row);
-
-/// The value of a key, or its deletion.
-struct Held<'a>(Option<&'a FeedValue>);
-
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Row(name, row) => write!(f, "table< {} {}", key(name), RowText(row)),
+            Self::Row(name, row) => write!(f, "table< {} {}", key(name), columns(row)),
             Self::NoSuchKey => f.write_str("table< no such key"),
             Self::TooManyKeys => f.write_str("table< too many keys"),
             Self::Forgotten(horizon, count) => {
                 write!(f, "table< horizon {horizon} forgotten={count}")
             }
             Self::Conflict => f.write_str("table< conflict"),
-            Self::Found(name, pending) => write!(f, "{name}< found [{}]", list(pending, found)),
+            Self::Found(name, pending) => write!(f, "{name}< found {}", list(pending, found)),
             Self::Sequence(name, sequence) => {
                 write!(f, "{name}< sequence {} version={}", sequence.value, sequence.version)
             }
@@ -70,7 +57,7 @@ impl fmt::Display for Outcome {
             Self::Head(name, None) => write!(f, "{name}< no such feed"),
             Self::Consumer(name, order) => write!(f, "{name}< {}", consumed(order)),
             Self::Misses(name, missed, row) => {
-                write!(f, "{name}< misses {} {}", key(missed), RowText(row))
+                write!(f, "{name}< misses {} {}", key(missed), columns(row))
             }
             Self::MissesNothing(name) => write!(f, "{name}< misses nothing"),
         }
@@ -91,7 +78,7 @@ fn consumed(order: &ConsumerEffect) -> String {
     match order {
         ConsumerEffect::Fetch { after, .. } => format!("fetch after={after}"),
         ConsumerEffect::Consume(FeedPage { updates, cursor, head, .. }) => {
-            format!("consume [{}] cursor={cursor} head={head}", list(updates, update))
+            format!("consume {} cursor={cursor} head={head}", list(updates, update))
         }
         ConsumerEffect::End(ConsumerEnd::NoSuchFeed) => "end no such feed".to_owned(),
         ConsumerEffect::End(ConsumerEnd::CursorTooOld { horizon }) => {
@@ -109,36 +96,21 @@ fn found(pending: &UnpublishedKey) -> String {
 
 fn update(update: &Update) -> String {
     let Update { feed_sync_id, key: name, version, value } = update;
-    format!("{feed_sync_id} {} version={version} {}", key(name), Held(value.as_ref()))
+    format!("{feed_sync_id} {} version={version} {}", key(name), held(value.as_ref()))
 }
 
-fn list<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
-    items.iter().map(text).collect::<Vec<String>>().join(", ")
+/// The columns of a row after its key.
+fn columns(Row { value, version, feed_sync_id }: &Row) -> String {
+    let number = feed_sync_id.map_or("waits".to_owned(), |number| format!("number={number}"));
+    format!("version={version} {number} {}", held(value.as_ref()))
 }
 
-impl fmt::Display for RowText<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Row { value, version, feed_sync_id } = self.0;
-        write!(f, "version={version} ")?;
-        match feed_sync_id {
-            Some(number) => write!(f, "number={number} ")?,
-            None => f.write_str("waits ")?,
-        }
-        Held(value.as_ref()).fmt(f)
-    }
+/// The value of a key, or its deletion.
+fn held(value: Option<&FeedValue>) -> String {
+    value.map_or("deleted".to_owned(), |value| format!("value={}", quoted(value.as_str())))
 }
 
-impl fmt::Display for Held<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(value) => write!(f, "value={}", AsWord(value.as_str())),
-            None => f.write_str("deleted"),
-        }
-    }
-}
-
-impl fmt::Display for AsWord<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&quoted(self.0))
-    }
+/// A key as one word.
+pub(super) fn key(key: &FeedKey) -> String {
+    quoted(key.as_str())
 }

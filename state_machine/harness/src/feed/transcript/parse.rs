@@ -6,11 +6,13 @@ use super::world::Setup;
 use crate::script::{self, Grammar, ParseError};
 use crate::transcript::tokens::{SPAN, SyntaxError, Tokens, span};
 
-/// Parses a whole history.
-pub(super) fn history(text: &str) -> Result<History, ParseError> {
-    let mut setup = Setup::default();
-    let (title, steps) = script::parse(text, &mut setup)?;
-    Ok(History { title, setup, steps })
+impl History {
+    /// Reads a history. Its errors begin with the line: put the file's name and a colon before them.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        let mut setup = Setup::default();
+        let (title, steps) = script::parse(text, &mut setup)?;
+        Ok(Self { title, setup, steps })
+    }
 }
 
 impl Grammar for Setup {

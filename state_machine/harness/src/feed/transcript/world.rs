@@ -180,7 +180,7 @@ impl script::World for World {
         let consumers = self.consumers.iter().map(|(name, follower)| {
             let machine = follower.machine.as_ref();
             let deadline = machine.and_then(Consumer::deadline).map(|at| (at, "retry".to_owned()));
-            let phase = machine.map_or("New", Consumer::phase);
+            let phase = machine.map_or("New".to_owned(), Consumer::phase);
             MachineState::new(name.to_string(), MachineKind::Consumer, &phase)
                 .with_deadlines(deadline.into_iter(), Time(0))
         });

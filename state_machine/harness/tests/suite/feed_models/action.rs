@@ -4,6 +4,8 @@ use std::fmt;
 
 use state_machine::feed::FeedSyncId;
 
+use super::scenario::Bounds;
+
 /// A node's index in the scenario.
 pub(crate) type NodeIndex = usize;
 
@@ -14,7 +16,7 @@ pub(crate) type FollowerIndex = usize;
 pub(crate) type KeyIndex = usize;
 
 /// A transition of the model.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     /// A writer changes a key through a node.
     Changes(NodeIndex, KeyIndex, Change),
@@ -64,6 +66,25 @@ pub(crate) enum Fault {
     /// The store fails the read.
     FetchFails(FollowerIndex),
     FollowerCrashes(FollowerIndex),
+}
+
+impl Action {
+    /// How often such an action may still happen; none if only the state decides.
+    pub(crate) fn bound(self, left: &mut Bounds) -> Option<&mut u8> {
+        Some(match self {
+            Self::Changes(_, _, Change::Write) => &mut left.writes,
+            Self::Changes(_, _, Change::Republish) => &mut left.republishes,
+            Self::Changes(_, _, Change::Delete) => &mut left.deletes,
+            Self::Forgets => &mut left.forgets,
+            Self::Fails(fault) => match fault {
+                Fault::NodeCrashes(_) | Fault::NodeCrashesAfterWriting(_) => &mut left.node_crashes,
+                Fault::StoreRefuses(_) | Fault::FetchFails(_) => &mut left.refusals,
+                Fault::AckReplyLost(_) => &mut left.lost_answers,
+                Fault::FollowerCrashes(_) => &mut left.follower_crashes,
+            },
+            _ => return None,
+        })
+    }
 }
 
 impl fmt::Debug for Action {

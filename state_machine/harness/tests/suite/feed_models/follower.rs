@@ -161,10 +161,10 @@ impl World {
 
     fn step_consumer(&mut self, scenario: &Scenario, at: FollowerIndex, event: ConsumerEvent) {
         let now = self.now;
-        self.note(|| format!("    consumer {at} > {event:?}"));
+        self.diary.note(|| format!("    consumer {at} > {event:?}"));
         let Some(running) = &mut self.followers[at].running else { return };
         for order in running.consumer.step(now, event) {
-            self.note(|| format!("    consumer {at}     < {order:?}"));
+            self.diary.note(|| format!("    consumer {at}     < {order:?}"));
             self.obeys(scenario, at, order);
         }
         self.consumer_waits(scenario, at);

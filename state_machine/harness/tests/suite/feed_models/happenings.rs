@@ -10,7 +10,7 @@ use super::world::World;
 
 impl Scenario {
     /// All actions that are possible; none after a broken promise.
-    pub(crate) fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+    pub(super) fn possible(&self, world: &World, actions: &mut Vec<Action>) {
         if world.broken.is_some() {
             return;
         }
@@ -21,6 +21,8 @@ impl Scenario {
         (0..world.nodes.len()).for_each(|node| world.faults_of_node(node, &mut faults));
         (0..world.followers.len()).for_each(|at| world.faults_of_follower(at, &mut faults));
         actions.extend(faults.into_iter().map(Action::Fails));
+        let mut left = world.left;
+        actions.retain(|action| action.bound(&mut left).is_none_or(|left| *left > 0));
     }
 
     fn changes(&self, world: &World, actions: &mut Vec<Action>) {
@@ -33,13 +35,11 @@ impl Scenario {
             let mut add = |change| {
                 actions.extend(self.writers.iter().map(|node| Action::Changes(*node, key, change)));
             };
-            if world.left.writes > 0 {
-                add(Change::Write);
-            }
-            if world.left.republishes > 0 && row.is_some() {
+            add(Change::Write);
+            if row.is_some() {
                 add(Change::Republish);
             }
-            if world.left.deletes > 0 && is_set {
+            if is_set {
                 add(Change::Delete);
             }
         }
@@ -93,7 +93,7 @@ impl World {
         let is_away = |at: &FollowerIndex| self.followers[*at].running.is_none();
         actions.extend((0..self.followers.len()).filter(is_away).map(Action::Starts));
         let is_forgetting = self.store.forgetting.is_some();
-        if self.left.forgets > 0 && !is_forgetting && self.store.oldest_tombstone().is_some() {
+        if !is_forgetting && self.store.oldest_tombstone().is_some() {
             actions.push(Action::Forgets);
         }
         if self.left.polls > 0 {
@@ -109,26 +109,24 @@ impl World {
         let is_answered =
             node.publish.as_ref().is_some_and(|it| matches!(it.stage, Stage::Answered(_)));
         let is_busy = node.mail.is_some() || node.publish.is_some() || self.is_followed(at);
-        if self.left.node_crashes > 0 && is_busy {
+        if is_busy {
             faults.push(Fault::NodeCrashes(at));
             if is_sent {
                 faults.push(Fault::NodeCrashesAfterWriting(at));
             }
         }
-        if self.left.refusals > 0 && node.publish.is_some() && !is_answered {
+        if node.publish.is_some() && !is_answered {
             faults.push(Fault::StoreRefuses(at));
         }
-        if self.left.lost_answers > 0 && is_sent {
+        if is_sent {
             faults.push(Fault::AckReplyLost(at));
         }
     }
 
     fn faults_of_follower(&self, at: FollowerIndex, faults: &mut Vec<Fault>) {
         let Some(running) = &self.followers[at].running else { return };
-        if self.left.follower_crashes > 0 {
-            faults.push(Fault::FollowerCrashes(at));
-        }
-        if self.left.refusals > 0 && running.fetch.is_some() {
+        faults.push(Fault::FollowerCrashes(at));
+        if running.fetch.is_some() {
             faults.push(Fault::FetchFails(at));
         }
     }

@@ -6,7 +6,6 @@ mod check;
 mod fetch;
 mod follower;
 mod happenings;
-mod model;
 mod mutation;
 mod node;
 mod promises;
@@ -16,5 +15,3 @@ mod scenario;
 mod scenarios;
 mod store;
 mod world;
-
-pub(crate) use scenario::is_large;

@@ -75,7 +75,7 @@ impl World {
             return self.step_publisher(scenario, at, PublisherEvent::Published(answer));
         }
         publish.goes_on(&mut self.store, scenario.mutation);
-        self.note(|| format!("    {:?}", publish.stage));
+        self.diary.note(|| format!("    {:?}", publish.stage));
         self.nodes[at].publish = Some(publish);
     }
 
@@ -102,11 +102,11 @@ impl World {
     }
 
     fn step_publisher(&mut self, scenario: &Scenario, at: NodeIndex, event: PublisherEvent) {
-        self.note(|| format!("    publisher {at} > {event:?}"));
+        self.diary.note(|| format!("    publisher {at} > {event:?}"));
         let now = self.now;
         let orders = self.nodes[at].publisher.step(now, event);
         for order in orders {
-            self.note(|| format!("    publisher {at}     < {order:?}"));
+            self.diary.note(|| format!("    publisher {at}     < {order:?}"));
             match order {
                 PublisherEffect::Publish { after, limit } => {
                     let publish = Publish::new(after, limit);

@@ -9,11 +9,11 @@ use state_machine::{Span, Time};
 
 use super::action::{Action, Change, KeyIndex, NodeIndex};
 use super::follower::Follower;
-use super::model::Search;
 use super::mutation::Mutation;
 use super::node::Node;
 use super::store::Store;
-use super::world::{Diary, World};
+use super::world::World;
+use crate::search::{Diary, Search, Sight};
 
 /// A model's name, initial world, bounds and checks.
 #[derive(Clone)]
@@ -30,11 +30,8 @@ pub(crate) struct Scenario {
     /// The one promise that the search must violate; the others are then ignored.
     pub(crate) quarry: Option<Promise>,
     /// States that the search must reach; otherwise the scenario proves nothing.
-    pub(crate) sights: Vec<Sight>,
+    pub(crate) sights: Vec<Sight<Self>>,
 }
-
-/// A name and a predicate of states that the search must reach.
-pub(crate) type Sight = (&'static str, fn(&Search, &World) -> bool);
 
 /// How often each action may still happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -142,18 +139,12 @@ impl Scenario {
         self
     }
 
-    pub(crate) fn seen(mut self, name: &'static str, sight: fn(&Search, &World) -> bool) -> Self {
+    pub(crate) fn seen(
+        mut self,
+        name: &'static str,
+        sight: fn(&Search<Self>, &World) -> bool,
+    ) -> Self {
         self.sights.push((name, sight));
         self
     }
-}
-
-/// Whether the environment selects the larger size.
-pub(crate) fn is_large() -> bool {
-    std::env::var_os("MODEL_SIZE").is_some_and(|size| size == "large")
-}
-
-/// The first value in the small size, the second in the large one.
-pub(crate) fn by_size<T>(small: T, large: T) -> T {
-    if is_large() { large } else { small }
 }

@@ -3,7 +3,10 @@
 
 use std::{env, fs};
 
-use crate::feeds::fixtures::fixtures;
+use harness::script::Language;
+
+use crate::scripts::scripts;
+use crate::session_docs::{module_docs, sample};
 
 const PUBLISHER: &str = include_str!("../../../../src/feed/publisher.rs");
 const CONSUMER: &str = include_str!("../../../../src/feed/consumer.rs");
@@ -30,9 +33,8 @@ fn the_page_on_feeds_says_of_the_machine_what_the_code_says() {
 #[test]
 fn the_history_on_the_page_is_a_fixture() {
     let docs = module_docs(HISTORIES);
-    let (_, behind) = docs.split_once("```text\n").unwrap();
-    let (sample, _) = behind.split_once("```\n").unwrap();
-    assert!(fixtures().iter().any(|fixture| fixture.text == sample), "{sample}");
+    let sample = sample(&docs);
+    assert!(scripts(Language::Feed).iter().any(|fixture| fixture.text == sample), "{sample}");
 }
 
 fn section() -> String {
@@ -47,12 +49,4 @@ fn section() -> String {
          `kalends dev replay FILE.feed` runs a history and prints the first line that differs. With `--trace` it prints\n\
          every step with the state after it. The tests run those in `fixtures/feeds`.\n"
     )
-}
-
-/// The documentation of a module, without its links.
-fn module_docs(source: &str) -> String {
-    let lines = source.lines().map_while(|line| line.strip_prefix("//!"));
-    let text: String =
-        lines.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect();
-    text.replace("[`", "`").replace("`]", "`")
 }

@@ -1,9 +1,10 @@
 //! What the histories of `fixtures/feeds` show.
 
 use harness::feed::transcript::{ConsumerStep, History, Input};
-use harness::script::Script;
+use harness::script::{Language, Script};
 
-use crate::fixtures::{self as folder, Fixture};
+use crate::fixtures::Fixture;
+use crate::scripts::scripts;
 
 #[test]
 fn only_the_number_differs_between_the_two_time_tables_and_only_one_update_is_lost() {
@@ -24,7 +25,7 @@ fn only_the_number_differs_between_the_two_time_tables_and_only_one_update_is_lo
 #[test]
 fn a_consumer_that_compares_misses_something_only_where_a_publisher_is_naive() {
     let mut compared = 0;
-    for Fixture { file, text } in fixtures() {
+    for Fixture { file, text } in scripts(Language::Feed) {
         let history = History::parse(&text).unwrap();
         let is_naive = !history.setup.naive.is_empty();
         let compares = |input: &Input| matches!(input, Input::Consumer(_, ConsumerStep::Compares));
@@ -44,12 +45,6 @@ fn last(history: &History) -> Vec<&str> {
 }
 
 fn named(name: &str) -> Fixture {
-    let mut all = fixtures().into_iter();
+    let mut all = scripts(Language::Feed).into_iter();
     all.find(|fixture| fixture.file.ends_with(name)).unwrap_or_else(|| panic!("no {name}"))
-}
-
-/// All histories in the order of their names.
-pub(crate) fn fixtures() -> Vec<Fixture> {
-    const HISTORIES_MIN: usize = 27;
-    folder::fixtures("feeds", "feed", HISTORIES_MIN)
 }

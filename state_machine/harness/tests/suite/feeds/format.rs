@@ -2,7 +2,9 @@
 //! be parsed or executed.
 
 use harness::feed::transcript::History;
-use harness::script::Script;
+use harness::script::{Language, Script};
+
+use crate::script_errors::explained;
 
 const TITLE: &str = "# A test.\n";
 
@@ -83,10 +85,7 @@ fn what_cannot_happen_now_is_explained_with_its_line() {
 
 #[test]
 fn what_cannot_be_read_is_explained_with_its_line() {
-    for (lines, expected) in EXPLAINED {
-        let error = parse(lines).unwrap_err();
-        assert!(error.starts_with(expected), "{lines}\n{error}");
-    }
+    explained(Language::Feed, TITLE, &EXPLAINED);
     let untitled = History::parse("writer> write fred bob").unwrap_err().to_string();
     assert_eq!(untitled, "1: the first line must be the title of the history: `# A sentence.`");
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use state_machine::{ConnectionId, OpId, Urgency};
 
 use super::letters::{Letter, Word};
+use super::scenario::Bounds;
 
 /// A message's index in the scenario.
 pub(crate) type Which = usize;
@@ -13,7 +14,7 @@ pub(crate) type Which = usize;
 pub(crate) type NodeIndex = usize;
 
 /// A transition of the model.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     /// The agent opens a connection and sends hello. It abandons its previous connection without
     /// closing it.
@@ -93,6 +94,43 @@ pub(crate) enum Fault {
     LetterLost(Letter),
 }
 
+impl Action {
+    /// How often such an action may still happen; none if only the state decides.
+    pub(crate) fn bound(self, left: &mut Bounds) -> Option<&mut u8> {
+        Some(match self {
+            Self::Connects(_) => &mut left.connects,
+            Self::HangsUp => &mut left.hang_ups,
+            Self::Registers => &mut left.registers,
+            Self::Unregisters => &mut left.unregisters,
+            Self::SetsUrgency(_) => &mut left.urgencies,
+            Self::IdleDeadline(_) => &mut left.idle_deadlines,
+            Self::Drains(_) => &mut left.drains,
+            Self::Fails(fault) => fault.bound(left),
+            _ => return None,
+        })
+    }
+}
+
+impl Fault {
+    fn bound(self, left: &mut Bounds) -> &mut u8 {
+        match self {
+            Self::NodeCrashes(_) | Self::NodeCrashesAfterWriting(_) => &mut left.node_crashes,
+            Self::EndpointCrashes(_) => &mut left.endpoint_crashes,
+            Self::StoreRefuses(..) | Self::StoreRefusesEndpoint(_) => &mut left.store_refusals,
+            Self::NoSpace(..) | Self::RegistrationUnwritten(..) | Self::NoSpaceForEndpoint(_) => {
+                &mut left.no_spaces
+            }
+            Self::AckReplyLost(..)
+            | Self::CarriedByHalf(..)
+            | Self::EndpointAnswerLost(_)
+            | Self::Unreachable(_)
+            | Self::NodeAnswerLost(_)
+            | Self::NudgeLost(_)
+            | Self::LetterLost(_) => &mut left.lost_answers,
+        }
+    }
+}
+
 impl fmt::Debug for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -101,23 +139,27 @@ impl fmt::Debug for Action {
             Self::Registers => write!(f, "the agent registers a second channel"),
             Self::Unregisters => write!(f, "the agent unregisters the second channel"),
             Self::SetsUrgency(min) => write!(f, "the agent sets its minimal urgency to {min:?}"),
-            Self::Acks(line, which) => write!(f, "the agent acks M{which} on {}", Name(*line)),
+            Self::Acks(line, which) => {
+                write!(f, "the agent acks M{which} on connection {}", line.0)
+            }
             Self::Pushes(which) => write!(f, "endpoint {which} reads the record"),
             Self::EndpointGoesOn(which) => write!(f, "endpoint {which} continues"),
             Self::EndpointHears(which) => write!(f, "endpoint {which} gets the answer of the node"),
-            Self::TakesPush(line) => write!(f, "{} takes a push", Name(*line)),
-            Self::TakesNotices(line) => write!(f, "{} takes its notices", Name(*line)),
+            Self::TakesPush(line) => write!(f, "connection {} takes a push", line.0),
+            Self::TakesNotices(line) => write!(f, "connection {} takes its notices", line.0),
             Self::StoreDoes(line, op) => {
-                write!(f, "the store carries out order {} of {}", op.0, Name(*line))
+                write!(f, "the store carries out order {} of connection {}", op.0, line.0)
             }
             Self::HearsStore(line, op) => {
-                write!(f, "{} gets the answer to operation {}", Name(*line), op.0)
+                write!(f, "connection {} gets the answer to operation {}", line.0, op.0)
             }
-            Self::Deadline(line) => write!(f, "the deadline of {} passes", Name(*line)),
-            Self::IdleDeadline(line) => write!(f, "the idle {} meets its deadline", Name(*line)),
+            Self::Deadline(line) => write!(f, "the deadline of connection {} passes", line.0),
+            Self::IdleDeadline(line) => {
+                write!(f, "the idle connection {} meets its deadline", line.0)
+            }
             Self::LetterArrives(letter) => write!(f, "{letter} arrives"),
             Self::Drains(node) => write!(f, "node {node} begins to stop"),
-            Self::SessionEnds(line) => write!(f, "{} ends with its node", Name(*line)),
+            Self::SessionEnds(line) => write!(f, "connection {} ends with its node", line.0),
             Self::Exits(node) => write!(f, "node {node} is gone"),
             Self::Starts(node) => write!(f, "node {node} is started again"),
             Self::Recovers(node) => write!(f, "the breaker of node {node} closes"),
@@ -135,20 +177,20 @@ impl fmt::Debug for Fault {
             }
             Self::EndpointCrashes(which) => write!(f, "endpoint {which} crashes"),
             Self::StoreRefuses(line, op) => {
-                write!(f, "the store refuses order {} of {}", op.0, Name(*line))
+                write!(f, "the store refuses order {} of connection {}", op.0, line.0)
             }
             Self::AckReplyLost(line, op) => {
-                write!(f, "the answer to order {} of {} is lost", op.0, Name(*line))
+                write!(f, "the answer to order {} of connection {} is lost", op.0, line.0)
             }
             Self::CarriedByHalf(line, op) => {
-                write!(f, "the store carries out half of order {} of {}", op.0, Name(*line))
+                write!(f, "the store carries out half of order {} of connection {}", op.0, line.0)
             }
             Self::StoreRefusesEndpoint(which) => write!(f, "the store refuses endpoint {which}"),
             Self::NoSpace(line, op) => {
-                write!(f, "the store has no space for order {} of {}", op.0, Name(*line))
+                write!(f, "the store has no space for order {} of connection {}", op.0, line.0)
             }
             Self::RegistrationUnwritten(line, op) => {
-                write!(f, "the store keeps order {} of {} in memory", op.0, Name(*line))
+                write!(f, "the store keeps order {} of connection {} in memory", op.0, line.0)
             }
             Self::NoSpaceForEndpoint(which) => {
                 write!(f, "the store has no space for endpoint {which}")
@@ -173,14 +215,5 @@ impl fmt::Display for Letter {
                 write!(f, "the word for node {to} that the agent is elsewhere since {since:?}")
             }
         }
-    }
-}
-
-/// A connection's name in a counterexample.
-struct Name(ConnectionId);
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "connection {}", self.0.0)
     }
 }

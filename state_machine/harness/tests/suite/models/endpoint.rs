@@ -329,7 +329,7 @@ impl World {
                 self.step(scenario, line, &Event::AckReplyLost(message));
             }
         } else if let Some(push) = self.pushes[which].under_way_mut() {
-            push.reply = Reply::Arrived(node_answer(answer));
+            push.reply = Reply::Arrived(answer.into());
         }
     }
 
@@ -355,13 +355,4 @@ impl World {
 
 fn heard<T>(is_heard: bool, answer: T) -> Result<T, StoreFailed> {
     if is_heard { Ok(answer) } else { Err(StoreFailed) }
-}
-
-fn node_answer(answer: PushAnswer) -> NodeAnswer {
-    match answer {
-        PushAnswer::Accepted => NodeAnswer::Accepted,
-        PushAnswer::Unconfirmed => NodeAnswer::Unconfirmed,
-        PushAnswer::Busy => NodeAnswer::Busy,
-        PushAnswer::NoSuchChannel => NodeAnswer::NoSuchChannel,
-    }
 }

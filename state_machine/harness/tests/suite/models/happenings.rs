@@ -14,27 +14,27 @@ use super::world::World;
 
 impl Scenario {
     /// All actions that are possible; none after a broken rule.
-    pub(crate) fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+    pub(super) fn possible(&self, world: &World, actions: &mut Vec<Action>) {
         if world.broken.is_some() {
             return;
         }
         actions.extend(world.under_way(self));
         self.choices(world, actions);
         self.faults(world, actions);
+        let mut left = world.left;
+        actions.retain(|action| action.bound(&mut left).is_none_or(|left| *left > 0));
     }
 
     /// The choices of agents and application servers.
     fn choices(&self, world: &World, actions: &mut Vec<Action>) {
-        let World { agent, left, .. } = world;
-        if left.connects > 0 && (agent.line.is_none() || self.freedom.leaves_unnoticed) {
+        let agent = &world.agent;
+        if agent.line.is_none() || self.freedom.leaves_unnoticed {
             let is_up = |node: &NodeIndex| world.nodes[*node].life == Life::Up;
             actions.extend((0..self.nodes.len()).filter(is_up).map(Action::Connects));
         }
-        if agent.line.is_some() && left.hang_ups > 0 {
-            actions.push(Action::HangsUp);
-        }
+        actions.extend(agent.line.map(|_| Action::HangsUp));
         self.commands(world, actions);
-        if left.idle_deadlines > 0 && world.next_deadline(self).is_none() {
+        if world.next_deadline(self).is_none() {
             actions.extend(world.idle_deadline());
         }
         self.lives(world, actions);
@@ -46,20 +46,16 @@ impl Scenario {
     }
 
     fn commands(&self, world: &World, actions: &mut Vec<Action>) {
-        let World { agent, left, .. } = world;
+        let agent = &world.agent;
         if agent.line.is_none() || !agent.is_greeted {
             return;
         }
-        if left.registers > 0 {
-            actions.push(Action::Registers);
-        }
-        if left.unregisters > 0 && agent.channels.contains(&channel(2)) {
+        actions.push(Action::Registers);
+        if agent.channels.contains(&channel(2)) {
             actions.push(Action::Unregisters);
         }
-        if left.urgencies > 0 {
-            let other = [Urgency::VeryLow, Urgency::Normal].into_iter();
-            actions.extend(other.filter(|min| *min != agent.min_urgency).map(Action::SetsUrgency));
-        }
+        let other = [Urgency::VeryLow, Urgency::Normal].into_iter();
+        actions.extend(other.filter(|min| *min != agent.min_urgency).map(Action::SetsUrgency));
     }
 
     fn acks(&self, world: &World, actions: &mut Vec<Action>) {
@@ -92,14 +88,11 @@ impl Scenario {
         }
     }
 
-    /// The faults that the scenario still allows.
     fn faults(&self, world: &World, actions: &mut Vec<Action>) {
         let mut faults = Vec::new();
         (0..world.nodes.len()).for_each(|node| world.faults_of_node(self, node, &mut faults));
         (0..world.pushes.len()).for_each(|which| world.faults_of_endpoint(which, &mut faults));
-        if world.left.lost_answers > 0 {
-            faults.extend(world.letters.iter().copied().map(Fault::LetterLost));
-        }
+        faults.extend(world.letters.iter().copied().map(Fault::LetterLost));
         actions.extend(faults.into_iter().map(Action::Fails));
     }
 }
@@ -107,7 +100,7 @@ impl Scenario {
 impl World {
     fn faults_of_node(&self, scenario: &Scenario, at: NodeIndex, faults: &mut Vec<Fault>) {
         let node = &self.nodes[at];
-        if self.left.node_crashes > 0 && self.may_crash(at) {
+        if self.may_crash(at) {
             faults.push(Fault::NodeCrashes(at));
             if node.queue.iter().any(Pending::outlives_its_node) {
                 faults.push(Fault::NodeCrashesAfterWriting(at));
@@ -118,10 +111,8 @@ impl World {
             if !node.may_be_done(place) || !is_heard {
                 continue;
             }
-            if self.left.store_refusals > 0 {
-                faults.push(Fault::StoreRefuses(*line, *op));
-            }
-            if self.left.no_spaces > 0 && order.is_write() {
+            faults.push(Fault::StoreRefuses(*line, *op));
+            if order.is_write() {
                 faults.push(Fault::NoSpace(*line, *op));
                 let is_kept = matches!(order, StoreOp::Register(_));
                 if is_kept && scenario.nodes.len() == 1 {
@@ -129,7 +120,7 @@ impl World {
                 }
             }
             let is_awaited = self.lines.contains_key(line) && node.queue[place].is_write();
-            if self.left.lost_answers > 0 && is_awaited {
+            if is_awaited {
                 faults.push(Fault::AckReplyLost(*line, *op));
                 if matches!(order, StoreOp::MoveMessages { .. }) {
                     faults.push(Fault::CarriedByHalf(*line, *op));
@@ -143,23 +134,18 @@ impl World {
         if push.under_way().is_none() {
             return;
         }
-        if self.left.endpoint_crashes > 0 {
-            faults.push(Fault::EndpointCrashes(which));
-        }
+        faults.push(Fault::EndpointCrashes(which));
         let (loss, is_for_store) = match push.next_order() {
             None => (Fault::NodeAnswerLost(which), false),
             Some(DeliveryEffect::Deliver { .. }) => (Fault::Unreachable(which), false),
             Some(DeliveryEffect::NotifyMessageStored { .. }) => (Fault::NudgeLost(which), false),
             Some(_) => (Fault::EndpointAnswerLost(which), true),
         };
-        if self.left.lost_answers > 0 {
-            faults.push(loss);
-        }
-        if self.left.store_refusals > 0 && is_for_store {
+        faults.push(loss);
+        if is_for_store {
             faults.push(Fault::StoreRefusesEndpoint(which));
         }
-        let is_write = push.next_order().is_some_and(is_write);
-        if self.left.no_spaces > 0 && is_write {
+        if push.next_order().is_some_and(is_write) {
             faults.push(Fault::NoSpaceForEndpoint(which));
         }
     }

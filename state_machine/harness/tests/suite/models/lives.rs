@@ -24,8 +24,8 @@ impl Scenario {
     pub(crate) fn lives(&self, world: &World, actions: &mut Vec<Action>) {
         for node in 0..self.nodes.len() {
             match world.nodes[node].life {
-                Life::Up if world.left.drains > 0 => actions.push(Action::Drains(node)),
-                Life::Up | Life::Draining => {}
+                Life::Up => actions.push(Action::Drains(node)),
+                Life::Draining => {}
                 Life::Gone => actions.push(Action::Starts(node)),
             }
         }

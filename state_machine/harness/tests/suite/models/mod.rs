@@ -3,12 +3,10 @@
 
 mod action;
 mod check;
-mod diary;
 mod endpoint;
 mod happenings;
 mod letters;
 mod lives;
-mod model;
 mod mutation;
 mod node;
 mod rest;

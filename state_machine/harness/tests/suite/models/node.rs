@@ -4,7 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use harness::invariants::{ConnectionChecker, Promise, StepRecord, waits_for_deadline};
-use state_machine::connection::{Connection, ConnectionSeed, Effect, Event, PhaseName, Wait};
+use harness::transcript::TranscriptWriter;
+use state_machine::connection::{
+    Config, Connection, ConnectionSeed, Effect, Event, PhaseName, Wait,
+};
 use state_machine::registry::Registry;
 use state_machine::store::{RegisterResult, StoreAnswer, StoreFailed, StoreOp};
 use state_machine::wire::ServerMessage;
@@ -13,8 +16,9 @@ use state_machine::{ConnectionId, MessageId, MessageKey, NodeId, OpId, PushId, T
 use super::action::{NodeIndex, Which};
 use super::lives::Life;
 use super::mutation::{Environment, Mutation};
-use super::scenario::{Scenario, fresh_uaid};
+use super::scenario::{DECEMBER, Scenario, fresh_uaid};
 use super::world::World;
+use crate::search::Diary;
 
 /// A process with its connections.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -166,7 +170,7 @@ impl World {
         let observed = line.checker.observe(&seen);
         let observed = observed.and_then(|()| waits_for_deadline(&line.connection));
         let is_closed = seen.after == PhaseName::Closed;
-        self.diary.step(id, &scenario.nodes[line.node].config, now, event, &effects);
+        self.diary.step(id, &scenario.nodes[line.node].config, &seen);
         if let Err(violation) = observed {
             self.violates(violation);
         }
@@ -436,5 +440,16 @@ impl World {
         };
         let mut nodes = self.nodes.iter().enumerate();
         nodes.find_map(|(node, it)| in_queue(it).map(|at| (node, at)))
+    }
+}
+
+impl Diary {
+    /// A step of a connection, in the form of a session script.
+    fn step(&mut self, line: ConnectionId, config: &Config, seen: &StepRecord<'_>) {
+        let Some(lines) = &mut self.0 else { return };
+        let writer = TranscriptWriter { config, start: DECEMBER };
+        lines.push(format!("    {} {}", line.0, writer.event(seen.event, DECEMBER, seen.now)));
+        let effects = seen.effects.iter().map(|effect| writer.effect(effect, seen.now));
+        lines.extend(effects.map(|effect| format!("    {}     {effect}", line.0)));
     }
 }

@@ -77,18 +77,15 @@ impl World {
         scenario: &Scenario,
         line: ConnectionId,
     ) -> Result<(), Broken<Promise>> {
-        let is_stored = |world: &Self, id: MessageId| {
-            world.store.rows(self.agent.uaid).any(|(_, row)| row == id)
-        };
         let of_line = self.busy.iter().filter(|(by, _)| *by == line).map(|(_, id)| *id);
-        let waiting: Vec<MessageId> = of_line.filter(|id| is_stored(self, *id)).collect();
+        let waiting: Vec<MessageId> = of_line.filter(|id| self.is_stored(*id)).collect();
         if waiting.is_empty() {
             return Ok(());
         }
         let mut later = self.clone();
         later.deadline_passes(scenario, line);
         later.runs_out(scenario);
-        match waiting.into_iter().find(|id| is_stored(&later, *id)) {
+        match waiting.into_iter().find(|id| later.is_stored(*id)) {
             Some(id) => {
                 let detail = format!("{id} was answered busy, and waits for the next recheck");
                 Err(Promise::FoundWhileConnected.broken(detail))
@@ -117,7 +114,7 @@ impl World {
 
     /// A connection that the agent has abandoned for another node, and that stays open.
     fn lingering(&self) -> Option<ConnectionId> {
-        let here = self.agent.line.and_then(|line| self.lines.get(&line)).map(|line| line.node);
+        let here = self.node();
         let is_old = |line: &Line| Some(line.node) != here && !line.is_closed();
         self.lines.iter().find(|(_, line)| is_old(line)).map(|(id, _)| *id)
     }

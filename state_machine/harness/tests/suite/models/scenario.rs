@@ -9,15 +9,16 @@ use state_machine::feed::{FeedKey, FeedName};
 use state_machine::store::StoreOp;
 use state_machine::{
     Chid, LastConnect, Message, Month, NodeId, ReceiptRequest, RouterRecord, RouterType, Span,
-    Time, Topic, Uaid, Urgency,
+    Time, Topic, Uaid,
 };
 
 use super::action::{NodeIndex, Which};
+use super::check::Quarry;
 use super::endpoint::Push;
-use super::model::Search;
 use super::mutation::Mutation;
 use super::node::Node;
 use super::world::World;
+use crate::search::{Search, Sight};
 
 /// The first instant of December 2026.
 pub(crate) const DECEMBER: Time = Time(1_796_083_200_000);
@@ -52,8 +53,10 @@ pub(crate) struct Scenario {
     pub(crate) start: World,
     pub(crate) freedom: Freedom,
     pub(crate) mutation: Option<Mutation>,
+    /// The one promise or rule that the search must violate; the others are then ignored.
+    pub(crate) quarry: Option<Quarry>,
     /// States that the search must reach; otherwise the scenario proves nothing.
-    pub(crate) sights: Vec<Sight>,
+    pub(crate) sights: Vec<Sight<Self>>,
 }
 
 /// The kinds of disorder that a scenario allows. Each doubles a search, so a scenario allows only
@@ -78,9 +81,6 @@ pub(crate) struct Freedom {
     /// A crashed node restarts later, or never.
     pub(crate) nodes_stay_down: bool,
 }
-
-/// A name and a predicate of states that the search must reach.
-pub(crate) type Sight = (&'static str, fn(&Search, &World) -> bool);
 
 /// The settings of a node.
 #[derive(Clone)]
@@ -125,6 +125,7 @@ impl Scenario {
             start,
             freedom: Freedom::default(),
             mutation: None,
+            quarry: None,
             sights: Vec::new(),
         };
         scenario.node("A", 0)
@@ -168,9 +169,9 @@ impl Scenario {
         self
     }
 
-    /// Seeds a bug. Call it after everything that sets limits.
-    pub(crate) fn with(mut self, mutation: impl Into<Option<Mutation>>) -> Self {
-        self.mutation = mutation.into();
+    /// Seeds a bug, after everything that sets limits.
+    pub(super) fn with(mut self, mutation: Mutation) -> Self {
+        self.mutation = Some(mutation);
         if self.mutation == Some(Mutation::AcksForgotten) {
             for node in &mut self.nodes {
                 let mut config = Config::clone(&node.config);
@@ -250,7 +251,11 @@ impl Scenario {
         self
     }
 
-    pub(crate) fn seen(mut self, name: &'static str, sight: fn(&Search, &World) -> bool) -> Self {
+    pub(crate) fn seen(
+        mut self,
+        name: &'static str,
+        sight: fn(&Search<Self>, &World) -> bool,
+    ) -> Self {
         self.sights.push((name, sight));
         self
     }
@@ -273,11 +278,6 @@ impl Scenario {
     pub(crate) fn node_named(&self, name: &NodeId) -> Option<NodeIndex> {
         self.nodes.iter().position(|node| node.config.node == *name)
     }
-}
-
-/// Whether the environment selects the larger size.
-pub(crate) fn is_large() -> bool {
-    std::env::var_os("MODEL_SIZE").is_some_and(|size| size == "large")
 }
 
 fn shifted(time: Time, ahead: Ahead) -> Time {
@@ -316,17 +316,8 @@ pub(crate) fn channel(number: u8) -> Chid {
 
 /// A message without a topic, pushed to the first channel in December.
 pub(crate) fn message(which: usize) -> Message {
-    Message {
-        id: id(&format!("M{which}")).parse().expect("a message id"),
-        chid: channel(1),
-        topic: None,
-        urgency: Urgency::Normal,
-        accepted_at: DECEMBER,
-        ttl: LONG,
-        offers: 0,
-        receipt: None,
-        payload: None,
-    }
+    let id = id(&format!("M{which}")).parse().expect("a message id");
+    Message::new(id, channel(1), DECEMBER, LONG)
 }
 
 /// A message that a later one of its topic replaces.

@@ -14,13 +14,13 @@ use state_machine::{
 };
 
 use super::action::{Action, Fault, NodeIndex, Which};
-use super::diary::Diary;
 use super::endpoint::Push;
 use super::letters::Letter;
 use super::lives::Life;
 use super::node::{Done, Line, Node};
 use super::scenario::{Bounds, DECEMBER, Scenario, channel, outlasts_clocks, uaid};
 use super::store::Store;
+use crate::search::Diary;
 
 /// A state of the model: store, nodes, connections, endpoints and the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -153,29 +153,23 @@ impl World {
     }
 
     pub(crate) fn happens(&mut self, scenario: &Scenario, action: &Action) {
-        self.diary.heading(action);
+        self.diary.note(|| format!("{action:?}"));
+        if let Some(left) = action.bound(&mut self.left) {
+            *left -= 1;
+        }
         match action {
-            Action::Connects(node) => {
-                self.left.connects -= 1;
-                self.connects(scenario, *node);
-            }
-            Action::HangsUp => {
-                self.left.hang_ups -= 1;
-                self.hangs_up(scenario);
-            }
+            Action::Connects(node) => self.connects(scenario, *node),
+            Action::HangsUp => self.hangs_up(scenario),
             Action::Registers => {
-                self.left.registers -= 1;
                 self.say(scenario, ClientMessage::Register { chid: channel(2), key: None });
             }
             Action::Unregisters => {
-                self.left.unregisters -= 1;
                 let chid = channel(2);
                 self.agent.channels.remove(&chid);
                 self.ledger.given_up(chid);
                 self.say(scenario, ClientMessage::Unregister { chid });
             }
             Action::SetsUrgency(min) => {
-                self.left.urgencies -= 1;
                 self.agent.min_urgency = *min;
                 self.say(scenario, ClientMessage::Urgency { min: *min });
             }
@@ -190,16 +184,11 @@ impl World {
             Action::TakesNotices(line) => self.takes_notices(scenario, *line),
             Action::StoreDoes(line, op) => self.store_does(scenario, *line, *op),
             Action::HearsStore(line, op) => self.hears_store(scenario, *line, *op),
-            Action::Deadline(line) => self.deadline_passes(scenario, *line),
-            Action::IdleDeadline(line) => {
-                self.left.idle_deadlines -= 1;
+            Action::Deadline(line) | Action::IdleDeadline(line) => {
                 self.deadline_passes(scenario, *line);
             }
             Action::LetterArrives(letter) => self.letter_arrives(scenario, *letter),
-            Action::Drains(node) => {
-                self.left.drains -= 1;
-                self.nodes[*node].life = Life::Draining;
-            }
+            Action::Drains(node) => self.nodes[*node].life = Life::Draining,
             Action::SessionEnds(line) => self.step(scenario, *line, &Event::ShutdownBegan),
             Action::Exits(node) => self.nodes[*node].life = Life::Gone,
             Action::Starts(node) => self.starts(*node),
@@ -215,62 +204,23 @@ impl World {
 
     fn fails(&mut self, scenario: &Scenario, fault: Fault) {
         match fault {
-            Fault::NodeCrashes(node) => {
-                self.left.node_crashes -= 1;
-                self.node_crashes(scenario, node, false);
-            }
-            Fault::NodeCrashesAfterWriting(node) => {
-                self.left.node_crashes -= 1;
-                self.node_crashes(scenario, node, true);
-            }
-            Fault::EndpointCrashes(which) => {
-                self.left.endpoint_crashes -= 1;
-                self.pushes[which] = Push::Vanished;
-            }
-            Fault::StoreRefuses(line, op) => {
-                self.left.store_refusals -= 1;
-                self.store_fails(scenario, line, op, Done::Not);
-            }
-            Fault::AckReplyLost(line, op) => {
-                self.left.lost_answers -= 1;
-                self.store_fails(scenario, line, op, Done::Wholly);
-            }
-            Fault::CarriedByHalf(line, op) => {
-                self.left.lost_answers -= 1;
-                self.store_fails(scenario, line, op, Done::Half);
-            }
-            Fault::StoreRefusesEndpoint(which) => {
-                self.left.store_refusals -= 1;
-                self.endpoint_fails(scenario, which, false);
-            }
-            Fault::NoSpace(line, op) => {
-                self.left.no_spaces -= 1;
-                self.store_has_no_space(scenario, line, op);
-            }
+            Fault::NodeCrashes(node) => self.node_crashes(scenario, node, false),
+            Fault::NodeCrashesAfterWriting(node) => self.node_crashes(scenario, node, true),
+            Fault::EndpointCrashes(which) => self.pushes[which] = Push::Vanished,
+            Fault::StoreRefuses(line, op) => self.store_fails(scenario, line, op, Done::Not),
+            Fault::AckReplyLost(line, op) => self.store_fails(scenario, line, op, Done::Wholly),
+            Fault::CarriedByHalf(line, op) => self.store_fails(scenario, line, op, Done::Half),
+            Fault::NoSpace(line, op) => self.store_has_no_space(scenario, line, op),
             Fault::RegistrationUnwritten(line, op) => {
-                self.left.no_spaces -= 1;
                 self.store_keeps_registration(scenario, line, op);
             }
-            Fault::NoSpaceForEndpoint(which) => {
-                self.left.no_spaces -= 1;
-                self.endpoint_fails(scenario, which, false);
-            }
-            Fault::EndpointAnswerLost(which) => {
-                self.left.lost_answers -= 1;
-                self.endpoint_fails(scenario, which, true);
-            }
-            Fault::Unreachable(which) | Fault::NudgeLost(which) => {
-                self.left.lost_answers -= 1;
-                self.endpoint_fails(scenario, which, false);
-            }
-            Fault::NodeAnswerLost(which) => {
-                self.left.lost_answers -= 1;
-                self.node_answer_lost(scenario, which);
-            }
-            Fault::LetterLost(letter) => {
-                self.left.lost_answers -= 1;
-                self.letter_lost(scenario, letter);
-            }
+            Fault::EndpointAnswerLost(which) => self.endpoint_fails(scenario, which, true),
+            Fault::StoreRefusesEndpoint(which)
+            | Fault::NoSpaceForEndpoint(which)
+            | Fault::Unreachable(which)
+            | Fault::NudgeLost(which) => self.endpoint_fails(scenario, which, false),
+            Fault::NodeAnswerLost(which) => self.node_answer_lost(scenario, which),
+            Fault::LetterLost(letter) => self.letter_lost(scenario, letter),
         }
     }
 
@@ -332,6 +282,16 @@ impl World {
         line.map(|line| line.connection.phase())
     }
 
+    /// The node of the agent's connection.
+    pub(crate) fn node(&self) -> Option<NodeIndex> {
+        self.agent.line.and_then(|line| self.lines.get(&line)).map(|line| line.node)
+    }
+
+    /// Whether a table has the message.
+    pub(crate) fn is_stored(&self, id: MessageId) -> bool {
+        self.store.rows(self.agent.uaid).any(|(_, row)| row == id)
+    }
+
     pub(crate) fn record(&self) -> Option<&RouterRecord> {
         self.store.records.get(&self.agent.uaid)
     }
@@ -342,13 +302,5 @@ impl World {
 
     pub(crate) fn breaks(&mut self, broken: Broken<Promise>) {
         self.broken.get_or_insert(Fall::Promise(broken));
-    }
-
-    pub(crate) fn has_broken(&self, promise: Promise) -> bool {
-        matches!(&self.broken, Some(Fall::Promise(broken)) if broken.rule == promise)
-    }
-
-    pub(crate) fn has_violated(&self, invariant: Invariant) -> bool {
-        matches!(&self.broken, Some(Fall::Rule(broken)) if broken.rule == invariant)
     }
 }

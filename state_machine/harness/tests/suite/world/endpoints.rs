@@ -8,7 +8,7 @@ use state_machine::{
 };
 
 use super::op::{EndpointClock, How, Lifetime};
-use super::push::{Push, node_answer};
+use super::push::Push;
 use super::{SyntaxError, World, named};
 
 /// A lifetime that ends soon after the wait for an ack.
@@ -39,21 +39,12 @@ impl World {
         let id = named(&format!("M{}{mark}", number + ahead));
         let accepted_at = Time(self.now.0.saturating_add_signed(ahead));
         let topic = topic.map(|topic| Topic::parse(&format!("t{topic}")).expect("a topic"));
-        let message = Message {
-            id,
-            chid,
-            topic,
-            urgency,
-            accepted_at,
-            ttl: match lifetime {
-                Lifetime::Zero => Span::ZERO,
-                Lifetime::Short => SHORT,
-                Lifetime::Long => LONG,
-            },
-            offers: 0,
-            receipt: None,
-            payload: None,
+        let ttl = match lifetime {
+            Lifetime::Zero => Span::ZERO,
+            Lifetime::Short => SHORT,
+            Lifetime::Long => LONG,
         };
+        let message = Message { topic, urgency, ..Message::new(id, chid, accepted_at, ttl) };
         self.begin(uaid, message, accepted_at, None);
     }
 
@@ -229,7 +220,7 @@ impl World {
     ) {
         let push = &mut self.pushes[push.0 as usize];
         if push.is_handed_over {
-            push.answer = Some(node_answer(answer));
+            push.answer = Some(answer.into());
         } else if answer == PushAnswer::Accepted {
             self.lines[line].mail.push_back(Event::AckReplyLost(message.clone()));
         }

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use state_machine::connection::PushAnswer;
 use state_machine::delivery::{
     Delivery, DeliveryEffect, DeliveryEvent, NodeAnswer, Outcome, PushParams,
 };
@@ -87,14 +86,5 @@ impl Push {
     pub(crate) fn is_gone(&self) -> bool {
         use Outcome::{NoSuchChannel, NoSuchUser, UserWentAway};
         matches!(self.outcome, Some(NoSuchChannel | NoSuchUser | UserWentAway))
-    }
-}
-
-pub(crate) fn node_answer(answer: PushAnswer) -> NodeAnswer {
-    match answer {
-        PushAnswer::Accepted => NodeAnswer::Accepted,
-        PushAnswer::Unconfirmed => NodeAnswer::Unconfirmed,
-        PushAnswer::Busy => NodeAnswer::Busy,
-        PushAnswer::NoSuchChannel => NodeAnswer::NoSuchChannel,
     }
 }

@@ -3,9 +3,10 @@
 use crate::feed_models::promises::Promise;
 use state_machine::feed::FeedSyncId;
 
-use crate::feed_models::check::{holds, is_caught};
+use crate::feed_models::check::is_caught;
 use crate::feed_models::mutation::Mutation;
-use crate::feed_models::scenario::{Bounds, Scenario, by_size};
+use crate::feed_models::scenario::{Bounds, Scenario};
+use crate::search::{by_size, holds};
 
 fn consumer_crashes() -> Scenario {
     Scenario::new("consumer_crashes", 2, 1)

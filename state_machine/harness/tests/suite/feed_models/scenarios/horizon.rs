@@ -2,9 +2,10 @@
 
 use crate::feed_models::promises::Promise;
 
-use crate::feed_models::check::{holds, is_caught};
+use crate::feed_models::check::is_caught;
 use crate::feed_models::mutation::Mutation;
-use crate::feed_models::scenario::{Bounds, Scenario, by_size};
+use crate::feed_models::scenario::{Bounds, Scenario};
+use crate::search::{by_size, holds};
 
 /// A consumer is in the middle of its first scan, or of a later page, when keys are deleted and forgotten.
 fn forgotten() -> Scenario {

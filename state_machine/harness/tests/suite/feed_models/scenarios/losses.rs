@@ -2,8 +2,8 @@
 
 use state_machine::feed::PublisherWait;
 
-use crate::feed_models::check::holds;
-use crate::feed_models::scenario::{Bounds, Scenario, by_size};
+use crate::feed_models::scenario::{Bounds, Scenario};
+use crate::search::{by_size, holds};
 
 fn refusals() -> Scenario {
     Scenario::new("refusals", by_size(1, 2), 1)

@@ -3,13 +3,13 @@
 use crate::feed_models::promises::Promise;
 use state_machine::feed::PublisherWait;
 
-use crate::feed_models::check::{holds, is_caught};
-use crate::feed_models::model::Search;
+use crate::feed_models::check::is_caught;
 use crate::feed_models::mutation::Mutation;
 use crate::feed_models::publish::Publish;
-use crate::feed_models::scenario::{Bounds, Scenario, by_size};
+use crate::feed_models::scenario::{Bounds, Scenario};
 use crate::feed_models::store::Draft;
 use crate::feed_models::world::World;
+use crate::search::{Search, by_size, holds};
 
 fn two_publishers() -> Scenario {
     Scenario::new("two_publishers", 2, 2)
@@ -58,7 +58,7 @@ fn followed_elsewhere() -> Scenario {
             let is_behind = world.followers[0].saved < world.store.table.sequence().value;
             is_behind && world.under_way().is_empty()
         })
-        .seen("a poll finds what was published elsewhere", |search: &Search, world| {
+        .seen("a poll finds what was published elsewhere", |search: &Search<Scenario>, world| {
             let is_looking = !world.nodes[1].waits_for(PublisherWait::Poll);
             let has_polled = world.left.polls < search.scenario.start.left.polls;
             has_polled && is_looking

@@ -3,10 +3,11 @@
 
 use crate::feed_models::promises::Promise;
 
-use crate::feed_models::check::{holds, is_caught};
+use crate::feed_models::check::is_caught;
 use crate::feed_models::mutation::Mutation;
 use crate::feed_models::publish::Stage;
-use crate::feed_models::scenario::{Bounds, Scenario, by_size};
+use crate::feed_models::scenario::{Bounds, Scenario};
+use crate::search::{by_size, holds};
 
 /// Two keys are published together, and one is visible before the other.
 fn settling() -> Scenario {

@@ -1,7 +1,7 @@
 //! All disorder at once: too large for a search, so the checker walks at random.
 
-use crate::feed_models::check::holds_on_walks;
-use crate::feed_models::scenario::{Bounds, Scenario, by_size};
+use crate::feed_models::scenario::{Bounds, Scenario};
+use crate::search::{by_size, holds_on_walks};
 
 fn wide() -> Scenario {
     Scenario::new("wide", 3, 2)

@@ -4,12 +4,12 @@
 use harness::invariants::Promise;
 use state_machine::Month;
 
-use crate::models::check::{holds, is_caught};
+use crate::models::check::is_caught;
 use crate::models::endpoint::Push;
 use crate::models::lives::Life;
-use crate::models::model::Quarry;
 use crate::models::mutation::Mutation;
-use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message};
+use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, message};
+use crate::search::{holds, is_large};
 
 /// Two endpoints push to an agent that stays connected; the network between them and its node
 /// fails.
@@ -35,7 +35,7 @@ fn apart() -> Scenario {
         .seen("a message is sent, and stored too", |search, world| {
             let id = search.scenario.messages[0].id;
             let is_sent = world.agent.unacked.iter().any(|(_, unacked)| *unacked == id);
-            is_sent && world.store.rows(world.agent.uaid).any(|(_, row)| row == id)
+            is_sent && world.is_stored(id)
         })
         .seen("an ack is known to the node alone", |_, world| {
             let is_unknown = |id: &_| {
@@ -86,29 +86,25 @@ fn a_node_that_is_gone_breaks_no_promise() {
 
 #[test]
 fn an_unsigned_404_that_is_believed_is_noticed() {
-    let quarry = Quarry::Promise(Promise::FoundWhileConnected);
-    is_caught(&apart().with(Mutation::StrangerSaysNotHere), quarry);
+    is_caught(apart(), Mutation::StrangerSaysNotHere, Promise::FoundWhileConnected);
 }
 
 #[test]
 fn an_unsigned_200_that_is_believed_is_noticed() {
-    let quarry = Quarry::Promise(Promise::AcceptedNeverLost);
-    is_caught(&apart().with(Mutation::StrangerSaysAccepted), quarry);
+    is_caught(apart(), Mutation::StrangerSaysAccepted, Promise::AcceptedNeverLost);
 }
 
 #[test]
 fn a_nudge_that_is_not_kept_is_noticed() {
-    is_caught(&apart().with(Mutation::NudgeOnce), Quarry::Promise(Promise::FoundWhileConnected));
+    is_caught(apart(), Mutation::NudgeOnce, Promise::FoundWhileConnected);
 }
 
 #[test]
 fn an_endpoint_that_does_not_look_again_when_a_node_is_gone_is_noticed() {
-    let quarry = Quarry::Promise(Promise::FoundWhileConnected);
-    is_caught(&dead_node().with(Mutation::NoLookWhenCutOff), quarry);
+    is_caught(dead_node(), Mutation::NoLookWhenCutOff, Promise::FoundWhileConnected);
 }
 
 #[test]
 fn a_nudge_for_the_node_of_the_first_look_is_noticed() {
-    let quarry = Quarry::Promise(Promise::FoundWhileConnected);
-    is_caught(&dead_node().with(Mutation::NudgeAstray), quarry);
+    is_caught(dead_node(), Mutation::NudgeAstray, Promise::FoundWhileConnected);
 }

@@ -2,8 +2,8 @@
 
 use state_machine::{Message, Month};
 
-use crate::models::check::holds;
-use crate::models::scenario::{Bounds, DECEMBER, Freedom, Scenario, channel, is_large, message};
+use crate::models::scenario::{Bounds, DECEMBER, Freedom, Scenario, channel, message};
+use crate::search::{holds, is_large};
 
 #[test]
 fn a_channel_that_is_given_up_and_registered_again_takes_no_other_along() {
@@ -16,9 +16,7 @@ fn a_channel_that_is_given_up_and_registered_again_takes_no_other_along() {
         .free(Freedom { acks_tarry: is_large(), ..Freedom::default() })
         .bound(Bounds { connects: 1, unregisters: 1, registers: 1, ..Bounds::default() })
         .seen("a row of a channel that was given up is left", |search, world| {
-            let given_up = search.scenario.messages[0].id;
-            let is_there = world.store.rows(world.agent.uaid).any(|(_, id)| id == given_up);
-            world.left.unregisters == 0 && is_there
+            world.left.unregisters == 0 && world.is_stored(search.scenario.messages[0].id)
         })
         .seen("the channel is registered again", |_, world| {
             world.left.unregisters == 0 && world.agent.channels.len() == 2

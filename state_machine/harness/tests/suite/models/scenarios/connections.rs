@@ -5,13 +5,11 @@ use state_machine::Month;
 use state_machine::connection::PhaseName;
 use state_machine::delivery::DeliveryEffect;
 
-use crate::models::check::{holds, is_caught};
-use crate::models::model::Quarry;
+use crate::models::check::is_caught;
 use crate::models::mutation::Mutation;
-use crate::models::scenario::{
-    APART, Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message,
-};
+use crate::models::scenario::{APART, Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, message};
 use crate::models::world::World;
+use crate::search::{holds, is_large};
 
 fn two_connections() -> Scenario {
     let messages = vec![message(0)];
@@ -63,8 +61,7 @@ fn three_clocks() -> Scenario {
             })
         })
         .seen("the agent is served by the node that is ahead", |_, world| {
-            let line = world.agent.line.and_then(|line| world.lines.get(&line));
-            world.phase() == Some(PhaseName::Ready) && line.is_some_and(|line| line.node == 1)
+            world.phase() == Some(PhaseName::Ready) && world.node() == Some(1)
         })
 }
 
@@ -75,8 +72,7 @@ fn connections_to_nodes_whose_clocks_are_apart_keep_every_promise() {
 
 #[test]
 fn a_notification_with_the_time_of_its_nodes_clock_is_noticed() {
-    let quarry = Quarry::Promise(Promise::ComesToRest);
-    is_caught(&three_clocks().with(Mutation::NoticeByClock), quarry);
+    is_caught(three_clocks(), Mutation::NoticeByClock, Promise::ComesToRest);
 }
 
 #[test]
@@ -86,6 +82,5 @@ fn two_connections_of_one_agent_keep_every_promise() {
 
 #[test]
 fn a_clear_node_without_a_condition_is_noticed() {
-    let quarry = Quarry::Promise(Promise::FoundWhileConnected);
-    is_caught(&two_connections().with(Mutation::ClearNodeAlways), quarry);
+    is_caught(two_connections(), Mutation::ClearNodeAlways, Promise::FoundWhileConnected);
 }

@@ -5,13 +5,13 @@ use state_machine::Month;
 use state_machine::connection::PhaseName;
 use state_machine::delivery::DeliveryEffect;
 
-use crate::models::check::{holds, is_caught};
+use crate::models::check::is_caught;
 use crate::models::lives::Life;
-use crate::models::model::Quarry;
 use crate::models::mutation::Mutation;
 use crate::models::node::Pending;
-use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message};
+use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, message};
 use crate::models::world::World;
+use crate::search::{holds, is_large};
 
 /// The agent is at the node that drains. The store may refuse to clear the node's name from the
 /// record.
@@ -89,12 +89,14 @@ fn a_node_that_drains_while_the_month_turns_breaks_no_promise() {
 
 #[test]
 fn a_node_that_clears_whatever_the_record_says_is_noticed() {
-    let quarry = Quarry::Promise(Promise::FoundWhileConnected);
-    is_caught(&draining("draining").with(Mutation::ShutdownClearsAlways), quarry);
+    is_caught(draining("draining"), Mutation::ShutdownClearsAlways, Promise::FoundWhileConnected);
 }
 
 #[test]
 fn a_node_that_clears_its_name_whenever_it_was_written_is_noticed() {
-    let quarry = Quarry::Promise(Promise::FoundWhileConnected);
-    is_caught(&killed_while_draining().with(Mutation::ShutdownClearsByName), quarry);
+    is_caught(
+        killed_while_draining(),
+        Mutation::ShutdownClearsByName,
+        Promise::FoundWhileConnected,
+    );
 }

@@ -8,13 +8,13 @@ use harness::invariants::Promise;
 use state_machine::connection::PhaseName;
 use state_machine::{Month, Span};
 
-use crate::models::check::{holds, is_caught};
-use crate::models::model::{Quarry, Search};
+use crate::models::check::is_caught;
 use crate::models::mutation::Mutation;
 use crate::models::scenario::{
-    APART, Bounds, DECEMBER, Freedom, Scenario, is_large, message_for, outlasts_clocks,
+    APART, Bounds, DECEMBER, Freedom, Scenario, message_for, outlasts_clocks,
 };
 use crate::models::world::World;
+use crate::search::{Search, holds, is_large};
 
 /// The messages, by their indices.
 const SHORT: usize = 0;
@@ -58,7 +58,7 @@ fn is_served_at(world: &World, node: usize) -> bool {
     world.phase() == Some(PhaseName::Ready) && line.is_some_and(|line| line.node == node)
 }
 
-fn was_delivered(search: &Search, world: &World, which: usize) -> bool {
+fn was_delivered(search: &Search<Scenario>, world: &World, which: usize) -> bool {
     let id = search.scenario.messages[which].id;
     world.agent.acked.contains(&id) || world.agent.unacked.iter().any(|(_, other)| *other == id)
 }
@@ -70,6 +70,5 @@ fn a_message_is_not_dropped_before_its_ttl_less_the_difference_of_the_clocks() {
 
 #[test]
 fn a_node_that_drops_messages_earlier_than_its_clock_says_is_noticed() {
-    let quarry = Quarry::Promise(Promise::AcceptedNeverLost);
-    is_caught(&expiry().with(Mutation::ExpiresEarly), quarry);
+    is_caught(expiry(), Mutation::ExpiresEarly, Promise::AcceptedNeverLost);
 }

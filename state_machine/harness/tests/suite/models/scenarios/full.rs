@@ -4,9 +4,9 @@ use state_machine::Month;
 use state_machine::delivery::Outcome;
 use state_machine::store::FullScope;
 
-use crate::models::check::holds;
 use crate::models::endpoint::Push;
 use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, message};
+use crate::search::holds;
 
 const REFUSED: Push = Push::Over(Outcome::Full(FullScope::User));
 

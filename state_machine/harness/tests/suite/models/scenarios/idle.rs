@@ -3,9 +3,9 @@
 use state_machine::connection::Limits;
 use state_machine::{Month, Span};
 
-use crate::models::check::holds;
-use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message};
+use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, message};
 use crate::models::world::World;
+use crate::search::{holds, is_large};
 
 /// After the drain is over, and before a second one could be.
 const SESSION_MAX: Span = Span::from_secs(10);

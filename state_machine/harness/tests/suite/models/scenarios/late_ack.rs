@@ -4,18 +4,17 @@
 use harness::invariants::{Invariant, Promise};
 use state_machine::Month;
 
-use crate::models::check::{holds, is_caught};
-use crate::models::model::Quarry;
+use crate::models::check::is_caught;
 use crate::models::mutation::Mutation;
-use crate::models::scenario::{Bounds, DECEMBER, Freedom, Scenario, is_large, message};
+use crate::models::scenario::{Bounds, DECEMBER, Freedom, Scenario, message};
+use crate::search::{holds, is_large};
 
 /// One message is stored before the agent connects, another is pushed meanwhile.
-fn late_ack(mutation: Option<Mutation>) -> Scenario {
+fn late_ack() -> Scenario {
     let messages = (0..2 + usize::from(is_large())).map(message).collect();
     Scenario::new("late_ack", Month::of(DECEMBER), messages)
         .waiting([0])
         .free(Freedom { acks_tarry: true, answers_travel: true, ..Freedom::default() })
-        .with(mutation)
         .bound(Bounds { connects: 1, ..Bounds::default() })
         .seen("a message was acked and will be stored", |_, world| {
             let is_acked = |id: &_| world.pushes.iter().any(|push| push.is_about(*id));
@@ -32,16 +31,15 @@ fn late_ack(mutation: Option<Mutation>) -> Scenario {
 
 #[test]
 fn an_ack_before_the_store_breaks_no_promise() {
-    holds(&late_ack(None));
+    holds(&late_ack());
 }
 
 #[test]
 fn acks_that_are_not_remembered_are_noticed() {
-    is_caught(&late_ack(Some(Mutation::AcksForgotten)), Quarry::Rule(Invariant::AckedNeverSent));
+    is_caught(late_ack(), Mutation::AcksForgotten, Invariant::AckedNeverSent);
 }
 
 #[test]
 fn a_store_that_deletes_nothing_is_noticed() {
-    let quarry = Quarry::Promise(Promise::AckedNeverAgain);
-    is_caught(&late_ack(Some(Mutation::DeletesNothing)), quarry);
+    is_caught(late_ack(), Mutation::DeletesNothing, Promise::AckedNeverAgain);
 }

@@ -5,13 +5,13 @@ use harness::invariants::Promise;
 use state_machine::Month;
 use state_machine::connection::PhaseName;
 
-use crate::models::check::{holds, is_caught};
-use crate::models::model::Quarry;
+use crate::models::check::is_caught;
 use crate::models::mutation::Mutation;
 use crate::models::scenario::{
-    APART, Ahead, Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message,
+    APART, Ahead, Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, message,
 };
 use crate::models::world::World;
+use crate::search::{holds, is_large};
 
 /// The agent is at the first node, and may move to the other one and back.
 fn there_and_back(name: &'static str, messages: usize, ahead: Ahead) -> Scenario {
@@ -79,18 +79,19 @@ fn a_notification_of_a_node_whose_clock_is_ahead_closes_no_newer_connection() {
 
 #[test]
 fn a_record_in_the_future_that_is_repaired_beside_nodes_is_noticed() {
-    let quarry = Quarry::Promise(Promise::FoundWhileConnected);
-    is_caught(&notification_from_a_clock_ahead().with(Mutation::RepairedBesideNodes), quarry);
+    is_caught(
+        notification_from_a_clock_ahead(),
+        Mutation::RepairedBesideNodes,
+        Promise::FoundWhileConnected,
+    );
 }
 
 #[test]
 fn an_old_notification_that_is_believed_is_noticed() {
-    let quarry = Quarry::Promise(Promise::FoundWhileConnected);
-    is_caught(&late_notification().with(Mutation::StampsNotCompared), quarry);
+    is_caught(late_notification(), Mutation::StampsNotCompared, Promise::FoundWhileConnected);
 }
 
 #[test]
 fn a_notification_of_the_wrong_node_is_noticed() {
-    let quarry = Quarry::Promise(Promise::ComesToRest);
-    is_caught(&late_notification().with(Mutation::TellsItself), quarry);
+    is_caught(late_notification(), Mutation::TellsItself, Promise::ComesToRest);
 }

@@ -4,9 +4,9 @@
 use state_machine::Month;
 use state_machine::delivery::Outcome;
 
-use crate::models::check::holds;
 use crate::models::endpoint::Push;
-use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message};
+use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, message};
+use crate::search::{holds, is_large};
 
 fn bounds() -> Bounds {
     Bounds { connects: 1, lost_answers: 1 + u8::from(is_large()), ..Bounds::default() }
@@ -20,11 +20,8 @@ fn lost_answers_break_no_promise() {
         .free(Freedom { acks_tarry: true, answers_travel: is_large(), ..Freedom::default() })
         .bound(bounds())
         .seen("a push is refused although it was stored", |search, world| {
-            let is_there = |which: usize| {
-                let id = search.scenario.messages[which].id;
-                world.store.rows(world.agent.uaid).any(|(_, row)| row == id)
-            };
-            world.pushes[1] == Push::Over(Outcome::Unavailable) && is_there(1)
+            world.pushes[1] == Push::Over(Outcome::Unavailable)
+                && world.is_stored(search.scenario.messages[1].id)
         })
         .seen("a nudge is lost", |_, world| world.is_nudge_lost);
     holds(&scenario);

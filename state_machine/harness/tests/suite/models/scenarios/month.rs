@@ -5,14 +5,14 @@ use state_machine::connection::PhaseName;
 use state_machine::store::StoreOp;
 use state_machine::{Month, RouterRecord};
 
-use crate::models::check::{holds, is_caught};
-use crate::models::model::Quarry;
+use crate::models::check::is_caught;
 use crate::models::mutation::Mutation;
 use crate::models::node::Pending;
 use crate::models::scenario::{
-    APART, Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message, message_with_topic,
+    APART, Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, message, message_with_topic,
 };
 use crate::models::world::World;
+use crate::search::{holds, is_large};
 
 /// One message is in the old table, others are pushed while the agent moves.
 fn month_turns(name: &'static str, from: Month) -> Scenario {
@@ -168,8 +168,7 @@ fn clocks_that_differ() -> Scenario {
         .bound(Bounds { connects: 2, ..Bounds::default() })
         .seen("the agent is served in November", |_, world| is_served_in(world, november()))
         .seen("the agent is served in December where it is November still", |_, world| {
-            let line = world.agent.line.and_then(|line| world.lines.get(&line));
-            line.is_some_and(|line| line.node == 1) && is_served_in(world, Month::of(DECEMBER))
+            world.node() == Some(1) && is_served_in(world, Month::of(DECEMBER))
         })
 }
 
@@ -197,8 +196,7 @@ fn topic_on_clocks_that_differ() -> Scenario {
             }
         })
         .seen("the agent is served in December where it is November still", |_, world| {
-            let line = world.agent.line.and_then(|line| world.lines.get(&line));
-            line.is_some_and(|line| line.node == 1) && is_served_in(world, Month::of(DECEMBER))
+            world.node() == Some(1) && is_served_in(world, Month::of(DECEMBER))
         })
 }
 
@@ -209,8 +207,11 @@ fn a_topic_on_clocks_that_differ_keeps_every_promise() {
 
 #[test]
 fn a_record_that_follows_a_clock_that_is_behind_is_noticed() {
-    let quarry = Quarry::Promise(Promise::FoundWhileConnected);
-    is_caught(&topic_on_clocks_that_differ().with(Mutation::RecordFollowsClock), quarry);
+    is_caught(
+        topic_on_clocks_that_differ(),
+        Mutation::RecordFollowsClock,
+        Promise::FoundWhileConnected,
+    );
 }
 
 fn is_served_in(world: &World, month: Month) -> bool {
@@ -220,7 +221,7 @@ fn is_served_in(world: &World, month: Month) -> bool {
 
 fn is_noticed(mutation: Mutation, promise: Promise) {
     let scenario = crashing(month_turns("month_turns_with_a_crash", november()));
-    is_caught(&scenario.with(mutation), Quarry::Promise(promise));
+    is_caught(scenario, mutation, promise);
 }
 
 #[test]

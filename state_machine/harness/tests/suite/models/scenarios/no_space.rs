@@ -4,14 +4,14 @@ use harness::invariants::Promise;
 use state_machine::connection::{PhaseName, Wait};
 use state_machine::delivery::Outcome;
 use state_machine::store::StoreOp;
-use state_machine::{MessageId, Month, Span};
+use state_machine::{Month, Span};
 
-use crate::models::check::{holds, is_caught};
+use crate::models::check::is_caught;
 use crate::models::endpoint::Push;
-use crate::models::model::{Quarry, Search};
 use crate::models::mutation::Mutation;
-use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message};
+use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, message};
 use crate::models::world::World;
+use crate::search::{Search, holds, is_large};
 
 /// A message waits, another one is pushed, and the agent registers a channel.
 ///
@@ -39,11 +39,7 @@ fn is_retried_in(world: &World, phase: PhaseName) -> bool {
     })
 }
 
-fn is_stored(world: &World, id: MessageId) -> bool {
-    world.store.rows(world.agent.uaid).any(|(_, row)| row == id)
-}
-
-fn is_acked(search: &Search, world: &World) -> bool {
+fn is_acked(search: &Search<Scenario>, world: &World) -> bool {
     world.agent.acked.contains(&search.scenario.messages[0].id)
 }
 
@@ -53,9 +49,7 @@ fn a_full_disk_breaks_no_promise() {
         .free(Freedom { acks_tarry: is_large(), ..Freedom::default() })
         .seen("the delete of an acked message is retried", |search, world| {
             let id = search.scenario.messages[0].id;
-            is_acked(search, world)
-                && is_stored(world, id)
-                && is_retried_in(world, PhaseName::Ready)
+            is_acked(search, world) && world.is_stored(id) && is_retried_in(world, PhaseName::Ready)
         });
     holds(&scenario);
 }
@@ -110,18 +104,23 @@ fn a_registration_that_is_kept_in_memory_breaks_no_promise() {
 
 #[test]
 fn an_endpoint_that_takes_a_message_without_space_for_stored_is_noticed() {
-    let scenario = no_space("no_space", Month::of(DECEMBER), 1).with(Mutation::NoSpaceIsDone);
-    is_caught(&scenario, Quarry::Promise(Promise::AcceptedNeverLost));
+    is_caught(
+        no_space("no_space", Month::of(DECEMBER), 1),
+        Mutation::NoSpaceIsDone,
+        Promise::AcceptedNeverLost,
+    );
 }
 
 #[test]
 fn a_delete_without_space_that_counts_as_done_is_noticed() {
-    let scenario = no_space("no_space", Month::of(DECEMBER), 1).with(Mutation::NoSpaceIsDone);
-    is_caught(&scenario, Quarry::Promise(Promise::NothingLeftBehind));
+    is_caught(
+        no_space("no_space", Month::of(DECEMBER), 1),
+        Mutation::NoSpaceIsDone,
+        Promise::NothingLeftBehind,
+    );
 }
 
 #[test]
 fn a_registration_in_memory_that_no_endpoint_sees_is_noticed() {
-    let scenario = unwritten().with(Mutation::UnwrittenUnseen);
-    is_caught(&scenario, Quarry::Promise(Promise::FoundWhileConnected));
+    is_caught(unwritten(), Mutation::UnwrittenUnseen, Promise::FoundWhileConnected);
 }

@@ -4,13 +4,11 @@ use harness::invariants::Promise;
 use state_machine::Month;
 use state_machine::store::StoreOp;
 
-use crate::models::check::{holds, is_caught};
-use crate::models::model::Quarry;
+use crate::models::check::is_caught;
 use crate::models::mutation::Mutation;
 use crate::models::node::Pending;
-use crate::models::scenario::{
-    APART, Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message,
-};
+use crate::models::scenario::{APART, Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, message};
+use crate::search::{holds, is_large};
 
 fn pages() -> Scenario {
     let rows = 3;
@@ -42,8 +40,7 @@ fn pages_of_clocks_apart() -> Scenario {
                 StoreOp::Fetch { after: Some(after), .. } => *after.as_str() > *id.to_string(),
                 _ => false,
             };
-            let is_stored = world.store.rows(world.agent.uaid).any(|(_, row)| row == id);
-            is_stored && world.nodes.iter().any(|node| node.queue.iter().any(is_ahead))
+            world.is_stored(id) && world.nodes.iter().any(|node| node.queue.iter().any(is_ahead))
         })
 }
 
@@ -54,8 +51,7 @@ fn a_message_behind_the_cursor_of_a_fetch_is_delivered_without_a_recheck() {
 
 #[test]
 fn a_notification_that_is_dropped_during_a_fetch_is_noticed() {
-    let quarry = Quarry::Promise(Promise::FoundWhileConnected);
-    is_caught(&pages_of_clocks_apart().with(Mutation::NudgeDuringFetch), quarry);
+    is_caught(pages_of_clocks_apart(), Mutation::NudgeDuringFetch, Promise::FoundWhileConnected);
 }
 
 #[test]
@@ -65,6 +61,5 @@ fn messages_of_one_instant_are_delivered_page_by_page() {
 
 #[test]
 fn a_cursor_by_timestamp_is_noticed() {
-    let quarry = Quarry::Promise(Promise::AcceptedNeverLost);
-    is_caught(&pages().with(Mutation::CursorByTimestamp), quarry);
+    is_caught(pages(), Mutation::CursorByTimestamp, Promise::AcceptedNeverLost);
 }

@@ -3,12 +3,12 @@
 use harness::invariants::Promise;
 use state_machine::Month;
 
-use crate::models::check::{holds, is_caught};
-use crate::models::model::Quarry;
+use crate::models::check::is_caught;
 use crate::models::mutation::Mutation;
 use crate::models::scenario::{
-    Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message, message_with_topic, wanting,
+    Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, message, message_with_topic, wanting,
 };
+use crate::search::{holds, is_large};
 
 /// One message waits, another is pushed. Answers of the store are lost, and a node crashes.
 fn receipts(name: &'static str, from: Month) -> Scenario {
@@ -50,12 +50,18 @@ fn a_replaced_message_needs_no_receipt() {
 
 #[test]
 fn a_receipt_that_is_written_after_the_delete_is_noticed() {
-    let scenario = receipts("receipts", Month::of(DECEMBER)).with(Mutation::ReceiptAfterDelete);
-    is_caught(&scenario, Quarry::Promise(Promise::ReceiptsAreTrue));
+    is_caught(
+        receipts("receipts", Month::of(DECEMBER)),
+        Mutation::ReceiptAfterDelete,
+        Promise::ReceiptsAreTrue,
+    );
 }
 
 #[test]
 fn a_receipt_of_a_message_that_is_only_sent_is_noticed() {
-    let scenario = receipts("receipts", Month::of(DECEMBER)).with(Mutation::ReceiptWhenSent);
-    is_caught(&scenario, Quarry::Promise(Promise::ReceiptsAreTrue));
+    is_caught(
+        receipts("receipts", Month::of(DECEMBER)),
+        Mutation::ReceiptWhenSent,
+        Promise::ReceiptsAreTrue,
+    );
 }

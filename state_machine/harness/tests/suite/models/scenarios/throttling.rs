@@ -5,9 +5,9 @@ use state_machine::Month;
 use state_machine::connection::{PhaseName, Wait};
 use state_machine::delivery::Outcome;
 
-use crate::models::check::holds;
 use crate::models::endpoint::Push;
-use crate::models::scenario::{Bounds, Freedom, NOVEMBER, Scenario, is_large, message};
+use crate::models::scenario::{Bounds, Freedom, NOVEMBER, Scenario, message};
+use crate::search::{holds, is_large};
 
 /// The last waits are all of the same length.
 #[test]

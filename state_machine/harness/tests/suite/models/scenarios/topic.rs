@@ -4,14 +4,14 @@ use harness::invariants::Promise;
 use state_machine::delivery::Outcome;
 use state_machine::{Month, Time};
 
-use crate::models::check::{holds, is_caught};
+use crate::models::check::is_caught;
 use crate::models::endpoint::Push;
-use crate::models::model::{Quarry, Search};
 use crate::models::mutation::Mutation;
 use crate::models::scenario::{
-    APART, Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message_with_topic,
+    APART, Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, message_with_topic,
 };
 use crate::models::world::World;
+use crate::search::{Search, holds, is_large};
 
 /// Pushes 0 and 1; the others are the ids of repetitions. Message 1 has a greater id than message 0.
 fn topic(name: &'static str, month: Time) -> Scenario {
@@ -30,9 +30,8 @@ fn is_outranked(world: &World, which: usize) -> bool {
     matches!(world.pushes[which], Push::Over(Outcome::Outranked(_)))
 }
 
-fn waits(search: &Search, world: &World, which: usize) -> bool {
-    let id = search.scenario.messages[which].id;
-    world.store.rows(world.agent.uaid).any(|(_, row)| row == id)
+fn waits(search: &Search<Scenario>, world: &World, which: usize) -> bool {
+    world.is_stored(search.scenario.messages[which].id)
 }
 
 fn topic_in_december() -> Scenario {
@@ -127,8 +126,7 @@ fn topic_through_nodes_apart() -> Scenario {
         .bound(Bounds { connects: 1 + u8::from(is_large()), ..Bounds::default() })
         .seen("the repeated push reaches the agent at the node that is behind", |search, world| {
             let repeated = search.scenario.messages[2].id;
-            let line = world.agent.line.and_then(|line| world.lines.get(&line));
-            line.is_some_and(|line| line.node == 1) && world.agent.acked.contains(&repeated)
+            world.node() == Some(1) && world.agent.acked.contains(&repeated)
         })
 }
 
@@ -154,8 +152,11 @@ fn two_pushes_of_one_topic_reach_an_agent_between_nodes_apart() {
 
 #[test]
 fn a_topic_row_that_is_replaced_in_two_writes_is_noticed() {
-    let quarry = Quarry::Promise(Promise::AcceptedNeverLost);
-    is_caught(&topic_and_a_refusal().with(Mutation::TopicReplacedInTwoWrites), quarry);
+    is_caught(
+        topic_and_a_refusal(),
+        Mutation::TopicReplacedInTwoWrites,
+        Promise::AcceptedNeverLost,
+    );
 }
 
 #[test]
@@ -175,12 +176,10 @@ fn two_pushes_of_one_topic_beside_a_move_keep_every_promise() {
 
 #[test]
 fn a_later_push_with_a_lesser_id_that_is_dropped_is_noticed() {
-    let quarry = Quarry::Promise(Promise::AcceptedNeverLost);
-    is_caught(&topic_in_december().with(Mutation::LesserTopicDropped), quarry);
+    is_caught(topic_in_december(), Mutation::LesserTopicDropped, Promise::AcceptedNeverLost);
 }
 
 #[test]
 fn a_move_that_keeps_the_greater_id_of_a_topic_is_noticed() {
-    let quarry = Quarry::Promise(Promise::AcceptedNeverLost);
-    is_caught(&topic_in_a_move().with(Mutation::MoveKeepsGreaterTopic), quarry);
+    is_caught(topic_in_a_move(), Mutation::MoveKeepsGreaterTopic, Promise::AcceptedNeverLost);
 }

@@ -3,8 +3,8 @@
 use state_machine::connection::Wait;
 use state_machine::{Message, Month, Urgency};
 
-use crate::models::check::holds;
-use crate::models::scenario::{Bounds, DECEMBER, Freedom, Scenario, is_large, message};
+use crate::models::scenario::{Bounds, DECEMBER, Freedom, Scenario, message};
+use crate::search::{holds, is_large};
 
 #[test]
 fn an_agent_that_changes_its_minimal_urgency_is_promised_the_same() {
@@ -17,8 +17,7 @@ fn an_agent_that_changes_its_minimal_urgency_is_promised_the_same() {
         .bound(Bounds { connects: 1, urgencies: 2, ..Bounds::default() })
         .seen("a message is held back", |search, world| {
             let [held, ..] = &search.scenario.messages[..] else { return false };
-            let is_there = world.store.rows(world.agent.uaid).any(|(_, id)| id == held.id);
-            world.agent.min_urgency == Urgency::Normal && is_there
+            world.agent.min_urgency == Urgency::Normal && world.is_stored(held.id)
         });
     holds(&scenario);
 }

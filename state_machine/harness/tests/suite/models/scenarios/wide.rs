@@ -3,10 +3,10 @@
 use state_machine::Month;
 use state_machine::connection::PhaseName;
 
-use crate::models::check::holds_on_walks;
 use crate::models::scenario::{
-    APART, Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, is_large, message, message_with_topic,
+    APART, Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, message, message_with_topic,
 };
+use crate::search::{holds_on_walks, is_large};
 
 fn wide(name: &'static str, month: Month) -> Scenario {
     let topics = [1, 2].map(message_with_topic);
