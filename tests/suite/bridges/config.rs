@@ -112,6 +112,7 @@ async fn every_error_of_the_file_of_bridges_names_file_and_field() {
         (String::new(), "bridges.toml has no [fcm.APP] and no [apns.APP]"),
     ];
     for (changed, expected) in replaced.into_iter().chain(urls).chain(whole) {
+        println!("{expected}");
         service.write_bridges(&changed);
         let error = error(&service);
         assert!(error.contains(expected), "{error}\n  does not contain {expected}");

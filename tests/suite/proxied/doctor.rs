@@ -98,7 +98,7 @@ async fn each_fault_of_an_nginx_is_told() {
             "client_max_body_size 512k; proxy_hide_header Location;",
             0,
             ["push", "header Location", "unchanged"],
-            false,
+            true,
         ),
         (
             "proxy_read_timeout 10m;",
