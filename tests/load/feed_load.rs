@@ -8,28 +8,28 @@
 //!
 //! TOKEN has read and write scope for the feed it names, which is `broadcasts` for the last. One thread.
 
-#[path = "shared/feed.rs"]
-mod feed;
-#[path = "shared/http.rs"]
-mod http;
-#[path = "shared/percentile.rs"]
-mod percentile;
-#[path = "shared/usage.rs"]
-mod usage;
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a measurement writes files that no power loss meets"
+)]
+
+#[expect(dead_code, reason = "each tool uses a part")]
+#[path = "shared/mod.rs"]
+mod shared;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use futures_util::{SinkExt, StreamExt};
+use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
-use tokio_tungstenite::tungstenite::Message;
 
-use feed::Feed;
-use http::Connection;
-use percentile::percentile;
-use usage::{CpuTime, resident_kib};
+use shared::agent::Agent;
+use shared::feed::Feed;
+use shared::http::Connection;
+use shared::percentile::percentile;
+use shared::usage::{CpuTime, resident_kib};
 
 const KEYS: usize = 1000;
 const BROADCAST: &str = "load/changes";
@@ -176,23 +176,17 @@ impl Load {
 
     /// Sends `ready` after the subscription, and then each version that arrives.
     async fn agent(self, version: String, report: mpsc::UnboundedSender<String>) {
-        let url = format!("ws://{}/", self.feed.address);
-        let (mut socket, _) = tokio_tungstenite::connect_async(url).await.expect("connected");
-        let hello = r#"{"messageType":"hello","use_webpush":true,"broadcasts":{}}"#;
-        socket.send(Message::text(hello)).await.expect("said");
-        socket.next().await.expect("answered").expect("hello");
-        let broadcasts = serde_json::json!({ BROADCAST: version });
-        let subscribe =
-            serde_json::json!({"messageType": "broadcast_subscribe", "broadcasts": broadcasts});
-        socket.send(Message::text(subscribe.to_string())).await.expect("said");
+        let node = self.feed.address.parse().expect("an address");
+        let mut agent = Agent::try_enter(node, None).await.expect("connected");
+        let broadcasts = json!({ BROADCAST: version });
+        let subscribe = json!({"messageType": "broadcast_subscribe", "broadcasts": broadcasts});
+        agent.send_json(&subscribe).await;
         // The answer to a ping follows the answers to all earlier messages.
-        socket.send(Message::text("{}")).await.expect("said");
-        while let Some(Ok(message)) = socket.next().await {
-            let Message::Text(text) = message else { continue };
-            let received: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        agent.send_json(&json!({})).await;
+        while let Ok(received) = agent.receive().await {
             let message = match received["broadcasts"][BROADCAST].as_str() {
                 Some(version) => version.to_owned(),
-                None if text == "{}" => "ready".to_owned(),
+                None if received == json!({}) => "ready".to_owned(),
                 // The first version may not be published yet.
                 None => continue,
             };

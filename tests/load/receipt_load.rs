@@ -13,38 +13,31 @@
     reason = "a measurement writes files that no power loss meets"
 )]
 
-#[path = "shared/agent.rs"]
-mod agent;
-#[path = "shared/http.rs"]
-mod http;
-#[path = "shared/percentile.rs"]
-mod percentile;
-#[path = "shared/process.rs"]
-mod process;
-#[path = "shared/usage.rs"]
-mod usage;
+#[expect(dead_code, reason = "each tool uses a part")]
+#[path = "shared/mod.rs"]
+mod shared;
 
 use std::collections::HashMap;
 use std::error::Error;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
-use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use agent::{Agent, Closed};
-use http::Connection;
-use percentile::percentile;
-use process::Process;
-use usage::{CpuTime, resident_kib};
+use shared::agent::{Agent, Closed};
+use shared::dynamodb::DynamoDb;
+use shared::feed::Follower;
+use shared::http::Connection;
+use shared::percentile::percentile;
+use shared::process::Process;
+use shared::usage::{CpuTime, resident_kib};
 
 const SENDERS: usize = 16;
 
@@ -78,10 +71,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let _store = match &args.dynamodb {
         None => None,
         Some(program) => {
-            let (store, url) = start_dynamodb(program).await?;
-            command.arg("--store=dynamodb").arg("--dynamodb-region=eu-central-1");
-            command.arg(format!("--dynamodb-endpoint-url={url}"));
-            command.envs([("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "key")]);
+            let store = DynamoDb::start(program).await?;
+            store.configure(&mut command);
             Some(store)
         }
     };
@@ -91,16 +82,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
         load.stored(wanted).await?;
     }
     load.reported(args.rate).await
-}
-
-/// The server, which ends with its standard input, and its URL.
-async fn start_dynamodb(program: &Path) -> Result<(Child, String), Box<dyn Error>> {
-    let mut command = Command::new(program);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-    let mut store = command.spawn()?;
-    let mut lines = BufReader::new(store.stdout.take().ok_or("its output is a pipe")?).lines();
-    let url = lines.next_line().await?.ok_or("the DynamoDB server printed no address")?;
-    Ok((store, url))
 }
 
 struct Load {
@@ -256,19 +237,12 @@ async fn read_events(
     path: String,
     report: mpsc::UnboundedSender<(String, Instant)>,
 ) -> std::io::Result<()> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
-    let request =
-        format!("GET {path} HTTP/1.1\r\nhost: {address}\r\naccept: text/event-stream\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    let mut lines = BufReader::new(stream).lines();
-    while let Some(line) = lines.next_line().await? {
-        let Some(data) = line.strip_prefix("data: ") else { continue };
-        let data: Value = serde_json::from_str(data)?;
-        let message = data["message"].as_str().unwrap_or_default().to_owned();
+    let head = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n");
+    let mut events = Follower::open(address, &head).await?;
+    loop {
+        let message = events.data().await?["message"].as_str().unwrap_or_default().to_owned();
         if report.send((message, Instant::now())).is_err() {
-            break;
+            return Ok(());
         }
     }
-    Ok(())
 }

@@ -2,47 +2,41 @@
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::harness::{AT_ONCE, Launch, Server, until};
+use crate::harness::{AT_ONCE, Authority, Launch, Server, until};
 use crate::metrics::scrape;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A Pebble, and the ports at which it expects the server.
-struct Authority {
+struct Pebble {
     process: Child,
-    dir: TempDir,
+    /// Its files, with the certificate of its own port.
+    files: Authority,
     api: SocketAddr,
     management: SocketAddr,
     http: SocketAddr,
     tls: SocketAddr,
 }
 
-impl Authority {
+impl Pebble {
     /// Starts a Pebble that refuses so many percent of nonces.
     async fn start(nonces_refused: u8) -> Self {
-        let dir = TempDir::new().expect("a temporary directory can be made");
-        let [api, management, http, tls] = free_ports();
-        let (ca, certificate, key) = pair();
-        for (name, text) in [("ca.pem", ca), ("pair.pem", certificate), ("pair.key", key)] {
-            fs::write(dir.path().join(name), text).expect("a file can be written");
-        }
+        let (files, [api, management, http, tls]) = (Authority::new(), free_ports());
         let config = json!({"pebble": {
             "listenAddress": api, "managementListenAddress": management,
-            "certificate": dir.path().join("pair.pem"), "privateKey": dir.path().join("pair.key"),
+            "certificate": files.path("pair.pem"), "privateKey": files.path("pair.key"),
             "httpPort": http.port(), "tlsPort": tls.port(),
         }});
-        let path = dir.path().join("pebble.json");
-        fs::write(&path, config.to_string()).expect("a file can be written");
-        let process = pebble(dir.path(), nonces_refused);
-        let authority = Self { process, dir, api, management, http, tls };
+        fs::write(files.path("pebble.json"), config.to_string()).expect("a file can be written");
+        let process = pebble(&files, nonces_refused);
+        let authority = Self { process, files, api, management, http, tls };
         authority.answers().await;
         authority
     }
@@ -50,7 +44,7 @@ impl Authority {
     /// Starts it again, without the accounts, the orders and the root that it had.
     async fn start_again(&mut self) {
         self.stop();
-        self.process = pebble(self.dir.path(), 0);
+        self.process = pebble(&self.files, 0);
         self.answers().await;
     }
 
@@ -67,25 +61,21 @@ impl Authority {
             let Some(root) = root.filter(|_| TcpStream::connect(self.api).is_ok()) else {
                 return false;
             };
-            fs::write(self.path("root.pem"), root).expect("a file can be written");
+            fs::write(self.files.path("root.pem"), root).expect("a file can be written");
             true
         })
         .await;
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
     fn log(&self) -> String {
-        fs::read_to_string(self.path("log")).expect("Pebble has a log")
+        fs::read_to_string(self.files.path("log")).expect("Pebble has a log")
     }
 
     /// Runs curl with these roots, and returns what it printed if it succeeded.
     fn curl(&self, roots: &str, arguments: &[&str]) -> Option<String> {
         let mut curl = Command::new("curl");
         curl.args(["--silent", "--show-error", "--max-time", "5", "--cacert"])
-            .arg(self.path(roots));
+            .arg(self.files.path(roots));
         let output = curl.args(arguments).output().expect("curl is installed");
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -105,7 +95,7 @@ impl Authority {
             &format!("--http-listen={listen}"),
         ]);
         launch.port = Some(self.tls);
-        launch.variables.push(("SSL_CERT_FILE", self.path("ca.pem").display().to_string()));
+        launch.variables.push(("SSL_CERT_FILE", self.files.path("ca.pem").display().to_string()));
         launch
     }
 
@@ -137,12 +127,17 @@ impl Authority {
         presented.expect("waited for")
     }
 
+    /// The folder of the server that has its certificates from this authority.
+    fn certificates(&self, server: &Server) -> PathBuf {
+        server.data_dir().join("acme").join(format!("127.0.0.1_{}", self.api.port()))
+    }
+
     fn orders(&self) -> usize {
         self.log().matches("Added order").count()
     }
 }
 
-impl Drop for Authority {
+impl Drop for Pebble {
     fn drop(&mut self) {
         self.stop();
     }
@@ -153,22 +148,10 @@ fn free_ports<const N: usize>() -> [SocketAddr; N] {
     ports.map(|port| port.local_addr().expect("a bound port has an address"))
 }
 
-/// A certificate authority for Pebble itself, and the certificate and the key of its port.
-fn pair() -> (String, String, String) {
-    let made = "the test can make it";
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.distinguished_name.push(DnType::CommonName, "authority of a test");
-    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().expect(made)).expect(made);
-    let key = KeyPair::generate().expect(made);
-    let params = CertificateParams::new(["127.0.0.1".to_owned()]).expect(made);
-    (ca.pem(), params.signed_by(&key, &ca).expect(made).pem(), key.serialize_pem())
-}
-
 /// Stores a certificate as if it had been ordered before, and returns it.
 fn store_certificate(
     server: &Server,
-    authority: &Authority,
+    authority: &Pebble,
     began: Duration,
     ends: Duration,
 ) -> String {
@@ -179,17 +162,17 @@ fn store_certificate(
     (params.not_before, params.not_after) = ((now - began).into(), (now + ends).into());
     let certificate = params.self_signed(&key).expect("the test can make it").pem();
     let pem = format!("{}{certificate}", key.serialize_pem());
-    let dir = server.data_dir().join("acme").join(format!("127.0.0.1_{}", authority.api.port()));
+    let dir = authority.certificates(server);
     fs::create_dir_all(&dir).expect("a directory can be made");
     fs::write(dir.join("localhost.pem"), pem).expect("a file can be written");
     certificate.replace("\r\n", "\n")
 }
 
-/// Starts Pebble with the files in the directory.
-fn pebble(dir: &Path, nonces_refused: u8) -> Child {
-    let log = File::create(dir.join("log")).expect("a file can be written");
+/// Starts Pebble with these files.
+fn pebble(files: &Authority, nonces_refused: u8) -> Child {
+    let log = File::create(files.path("log")).expect("a file can be written");
     let mut pebble = Command::new("pebble");
-    pebble.arg("-config").arg(dir.join("pebble.json"));
+    pebble.arg("-config").arg(files.path("pebble.json"));
     // It answers without the waits of a real authority, and validates each order.
     pebble.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_AUTHZREUSE", "0");
     pebble.env("PEBBLE_WFE_NONCEREJECT", nonces_refused.to_string());
@@ -199,7 +182,7 @@ fn pebble(dir: &Path, nonces_refused: u8) -> Child {
 
 #[actix_web::test]
 async fn a_certificate_is_ordered_by_http_01_once_although_half_of_all_nonces_are_refused() {
-    let authority = Authority::start(50).await;
+    let authority = Pebble::start(50).await;
     let mut server = Server::launch(authority.launch(true));
     let first = authority.issued().await;
     assert!(server.log().contains("\"challenge\":\"http-01\""));
@@ -223,7 +206,7 @@ async fn a_certificate_is_ordered_by_http_01_once_although_half_of_all_nonces_ar
 
 #[actix_web::test]
 async fn a_certificate_is_ordered_by_tls_alpn_01_without_a_port_of_http() {
-    let authority = Authority::start(0).await;
+    let authority = Pebble::start(0).await;
     let server = Server::launch(authority.launch(false));
     authority.issued().await;
     assert!(server.log().contains("\"challenge\":\"tls-alpn-01\""));
@@ -232,7 +215,7 @@ async fn a_certificate_is_ordered_by_tls_alpn_01_without_a_port_of_http() {
 
 #[actix_web::test]
 async fn a_certificate_with_a_third_of_its_lifetime_left_is_renewed_and_one_with_more_is_not() {
-    let mut authority = Authority::start(0).await;
+    let mut authority = Pebble::start(0).await;
     let mut server = Server::launch(authority.launch(true));
     authority.issued().await;
     // The authority has lost its accounts meanwhile, so the server makes a new one.
@@ -251,7 +234,7 @@ async fn a_certificate_with_a_third_of_its_lifetime_left_is_renewed_and_one_with
 
 #[actix_web::test]
 async fn a_failed_order_leaves_the_certificate_and_the_next_one_comes_later_or_at_a_signal() {
-    let authority = Authority::start(0).await;
+    let authority = Pebble::start(0).await;
     let mut server = Server::start();
     server.terminate();
     let stored = store_certificate(&server, &authority, 61 * DAY, 29 * DAY);
@@ -259,16 +242,14 @@ async fn a_failed_order_leaves_the_certificate_and_the_next_one_comes_later_or_a
     let launch = authority.launch_on("127.0.0.1:0").with(&["--metrics-listen=127.0.0.1:0"]);
     server.restart_as(launch);
     let failed = "the order of a certificate failed, the one before stays in use";
-    until(AT_ONCE, "the order fails", async || server.log().contains(failed)).await;
+    server.has_logged(failed).await;
     assert_eq!(authority.any_certificate(), stored);
     let log = server.log();
     let line = log.lines().find(|line| line.contains(failed)).expect("waited for");
     let line: Value = serde_json::from_str(line).expect("the log is JSON");
     assert_eq!((&line["failures"], &line["days_left"]), (&json!(1), &json!(28)), "{line}");
     // It is stored: the next start has it, and orders at once after so few.
-    let failures = server.data_dir().join("acme");
-    let failures = failures.join(format!("127.0.0.1_{}", authority.api.port()));
-    let failures = failures.join("localhost.failures.json");
+    let failures = authority.certificates(&server).join("localhost.failures.json");
     assert!(fs::read_to_string(&failures).unwrap().starts_with("{\"number\":1,"));
     assert!((900..=1125).contains(&line["retry_in_s"].as_u64().unwrap()), "{line}");
     let why = line["why"].as_str().unwrap();
@@ -289,19 +270,19 @@ async fn a_failed_order_leaves_the_certificate_and_the_next_one_comes_later_or_a
 
 #[actix_web::test]
 async fn a_server_that_failed_often_orders_nothing_when_it_starts_again() {
-    let mut authority = Authority::start(0).await;
+    let mut authority = Pebble::start(0).await;
     let mut server = Server::start();
     server.terminate();
     store_certificate(&server, &authority, 61 * DAY, 29 * DAY);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
     let failures = json!({"number": 3, "last_ms": u64::try_from(now).unwrap()}).to_string();
-    let dir = server.data_dir().join("acme").join(format!("127.0.0.1_{}", authority.api.port()));
-    fs::write(dir.join("localhost.failures.json"), failures).unwrap();
+    let file = authority.certificates(&server).join("localhost.failures.json");
+    fs::write(file, failures).unwrap();
     // An order at the start would fail, because no authority runs yet.
     authority.stop();
     server.restart_as(authority.launch(true));
     let waits = "orders of a certificate failed before this start, the next one waits";
-    until(AT_ONCE, "the wait is logged", async || server.log().contains(waits)).await;
+    server.has_logged(waits).await;
     authority.start_again().await;
     server.signal("HUP");
     authority.issued().await;
@@ -316,6 +297,6 @@ async fn a_server_whose_authority_does_not_answer_starts_and_logs_the_reason() {
         "--http-listen=127.0.0.1:0",
         &format!("--acme-directory-url=https://{nowhere}/dir"),
     ]);
-    until(AT_ONCE, "the order fails", async || server.log().contains("Connection refused")).await;
+    server.has_logged("Connection refused").await;
     assert!(server.log().contains("TLS handshakes fail until it was ordered"));
 }

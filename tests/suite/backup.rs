@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::harness::{Agent, ExitOutput, Program, Sender, Server, Socket, kalends};
+use crate::harness::{Agent, ExitOutput, Program, Sender, Server, kalends};
 
 async fn command(name: &str, file: &Path, arguments: &[&str], data_dir: &Path) -> ExitOutput {
     let mut command = kalends(&[name]);
@@ -18,22 +18,19 @@ async fn command(name: &str, file: &Path, arguments: &[&str], data_dir: &Path) -
 }
 
 async fn back_up(server: &Server, file: &Path) {
-    let ended = command("backup", file, &[], &server.data_dir()).await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    command("backup", file, &[], &server.data_dir()).await.succeeded();
 }
 
 /// Replaces the data directory of a stopped server by the archive.
 async fn restore(server: &Server, file: &Path) {
     fs::remove_dir_all(server.data_dir()).expect("the server has it");
-    let ended = command("restore", file, &[], &server.data_dir()).await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    command("restore", file, &[], &server.data_dir()).await.succeeded();
 }
 
 /// The archive of a server with one agent and one message, and a directory for what a test makes of it.
 async fn archive() -> (TempDir, Vec<u8>) {
     let server = Server::start();
-    let (_, channel) = Agent::offline(&server).await;
-    Sender::new().push(&channel.endpoint, "kept").await;
+    Agent::offline_with(&server, "kept").await;
     let home = tempfile::tempdir().expect("a temporary directory can be made");
     let file = home.path().join("a.tar");
     back_up(&server, &file).await;
@@ -45,9 +42,7 @@ async fn assert_refused(home: &TempDir, archive: &[u8], reason: &str) {
     let (file, target) = (home.path().join("wrong.tar"), home.path().join("restored"));
     fs::write(&file, archive).expect("a file can be written");
     for arguments in [&["--check"][..], &[]] {
-        let ended = command("restore", &file, arguments, &target).await;
-        assert_eq!(ended.code, Some(1), "{ended:?}");
-        assert!(ended.stderr.contains(reason), "{ended:?}");
+        command("restore", &file, arguments, &target).await.failed(1, reason);
     }
     assert!(!target.exists());
     let left = fs::read_dir(home.path()).expect("it exists").count();
@@ -57,9 +52,8 @@ async fn assert_refused(home: &TempDir, archive: &[u8], reason: &str) {
 #[actix_web::test]
 async fn a_message_accepted_before_the_backup_is_delivered_after_a_restore() {
     let mut server = Server::start();
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (uaid, channel) = Agent::offline_with(&server, "before").await;
     let sender = Sender::new();
-    sender.push(&channel.endpoint, "before").await;
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("a.tar");
     back_up(&server, &file).await;
@@ -82,8 +76,8 @@ async fn a_message_accepted_before_the_backup_is_delivered_after_a_restore() {
     sender.push_to(&mut agent, &channel, "again").await;
 
     assert_eq!(sender.post(&lost.endpoint).ttl(60).send().await.status, 410);
-    let newcomer_now = Agent::hello(Socket::open(&server).await, Some(&newcomer)).await.unwrap();
-    assert_ne!(newcomer_now.uaid(), newcomer, "it registered after the backup");
+    let newcomer_now = Agent::uaid_for(&server, &newcomer).await;
+    assert_ne!(newcomer_now, newcomer, "it registered after the backup");
 }
 
 #[actix_web::test]
@@ -114,18 +108,17 @@ async fn every_push_accepted_before_a_backup_under_load_is_in_it() {
 #[actix_web::test]
 async fn a_stopped_server_is_backed_up_through_standard_output() {
     let mut server = Server::start();
-    let (uaid, channel) = Agent::offline(&server).await;
-    Sender::new().push(&channel.endpoint, "kept").await;
+    let (uaid, _) = Agent::offline_with(&server, "kept").await;
     server.terminate();
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("a.tar");
     let mut backup = kalends(&["backup", "-", "--data-dir"]);
     backup.arg(server.data_dir()).stdout(fs::File::create(&file).unwrap());
-    assert_eq!(Program::run(backup).await.code, Some(0));
+    Program::run(backup).await.succeeded();
     fs::remove_dir_all(server.data_dir()).unwrap();
     let mut restore = kalends(&["restore", "-", "--data-dir"]);
     restore.arg(server.data_dir()).stdin(fs::File::open(&file).unwrap());
-    assert_eq!(Program::run(restore).await.code, Some(0));
+    Program::run(restore).await.succeeded();
     server.restart();
     let mut agent = Agent::reconnect(&server, &uaid).await;
     assert_eq!(agent.notification().await.body(), "kept");
@@ -163,23 +156,19 @@ async fn a_wrong_archive_is_refused_before_anything_is_changed() {
 async fn nothing_that_exists_is_overwritten() {
     let (home, archive) = archive().await;
     let (file, server) = (home.path().join("a.tar"), Server::start());
-    let refused = command("backup", &file, &[], &server.data_dir()).await;
-    assert_eq!(refused.code, Some(1));
-    assert!(refused.stderr.contains("--force"), "{refused:?}");
-    assert_eq!(fs::read(&file).unwrap(), archive);
-    let refused = command("restore", &file, &[], &server.data_dir()).await;
-    assert_eq!(refused.code, Some(1));
-    assert!(refused.stderr.contains("is not empty"), "{refused:?}");
     let router = server.data_dir().join("router.db");
-    let forced = command("backup", &router, &["--force"], &server.data_dir()).await;
-    assert!(forced.code == Some(1) && forced.stderr.contains("elsewhere"), "{forced:?}");
-    let forced = command("backup", home.path(), &["--force"], &server.data_dir()).await;
-    assert!(forced.code == Some(1) && forced.stderr.contains("is not a file"), "{forced:?}");
-    let forced = command("backup", &file, &["--force"], &server.data_dir()).await;
-    assert_eq!(forced.code, Some(0), "{forced:?}");
+    for (name, path, arguments, reason) in [
+        ("backup", &*file, &[][..], "--force"),
+        ("restore", &file, &[], "is not empty"),
+        ("backup", &router, &["--force"], "elsewhere"),
+        ("backup", home.path(), &["--force"], "is not a file"),
+    ] {
+        command(name, path, arguments, &server.data_dir()).await.failed(1, reason);
+    }
+    assert_eq!(fs::read(&file).unwrap(), archive);
+    command("backup", &file, &["--force"], &server.data_dir()).await.succeeded();
     assert_ne!(fs::read(&file).unwrap(), archive);
-    let sound = command("restore", &file, &["--check"], &server.data_dir()).await;
-    assert_eq!(sound.code, Some(0), "{sound:?}");
+    command("restore", &file, &["--check"], &server.data_dir()).await.succeeded();
 }
 
 /// Makes an identity of age. Returns its recipient.
@@ -195,19 +184,17 @@ async fn identity(home: &TempDir, name: &str) -> String {
 #[actix_web::test]
 async fn an_archive_for_a_recipient_of_age_is_restored_with_its_identity_only() {
     let mut server = Server::start();
-    let (uaid, channel) = Agent::offline(&server).await;
-    Sender::new().push(&channel.endpoint, "kept").await;
+    let (uaid, _) = Agent::offline_with(&server, "kept").await;
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("a.age");
     let recipient = identity(&home, "own.key").await;
     identity(&home, "other.key").await;
 
     let wrong = command("backup", &file, &["--encrypt-to=age1wrong"], &server.data_dir()).await;
-    assert_eq!(wrong.code, Some(1));
-    assert!(wrong.stderr.contains("malformed recipient") && !file.exists(), "{wrong:?}");
+    wrong.failed(1, "malformed recipient");
+    assert!(!file.exists());
     let to = format!("--encrypt-to={recipient}");
-    let ended = command("backup", &file, &[&to], &server.data_dir()).await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    command("backup", &file, &[&to], &server.data_dir()).await.succeeded();
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o600);
     let encrypted = fs::read(&file).unwrap();
     assert!(encrypted.starts_with(b"age-encryption.org/v1"));
@@ -215,16 +202,15 @@ async fn an_archive_for_a_recipient_of_age_is_restored_with_its_identity_only() 
     server.terminate();
     fs::remove_dir_all(server.data_dir()).unwrap();
     let with = |name: &str| format!("--identity={}", home.path().join(name).display());
-    let other = command("restore", &file, &[&with("other.key")], &server.data_dir()).await;
-    assert_eq!(other.code, Some(1));
-    assert!(other.stderr.contains("no identity matched"), "{other:?}");
-    fs::write(home.path().join("cut.age"), &encrypted[..encrypted.len() - 1]).unwrap();
     let cut = home.path().join("cut.age");
-    let cut = command("restore", &cut, &[&with("own.key")], &server.data_dir()).await;
-    assert!(cut.code == Some(1) && cut.stderr.contains("age failed"), "{cut:?}");
+    fs::write(&cut, &encrypted[..encrypted.len() - 1]).unwrap();
+    for (file, key, reason) in
+        [(&file, "other.key", "no identity matched"), (&cut, "own.key", "age failed")]
+    {
+        command("restore", file, &[&with(key)], &server.data_dir()).await.failed(1, reason);
+    }
     assert!(!server.data_dir().exists());
-    let own = command("restore", &file, &[&with("own.key")], &server.data_dir()).await;
-    assert_eq!(own.code, Some(0), "{own:?}");
+    command("restore", &file, &[&with("own.key")], &server.data_dir()).await.succeeded();
     server.restart();
     let mut agent = Agent::reconnect(&server, &uaid).await;
     assert_eq!(agent.notification().await.body(), "kept");
@@ -236,9 +222,8 @@ async fn encryption_without_the_program_fails_before_anything_is_read() {
     let file = home.path().join("a.age");
     let mut backup = kalends(&["backup", "--passphrase"]);
     backup.arg(&file).arg("--data-dir").arg(server.data_dir()).env("PATH", home.path());
-    let ended = Program::run(backup).await;
-    assert_eq!(ended.code, Some(1));
-    assert!(ended.stderr.contains("age is not installed") && !file.exists(), "{ended:?}");
+    Program::run(backup).await.failed(1, "age is not installed");
+    assert!(!file.exists());
 }
 
 /// Answers each question about a passphrase on a terminal of its own.

@@ -183,8 +183,7 @@ async fn invalid_commands_are_rejected_and_the_session_continues() {
 #[actix_web::test]
 async fn invalid_acks_are_ignored() {
     let server = Server::start();
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&server).await;
     let version = "0".repeat(32);
     for updates in [
         json!(null),

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{AT_ONCE, until, within};
+use crate::harness::{AT_ONCE, ExitOutput, until, within};
 
 /// Maximum time of a small bench, and of a build of it.
 const BENCH_WAIT: Duration = Duration::from_secs(300);
@@ -51,21 +51,13 @@ const OPERATIONS: [(&str, bool); 10] = [
 const FIGURE_MAX: f64 = 1e5;
 
 /// An example of these sources. Only `cargo test --workspace` builds examples, and this builds nothing after it.
-fn example(name: &str) -> Command {
+pub(crate) fn example(name: &str) -> Command {
     let kalends = Path::new(env!("CARGO_BIN_EXE_kalends"));
     let profile = kalends.parent().expect("it is in the folder of its profile");
     let target = profile.parent().expect("that is in the target directory");
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args([
-        "build",
-        "--workspace",
-        "--locked",
-        "--offline",
-        "--example",
-        name,
-        "--target-dir",
-    ]);
-    cargo.arg(target).current_dir(env!("CARGO_MANIFEST_DIR"));
+    cargo.args(["build", "--workspace", "--locked", "--offline", "--example", name]);
+    cargo.arg("--target-dir").arg(target).current_dir(env!("CARGO_MANIFEST_DIR"));
     cargo.args((!cfg!(debug_assertions)).then_some("--release"));
     let built = cargo.output().expect("cargo can be run");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
@@ -80,13 +72,11 @@ fn bench() -> Command {
     command
 }
 
-async fn output(command: Command) -> (Option<i32>, String, String) {
+async fn output(command: Command) -> ExitOutput {
     let mut command = tokio::process::Command::from(command);
     let ended = command.kill_on_drop(true).output();
     let output = within(BENCH_WAIT, "the bench ends", ended).await;
-    let Output { status, stdout, stderr } = output.expect("it can be started");
-    let text = |bytes| String::from_utf8(bytes).expect("it writes UTF-8");
-    (status.code(), text(stdout), text(stderr))
+    output.expect("it can be started").into()
 }
 
 fn measure(baseline: &Path) -> Command {
@@ -108,8 +98,7 @@ async fn the_bench_measures_every_operation_and_fails_above_its_baseline() {
     let path = dir.path().join("bench.json");
     let mut command = measure(&path);
     command.arg("--write-baseline").args(["--before", env!("CARGO_BIN_EXE_kalends")]);
-    let (code, measured, log) = output(command).await;
-    assert_eq!(code, Some(0), "{log}");
+    let measured = output(command).await.succeeded();
     let measured: BTreeMap<String, Value> = serde_json::from_str(&measured).expect("JSON");
     for (operation, is_of_floor) in OPERATIONS {
         let of = &measured[operation];
@@ -124,7 +113,7 @@ async fn the_bench_measures_every_operation_and_fails_above_its_baseline() {
     assert_eq!(measured.len(), OPERATIONS.len());
 
     falsify(&path, Some("drain"));
-    let (code, _, log) = output(measure(&path)).await;
+    let ExitOutput { code, stderr: log, .. } = output(measure(&path)).await;
     assert_eq!(code, Some(1), "{log}");
     let named = |what: &str| -> Vec<String> {
         let lines = log.lines().filter_map(|line| line.strip_prefix(what));
@@ -137,7 +126,7 @@ async fn the_bench_measures_every_operation_and_fails_above_its_baseline() {
     assert_eq!(log.lines().last(), Some(last), "{log}");
 
     falsify(&path, None);
-    let (code, _, log) = output(measure(&path)).await;
+    let ExitOutput { code, stderr: log, .. } = output(measure(&path)).await;
     assert_eq!((code, log.lines().last()), (Some(0), Some("no regression")), "{log}");
 }
 
@@ -173,10 +162,9 @@ async fn the_bench_names_what_it_cannot_measure() {
     ] {
         let mut command = bench();
         command.args(["--kalends", program]).args(more);
-        let (code, printed, log) = output(command).await;
-        assert_eq!((code, &*printed), (Some(2), ""), "{log}");
-        assert!(log.contains(error), "{log}");
-        assert!(!log.contains("round 1"), "{log}");
+        let ended = output(command).await;
+        ended.failed(2, error);
+        assert!(ended.stdout.is_empty() && !ended.stderr.contains("round 1"), "{ended:?}");
     }
 }
 
@@ -185,9 +173,9 @@ async fn the_load_of_feeds_prints_its_usage() {
     for arguments in [&[][..], &["publish", "127.0.0.1:1", "token", "no number"]] {
         let mut command = example("feed_load");
         command.args(arguments);
-        let (code, printed, log) = output(command).await;
-        assert_eq!((code, &*printed), (Some(2), ""), "{log}");
-        assert!(log.starts_with("usage: feed_load publish|lag|broadcast ADDRESS"), "{log}");
+        let ended = output(command).await;
+        ended.failed(2, "usage: feed_load publish|lag|broadcast ADDRESS");
+        assert_eq!(ended.stdout, "");
     }
 }
 
@@ -215,7 +203,7 @@ async fn an_interrupted_bench_leaves_no_process_behind() {
 }
 
 /// The arguments of each process whose log is in the folder.
-fn arguments_of_servers(dir: &Path) -> Vec<String> {
+pub(crate) fn arguments_of_servers(dir: &Path) -> Vec<String> {
     let processes = fs::read_dir("/proc").expect("Linux has it");
     let paths = processes.filter_map(|process| Some(process.ok()?.path()));
     let logs_here =

@@ -29,8 +29,7 @@ async fn a_burst_of_400_pushes_to_an_offline_agent_arrives_completely_in_version
 #[actix_web::test]
 async fn a_burst_of_400_pushes_to_a_connected_agent_arrives_completely() {
     let server = Server::start();
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (agent, channel) = Agent::subscribed(&server).await;
     let agent = agent.ack_in_background();
 
     let sent = burst(&channel.endpoint).await;
@@ -74,8 +73,7 @@ async fn a_burst_through_mailboxes_of_capacity_1_arrives_completely() {
         "--endpoint-mailbox-max=1",
         "--storage-recheck-s=1",
     ]);
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (agent, channel) = Agent::subscribed(&server).await;
     let agent = agent.ack_in_background();
 
     let (sent, _) = insistent_burst(&channel.endpoint).await;
@@ -110,45 +108,43 @@ async fn pushes_above_the_limit_are_answered_503_and_the_others_are_kept() {
 /// of 503 answers.
 async fn insistent_burst(endpoint: &str) -> (BTreeSet<String>, usize) {
     let refusals = Cell::new(0);
-    let sent = join_all((0..SENDERS).map(async |sender| {
-        let (client, mut sent) = (Sender::new(), Vec::new());
-        for number in 0..PUSHES / SENDERS {
-            let body = format!("sender {sender}, number {number}");
-            until(AT_ONCE, "the push is taken", async || {
-                let answer = client.post(endpoint).ttl(3600).body(body.as_str()).send().await;
-                if answer.status != 201 {
-                    answer.assert_error(503, 201);
-                    assert!(answer.header("retry-after").is_some(), "{answer}");
-                    refusals.set(refusals.get() + 1);
-                }
-                answer.status == 201
-            })
-            .await;
-            sent.push(body);
-        }
-        sent
-    }))
+    let sent = burst_with(async |client, body| {
+        until(AT_ONCE, "the push is taken", async || {
+            let answer = client.post(endpoint).ttl(3600).body(body).send().await;
+            if answer.status != 201 {
+                answer.assert_error(503, 201);
+                assert!(answer.header("retry-after").is_some(), "{answer}");
+                refusals.set(refusals.get() + 1);
+            }
+            answer.status == 201
+        })
+        .await;
+    })
     .await;
-    (sent.into_iter().flatten().collect(), refusals.get())
+    (sent, refusals.get())
 }
 
 fn bodies(got: &[Notification]) -> BTreeSet<String> {
     got.iter().map(|got| got.body().to_owned()).collect()
 }
 
-/// Sends 400 pushes from 16 concurrent senders and returns their bodies.
-async fn burst(endpoint: &str) -> BTreeSet<String> {
+/// Sends 400 pushes from 16 concurrent senders, each with this function, and returns their bodies.
+async fn burst_with(push: impl AsyncFn(&Sender, &str)) -> BTreeSet<String> {
     let bodies = join_all((0..SENDERS).map(async |sender| {
         let (client, mut bodies) = (Sender::new(), Vec::new());
         for number in 0..PUSHES / SENDERS {
             let body = format!("sender {sender}, number {number}");
-            client.push(endpoint, &body).await;
+            push(&client, &body).await;
             bodies.push(body);
         }
         bodies
     }))
     .await;
     bodies.into_iter().flatten().collect()
+}
+
+async fn burst(endpoint: &str) -> BTreeSet<String> {
+    burst_with(async |client, body| drop(client.push(endpoint, body).await)).await
 }
 
 /// Maps each version to its body. Panics if a redelivery has another body.

@@ -16,8 +16,7 @@ const SHORT_ACK_WAIT: &[&str] = &["--ack-wait-ms", "300"];
 #[actix_web::test]
 async fn a_push_answered_201_that_a_connected_agent_did_not_ack_survives_kill_9() {
     let mut server = Server::start_with(SHORT_ACK_WAIT);
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&server).await;
     Sender::new().push(&channel.endpoint, "not acked").await;
     let first = agent.notification().await;
 
@@ -31,8 +30,7 @@ async fn a_push_answered_201_that_a_connected_agent_did_not_ack_survives_kill_9(
 #[actix_web::test]
 async fn a_push_in_progress_at_kill_9_gets_no_201_or_is_not_lost() {
     let mut server = Server::start();
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&server).await;
     let sender = Sender::new();
     let post = sender.post(&channel.endpoint).ttl(3600).body("under way").try_send();
     let killed = async {
@@ -227,8 +225,7 @@ async fn a_message_deleted_before_kill_9_stays_deleted() {
     server.restart();
 
     Sender::new().delete(&dropped).await.assert_error(404, 102);
-    let mut agent = Agent::reconnect(&server, &uaid).await;
-    assert_eq!(agent.take(1).await[0].body(), "kept");
+    let _agent = Agent::returned_to(&server, &uaid, "kept").await;
 }
 
 /// A floor that is more than a day ahead is not used, so the ids begin below those that wait.
@@ -368,8 +365,7 @@ async fn a_first_start_that_was_killed_at_any_step_can_be_repeated() {
         .await;
         first.kill().await;
         server.restart();
-        let mut agent = Agent::new(&server).await;
-        let channel = agent.register().await;
+        let (mut agent, channel) = Agent::subscribed(&server).await;
         Sender::new().push_to(&mut agent, &channel, step).await;
     }
 }

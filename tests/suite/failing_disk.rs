@@ -21,18 +21,15 @@ enum Hello {
 }
 
 #[actix_web::test]
-async fn a_disk_that_cannot_be_written_is_unhealthy_and_loses_nothing() {
-    serves_through_a_fault("writes that fail", &[Op::Write], true).await;
-}
-
-#[actix_web::test]
-async fn a_disk_that_can_neither_be_read_nor_written_is_unhealthy_and_loses_nothing() {
-    serves_through_a_fault("reads and writes that fail", &[Op::Read, Op::Write], false).await;
-}
-
-#[actix_web::test]
-async fn a_disk_that_cannot_sync_any_more_is_unhealthy_and_loses_nothing() {
-    serves_through_a_fault("fsyncs that fail", &[Op::Fsync], true).await;
+async fn a_disk_with_failing_writes_reads_or_fsyncs_is_unhealthy_and_loses_nothing() {
+    for (what, ops, is_well_at_once) in [
+        ("writes that fail", &[Op::Write][..], true),
+        ("reads and writes that fail", &[Op::Read, Op::Write], false),
+        ("fsyncs that fail", &[Op::Fsync], true),
+    ] {
+        println!("{what}");
+        serves_through_a_fault(what, ops, is_well_at_once).await;
+    }
 }
 
 /// `is_well_at_once` is false where the health check remembers a failure for a minute.

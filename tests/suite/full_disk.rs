@@ -26,10 +26,10 @@ async fn a_full_disk_refuses_messages_and_nothing_else_and_recovers_without_a_re
 
     let filler = fill(&server, 15 * MIB);
     accepted.extend(until_refused(&channel).await);
-    is_logged(&server, "messages are refused").await;
-    let health = Sender::new().get(&format!("{}/health", server.origin())).await;
+    server.has_logged("messages are refused").await;
+    let health = server.health().await;
     health.assert_error(503, 201);
-    let health: Value = serde_json::from_slice(&health.body).expect("health is JSON");
+    let health = health.json();
     assert_eq!(health["disk"]["free_bytes_min"], 16 * MIB);
     assert!(health["disk"]["messages_refused"].as_u64() > Some(0), "{health}");
     assert_eq!(
@@ -37,8 +37,7 @@ async fn a_full_disk_refuses_messages_and_nothing_else_and_recovers_without_a_re
         (&json!(false), &json!(true))
     );
     bystander.is_unaffected().await;
-    let mut newcomer = Agent::new(&server).await;
-    let channel_of_newcomer = newcomer.register().await;
+    let (mut newcomer, channel_of_newcomer) = Agent::subscribed(&server).await;
 
     // Strangers cannot use up the second half of the reserve.
     let half = fill(&server, 7 * MIB);
@@ -56,7 +55,7 @@ async fn a_full_disk_refuses_messages_and_nothing_else_and_recovers_without_a_re
     let more = fill(&server, 0);
     until(AT_ONCE, "no record can be written", async || {
         let refused = try_register(&mut Agent::new(&server).await).await;
-        Sender::new().get(&format!("{}/health", server.origin())).await;
+        server.health().await;
         refused && server.log().contains("\"store\":false")
     })
     .await;
@@ -69,8 +68,7 @@ async fn a_full_disk_refuses_messages_and_nothing_else_and_recovers_without_a_re
     for file in [filler, half, more] {
         fs::remove_file(file).unwrap();
     }
-    let health = format!("{}/health", server.origin());
-    until(AT_ONCE, "it is healthy", async || Sender::new().get(&health).await.status == 200).await;
+    until(AT_ONCE, "it is healthy", async || server.health().await.status == 200).await;
     newcomer.register().await;
     let second = agent.register().await;
     agent.leave().await;
@@ -94,15 +92,11 @@ async fn a_full_disk_refuses_messages_and_nothing_else_and_recovers_without_a_re
 async fn a_server_on_a_low_disk_starts_with_a_warning_and_refuses_messages() {
     let launch = Launch { disk_mib: Some(16), ..Launch::default() };
     let server = Server::launch(launch.with(&[KEPT]));
-    is_logged(&server, "the disk has less free space than disk_free_min").await;
+    server.has_logged("the disk has less free space than disk_free_min").await;
     let (_, channel) = Agent::offline(&server).await;
     let refused = Sender::new().post(&channel.endpoint).ttl(60).body("lost?").send().await;
     refused.assert_error(503, 201);
     assert_eq!(refused.header("retry-after"), Some("5"));
-}
-
-async fn is_logged(server: &Server, text: &str) {
-    until(AT_ONCE, text, async || server.log().contains(text)).await;
 }
 
 /// Fills the server's disk with another file until only so much is free. Returns the file.

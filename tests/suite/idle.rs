@@ -4,8 +4,7 @@
 mod run;
 
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -13,7 +12,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::harness::{AT_ONCE, until, within};
+use crate::bench::{arguments_of_servers, example};
+use crate::harness::{AT_ONCE, ExitOutput, until, within};
 use run::{Plan, measure};
 
 /// Maximum time until the tool is built and its server runs.
@@ -86,45 +86,19 @@ async fn sigterm_to_the_tool_ends_the_server_and_removes_its_folder() {
     let dir = TempDir::new().unwrap();
     let (temporary, json) = (dir.path().join("temporary"), dir.path().join("run.json"));
     fs::create_dir(&temporary).unwrap();
-    let mut command = tokio::process::Command::from(tool());
-    command.args([
-        "--kalends",
-        env!("CARGO_BIN_EXE_kalends"),
-        "--agents=20",
-        "--seconds=3600",
-        "--json",
-    ]);
+    let mut command = tokio::process::Command::from(example("idle"));
+    let kalends = env!("CARGO_BIN_EXE_kalends");
+    command.args(["--kalends", kalends, "--agents=20", "--seconds=3600", "--json"]);
     command.arg(&json).env("TMPDIR", &temporary).stdin(Stdio::null()).stderr(Stdio::piped());
     let running = command.kill_on_drop(true).spawn().unwrap();
-    until(START_WAIT, "the server runs", async || servers(&temporary) == 1).await;
+    let servers = || arguments_of_servers(&temporary).len();
+    until(START_WAIT, "the server runs", async || servers() == 1).await;
     let pid = running.id().and_then(|pid| Pid::from_raw(pid as i32)).unwrap();
     kill_process(pid, Signal::TERM).unwrap();
     let ended = within(AT_ONCE, "the tool ends", running.wait_with_output()).await.unwrap();
-    let shown = String::from_utf8(ended.stderr).unwrap();
-    assert_eq!(ended.status.code(), Some(130), "{shown}");
-    assert!(shown.ends_with("interrupted in phase 1, nothing was written\n"), "{shown}");
-    assert_eq!(servers(&temporary), 0, "{shown}");
+    let shown = ExitOutput::from(ended);
+    shown.failed(130, "interrupted in phase 1, nothing was written\n");
+    assert_eq!(servers(), 0, "{shown:?}");
     let left = [&temporary, dir.path()].map(|dir| fs::read_dir(dir).unwrap().count());
     assert_eq!(left, [0, 1], "only the folder itself is left");
-}
-
-/// The tool of these sources. Only `cargo test --workspace` builds examples, and this builds nothing after it.
-fn tool() -> Command {
-    let kalends = Path::new(env!("CARGO_BIN_EXE_kalends"));
-    let profile = kalends.parent().expect("it is in the folder of its profile");
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--workspace", "--locked", "--offline", "--example=idle", "--target-dir"]);
-    cargo.arg(profile.parent().expect("that is in the target directory"));
-    cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
-    cargo.args((!cfg!(debug_assertions)).then_some("--release"));
-    let built = cargo.output().expect("cargo can be run");
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    Command::new(profile.join("examples/idle"))
-}
-
-/// The number of processes whose log is in this folder.
-fn servers(dir: &Path) -> usize {
-    let processes = fs::read_dir("/proc").expect("Linux has it").filter_map(Result::ok);
-    let logs = processes.filter_map(|process| fs::read_link(process.path().join("fd/2")).ok());
-    logs.filter(|log| log.starts_with(dir)).count()
 }

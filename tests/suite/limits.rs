@@ -33,16 +33,43 @@ fn assert_over_limit(answer: &Answer, policy: &str) {
     assert!(exposed.contains("retry-after, ratelimit, ratelimit-policy"), "{answer}");
 }
 
-/// The answers up to the first 429.
-async fn until_limited(mut push: impl AsyncFnMut() -> Answer) -> (usize, Answer) {
+/// What the first attempt returns that is refused, and the number of those before.
+async fn until_refused<T>(mut attempt: impl AsyncFnMut() -> Option<T>) -> (usize, T) {
     for passed in 0..MANY {
-        let answer = push().await;
-        if answer.status == 429 {
-            return (passed, answer);
+        if let Some(refused) = attempt().await {
+            return (passed, refused);
         }
-        assert_eq!(answer.status, 201, "{answer}");
     }
     panic!("{MANY} requests passed");
+}
+
+/// Pushes until a 429, and checks that it is of this limit.
+async fn assert_limited(push: impl AsyncFn() -> Answer, policy: &str) {
+    let (passed, answer) = until_refused(async || {
+        let answer = push().await;
+        assert!([201, 429].contains(&answer.status), "{answer}");
+        (answer.status == 429).then_some(answer)
+    })
+    .await;
+    assert!(passed >= 3, "{passed}");
+    assert_over_limit(&answer, policy);
+}
+
+/// Registers a channel, and returns the answer.
+async fn register(agent: &mut Agent) -> Value {
+    let chid = uuid::Uuid::new_v4().to_string();
+    let register = json!({"messageType": "register", "channelID": chid});
+    agent.request(&register).await.expect("the session continues")
+}
+
+async fn hello(server: &Server, uaid: Option<&str>) -> Option<Closed> {
+    let mut socket = Socket::open(server).await;
+    socket.send_json(&json!({"messageType": "hello", "uaid": uaid})).await;
+    socket.receive().await.err()
+}
+
+async fn refusals(server: &Server) -> Value {
+    server.health().await.json()["refused"].take()
 }
 
 #[actix_web::test]
@@ -52,13 +79,9 @@ async fn pushes_to_one_subscription_are_limited_and_another_is_unaffected() {
     let (channel, other) = (agent.register().await, agent.register().await);
     let sender = Sender::new();
     let push = async || sender.post(&channel.endpoint).ttl(60).body("x").send().await;
-    let (passed, answer) = until_limited(push).await;
-    assert!(passed >= 3, "{passed}");
-    assert_over_limit(&answer, "subscription");
+    assert_limited(push, "subscription").await;
     sender.push(&other.endpoint, "x").await;
-    let health = sender.get(&format!("{}/health", server.origin())).await;
-    let health: Value = serde_json::from_slice(&health.body).expect("health is JSON");
-    assert_eq!(health["refused"], json!({"subscription_pushes_per_minute_max": 1}));
+    assert_eq!(refusals(&server).await, json!({"subscription_pushes_per_minute_max": 1}));
 }
 
 #[actix_web::test]
@@ -77,9 +100,7 @@ async fn pushes_of_one_vapid_key_are_limited_and_no_other_key_uses_up_its_limit(
         let push = sender.post(&channel.endpoint).ttl(60).header("authorization", &forged);
         push.send().await.assert_error(401, 109);
     }
-    let (passed, answer) = until_limited(async || push(&signer).await).await;
-    assert!(passed >= 3, "{passed}");
-    assert_over_limit(&answer, "vapid-key");
+    assert_limited(async || push(&signer).await, "vapid-key").await;
     assert_eq!(push(&thief).await.status, 201);
     sender.push(&channel.endpoint, "unsigned").await;
 }
@@ -93,9 +114,7 @@ async fn pushes_from_one_address_are_limited_and_the_log_names_it_by_a_hash() {
         let push = sender.post(&channel.endpoint).ttl(60).body("x");
         push.header("x-forwarded-for", &address.to_string()).send().await
     };
-    let (passed, answer) = until_limited(async || push(ALICE).await).await;
-    assert!(passed >= 3, "{passed}");
-    assert_over_limit(&answer, "address");
+    assert_limited(async || push(ALICE).await, "address").await;
     // The limit is charged before the token is read.
     let nowhere = sender.post(&format!("{}/wpush/nowhere", server.origin()));
     assert_eq!(nowhere.header("x-forwarded-for", &ALICE.to_string()).send().await.status, 429);
@@ -128,7 +147,7 @@ async fn the_log_names_the_setting_of_a_proxy_that_is_not_trusted_or_sends_no_ad
             let push = sender.post(&channel.endpoint).ttl(60).body("x");
             push.header("x-forwarded-for", forwarded).send().await;
         }
-        until(AT_ONCE, "the warning is logged", async || server.log().contains(line)).await;
+        server.has_logged(line).await;
         assert_eq!(server.log().matches(line).count(), 1);
     }
 }
@@ -136,18 +155,12 @@ async fn the_log_names_the_setting_of_a_proxy_that_is_not_trusted_or_sends_no_ad
 #[actix_web::test]
 async fn connects_from_one_address_are_limited_before_the_upgrade() {
     let server = Server::start_with(&[TRUSTED, "--address-connects-per-minute-max=3"]);
-    let mut refused = None;
-    for _ in 0..MANY {
-        match Socket::open_from(server.address(), ALICE).await {
-            Ok(_) => {}
-            Err(Error::Http(response)) => refused = Some(response),
-            Err(error) => panic!("{error}"),
-        }
-        if refused.is_some() {
-            break;
-        }
-    }
-    let refused = refused.expect("one is refused");
+    let connect = async || match Socket::open_from(server.address(), ALICE).await {
+        Ok(_) => None,
+        Err(Error::Http(response)) => Some(response),
+        Err(error) => panic!("{error}"),
+    };
+    let (_, refused) = until_refused(connect).await;
     assert_eq!(refused.status().as_u16(), 429);
     assert!(refused.headers().contains_key("retry-after"));
     let socket = Socket::open_from(server.address(), BOB).await.expect("another address connects");
@@ -172,9 +185,7 @@ async fn open_connections_of_one_address_are_limited_until_one_closes() {
     for _ in 0..10 {
         Agent::new(&server).await;
     }
-    let health = Sender::new().get(&format!("{}/health", server.origin())).await;
-    let health: Value = serde_json::from_slice(&health.body).expect("health is JSON");
-    assert_eq!(health["refused"], json!({"address_connections_max": 3}));
+    assert_eq!(refusals(&server).await, json!({"address_connections_max": 3}));
     drop(first);
     until(AT_ONCE, "a place is free", async || open(ALICE).await.is_ok()).await;
     let log = server.log();
@@ -185,42 +196,29 @@ async fn open_connections_of_one_address_are_limited_until_one_closes() {
 #[actix_web::test]
 async fn new_agents_from_one_address_are_limited_at_their_first_register() {
     let server = Server::start_with(&[TRUSTED, "--address-new-agents-per-minute-max=2"]);
-    let register = async |address| {
+    let register_from = async |address| {
         let socket = Socket::open_from(server.address(), address).await.expect("it connects");
         let mut agent = Agent::hello(socket, None).await.expect("the server answers the hello");
-        let chid = uuid::Uuid::new_v4().to_string();
-        let register = json!({"messageType": "register", "channelID": chid});
-        agent.request(&register).await.expect("the session continues")
+        register(&mut agent).await
     };
-    let mut answer = Value::Null;
-    for _ in 0..MANY {
-        answer = register(ALICE).await;
-        if answer["status"] != 200 {
-            break;
-        }
-    }
+    let (_, answer) = until_refused(async || {
+        Some(register_from(ALICE).await).filter(|answer| answer["status"] != 200)
+    })
+    .await;
     assert_eq!(answer["status"], 429);
     assert_eq!(answer["reason"], "too many new user agents of this address, try again later");
     assert_eq!(answer.get("pushEndpoint"), None);
-    assert_eq!(register(BOB).await["status"], 200);
+    assert_eq!(register_from(BOB).await["status"], 200);
 }
 
 #[actix_web::test]
 async fn registers_of_one_agent_are_refused_and_accepted_later() {
     let server = Server::start_with(&["--agent-registers-per-minute-max=60"]);
     let mut agent = Agent::new(&server).await;
-    let register = async |agent: &mut Agent| {
-        let chid = uuid::Uuid::new_v4().to_string();
-        let register = json!({"messageType": "register", "channelID": chid});
-        agent.request(&register).await.expect("the session continues")
-    };
-    let mut answer = Value::Null;
-    for _ in 0..MANY {
-        answer = register(&mut agent).await;
-        if answer["status"] != 200 {
-            break;
-        }
-    }
+    let (_, answer) = until_refused(async || {
+        Some(register(&mut agent).await).filter(|answer| answer["status"] != 200)
+    })
+    .await;
     assert_eq!(answer["status"], 429);
     assert_eq!(answer["reason"], "too many registers, try again later");
     Agent::new(&server).await.register().await;
@@ -232,19 +230,8 @@ async fn registers_of_one_agent_are_refused_and_accepted_later() {
 async fn an_agent_that_connects_too_often_is_closed_with_the_reason() {
     let server = Server::start_with(&["--agent-hellos-per-minute-max=3"]);
     let (uaid, _) = Agent::offline(&server).await;
-    let hello = async |uaid: &str| {
-        let mut socket = Socket::open(&server).await;
-        socket.send_json(&json!({"messageType": "hello", "uaid": uaid})).await;
-        socket.receive().await
-    };
-    let mut closed = None;
-    for _ in 0..MANY {
-        closed = hello(&uaid).await.err();
-        if closed.is_some() {
-            break;
-        }
-    }
-    assert_eq!(closed, Some(Closed(Some(4429))));
+    let (_, closed) = until_refused(async || hello(&server, Some(&uaid)).await).await;
+    assert_eq!(closed, Closed(Some(4429)));
     let (other, _) = Agent::offline(&server).await;
     Agent::reconnect(&server, &other).await;
 }
@@ -280,20 +267,8 @@ async fn known_agents_connect_while_new_ones_exceed_the_limit() {
         })
         .await;
     }
-    let mut refused = 0;
-    for _ in 0..MANY {
-        let mut socket = Socket::open(&server).await;
-        socket.send_json(&json!({"messageType": "hello"})).await;
-        match socket.receive().await {
-            Ok(_) => {}
-            Err(closed) => {
-                assert_eq!(closed, Closed(Some(1013)));
-                refused += 1;
-                break;
-            }
-        }
-    }
-    assert_eq!(refused, 1, "new agents are refused");
+    let (_, closed) = until_refused(async || hello(&server, None).await).await;
+    assert_eq!(closed, Closed(Some(1013)), "new agents are refused");
     for uaid in &known {
         Agent::reconnect(&server, uaid).await;
     }
@@ -302,8 +277,7 @@ async fn known_agents_connect_while_new_ones_exceed_the_limit() {
 #[actix_web::test]
 async fn an_invalid_push_or_handshake_closes_its_connection_and_others_keep_it() {
     let server = Server::start_with(&["--subscription-pushes-per-minute-max=3"]);
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&server).await;
     let path = channel.path(&server);
     let gone = agent.register().await;
     agent.unregister(&gone).await;
@@ -353,9 +327,8 @@ async fn an_agent_above_its_frame_rate_is_read_more_slowly_and_stays_connected()
     let mut agent = Agent::new(&server).await;
     let pong = b"\x8a\x80\0\0\0\0";
     agent.socket().stream().write_all(&pong.repeat(60)).await.unwrap();
-    until(AT_ONCE, "it is logged", async || server.log().contains("it is read more slowly")).await;
-    let health = Sender::new().get(&format!("{}/health", server.origin())).await;
-    let health: Value = serde_json::from_slice(&health.body).unwrap();
+    server.has_logged("it is read more slowly").await;
+    let health = server.health().await.json();
     assert!(health["frames_delayed"].as_u64() > Some(0), "{health}");
     agent.register().await;
 }

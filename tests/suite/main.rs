@@ -44,6 +44,9 @@ mod rules;
 mod running;
 mod senders;
 mod service;
+#[expect(dead_code, reason = "each load tool uses a part")]
+#[path = "../load/shared/mod.rs"]
+mod shared;
 mod simplepush;
 mod slow_peers;
 mod soak;

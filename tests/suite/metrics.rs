@@ -175,8 +175,7 @@ async fn an_endpoint_node_counts_what_dynamodb_does_and_the_breaker_of_a_dead_no
     let plan = ClusterPlan::of(1, 1).with_endpoint_arguments(&["--metrics-listen=127.0.0.1:0"]);
     let mut cluster = Cluster::launch(plan);
     let (sender, router) = (Sender::new(), cluster.connection_nodes[0].router_url());
-    let mut agent = Agent::new(&cluster.connection_nodes[0]).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&cluster.connection_nodes[0]).await;
     sender.push_to(&mut agent, &channel, "direct").await;
     let node = &cluster.endpoint_nodes[0];
     let metrics = scrape(node).await;
@@ -224,8 +223,7 @@ async fn a_statsd_server_gets_counters_as_packets() {
     statsd.set_nonblocking(true).unwrap();
     let flag = format!("--statsd-address={}", statsd.local_addr().unwrap());
     let server = Server::start_with(&[&flag, "--statsd-interval-s=1"]);
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&server).await;
     Sender::new().push_to(&mut agent, &channel, "direct").await;
     let mut text = String::new();
     until(Duration::from_secs(20), "the counter arrives", async || {
@@ -242,8 +240,7 @@ async fn a_statsd_server_gets_counters_as_packets() {
 #[actix_web::test]
 async fn prometheus_scrapes_a_server_and_knows_each_metric_of_the_board_and_the_rules() {
     let server = Server::start_with(&["--metrics-listen=127.0.0.1:0"]);
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&server).await;
     Sender::new().push_to(&mut agent, &channel, "direct").await;
     let url = metrics_url(&server).await;
     let text = Sender::new().get(&url).await;
@@ -336,10 +333,8 @@ fn expressions() -> Vec<String> {
 
 /// The queries of all panels.
 fn of_board() -> Vec<String> {
-    let board: Value = serde_json::from_str(
-        &fs::read_to_string(deploy("grafana.json")).expect("the board has expressions"),
-    )
-    .expect("the board has expressions");
+    let board = fs::read_to_string(deploy("grafana.json")).expect("the board has expressions");
+    let board: Value = serde_json::from_str(&board).expect("the board has expressions");
     let panels = board["panels"].as_array().expect("the board has expressions").iter();
     let targets = panels.filter_map(|panel| panel["targets"].as_array()).flatten();
     targets

@@ -3,11 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::thread;
 
 use awc::http::Method;
 use serde_json::{Value, json};
@@ -15,7 +12,8 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::harness::push_service::APP;
-use crate::harness::{Agent, Launch, Program, PushService, Sender, Server, kalends};
+use crate::harness::{Agent, Launch, PushService, Sender, Server};
+use crate::importer::StaticServer;
 
 /// What must hold for each answer.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
@@ -44,9 +42,8 @@ impl World {
         let arguments =
             ["--simplepush=true", "--bridges-file", file.to_str().expect("the path is text")];
         let server = Server::launch(Launch::default().with(&arguments));
-        let mut token = kalends(&["feed", "token", "prices", "--read", "--write", "--data-dir"]);
-        token.arg(server.data_dir());
-        let feed_token = Program::run(token).await.stdout.trim().to_owned();
+        let token = server.run(&["feed", "token", "prices", "--read", "--write"]).await;
+        let feed_token = token.succeeded().trim().to_owned();
         Self { server, _bridge: bridge, feed_token }
     }
 }
@@ -245,9 +242,8 @@ async fn every_answer_is_as_described_and_none_is_an_error_of_the_server() {
     let (_, channel) = Agent::offline(server).await;
     let endpoint = channel.endpoint.rsplit('/').next().expect("a URL has a path");
     let register = format!("{}/v1/fcm/{APP}/registration", server.origin());
-    let register =
-        sender.request(Method::POST, &register).raw_body(r#"{"token":"a-token-of-fcm"}"#);
-    let phone: Value = serde_json::from_slice(&register.send().await.body).expect("it is JSON");
+    let register = sender.post(&register).raw_body(r#"{"token":"a-token-of-fcm"}"#);
+    let phone = register.send().await.json();
     let field = |name: &str| phone[name].as_str().expect("it is a text").to_owned();
     // With an endpoint, a feed and a phone that exist, requests get behind the checks of their tokens.
     let settings = format!(
@@ -269,30 +265,12 @@ async fn every_answer_is_as_described_and_none_is_an_error_of_the_server() {
     assert!(report.contains(&all), "all {operations} operations are tried: {report}");
 }
 
-/// A server that answers every request with 500.
-fn broken_server() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = listener.local_addr().expect("it is bound");
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let Ok(mut stream) = stream else { return };
-            let lines = BufReader::new(stream.try_clone().expect("a socket can be cloned")).lines();
-            lines.map_while(Result::ok).find(|line| line.is_empty());
-            let head = "HTTP/1.1 500 Internal Server Error\r\nconnection: close\r\n";
-            // The client may have gone.
-            let _ = write!(
-                stream,
-                "{head}content-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}"
-            );
-        }
-    });
-    address
-}
-
 #[actix_web::test]
 async fn an_answer_that_differs_from_its_description_is_found() {
     let server = Server::start();
-    let (origin, broken) = (server.origin(), format!("http://{}", broken_server()));
+    let broken = StaticServer::start();
+    broken.answers_with("500 Status", "content-type: application/json\r\n", "{}");
+    let (origin, broken) = (server.origin(), broken.origin());
     let good = description();
     let changed = |change: &dyn Fn(&mut Value)| {
         let mut description = good.clone();

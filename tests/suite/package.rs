@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use crate::harness::{AT_ONCE, Program, kalends, within};
+use crate::harness::{AT_ONCE, run, within};
 
 /// A root file system in which nothing is installed.
 struct Root(TempDir);
@@ -79,8 +79,7 @@ async fn the_package_installs_a_server_that_starts_and_leaves_its_data_when_it_i
     let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
     let greeting = within(AT_ONCE, "the server starts", lines.next_line()).await.unwrap().unwrap();
     let url = greeting.strip_prefix("Kalends is listening on ").unwrap();
-    let health = Program::run(kalends(&["health", "--url", url])).await;
-    assert_eq!(health.code, Some(0), "{health:?}");
+    run(&["health", "--url", url]).await.succeeded();
     server.kill().await.unwrap();
 
     let output = root.dpkg(&["--purge", "kalends"]);

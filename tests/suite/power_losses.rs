@@ -4,7 +4,7 @@ use std::fs;
 
 use power::{Disk, Errno, Fault, Loss, Mount, Op};
 
-use crate::harness::{AT_ONCE, Agent, Launch, Program, Sender, Server, kalends, until};
+use crate::harness::{Agent, Launch, Program, Sender, Server, kalends};
 
 /// Commands that write a file, with the file and a part of it. `DIR` is a directory of the disk.
 const COMMANDS: [(&[&str], &str, &str); 4] = [
@@ -48,8 +48,7 @@ async fn a_first_start_is_on_disk_with_its_directories_before_the_first_answer()
     let Some(mut mount) = Mount::or_not_run("a power loss after the first start") else { return };
     used_disk(&mut mount);
     let mut server = Server::launch(server_on(&mount, &[]));
-    let (uaid, channel) = Agent::offline(&server).await;
-    Sender::new().push(&channel.endpoint, "first").await;
+    let (uaid, _channel) = Agent::offline_with(&server, "first").await;
     mount.lose(Loss::All);
     server.kill();
     server.restart();
@@ -66,8 +65,7 @@ async fn a_start_after_a_failed_sync_and_a_kill_keeps_what_is_answered_later() {
     };
     used_disk(&mut mount);
     let mut server = Server::launch(server_on(&mount, &[]));
-    let (uaid, channel) = Agent::offline(&server).await;
-    Sender::new().push(&channel.endpoint, "before").await;
+    let (uaid, channel) = Agent::offline_with(&server, "before").await;
     mount.disk().fail(Fault::nth(1, Errno::EIO).of(&[Op::Fsync]).on("db-wal"));
     let post = Sender::new().post(&channel.endpoint).ttl(3600).body("refused").send().await;
     post.assert_error(503, 201);
@@ -101,13 +99,12 @@ async fn a_file_system_that_cannot_sync_is_refused_or_served_with_a_warning() {
 
         let allowed = server_on(&mount, &["--allow-unsynced-data-dir"]);
         let mut server = Server::launch(allowed);
-        let (uaid, channel) = Agent::offline(&server).await;
-        Sender::new().push(&channel.endpoint, "unsynced").await;
+        let (uaid, _channel) = Agent::offline_with(&server, "unsynced").await;
         server.kill();
         server.restart();
         let mut agent = Agent::reconnect(&server, &uaid).await;
         assert_eq!(agent.notification().await.body(), "unsynced");
         let lost = format!("\"cannot_sync\":\"{what}\"");
-        until(AT_ONCE, "it warns", async || server.log().contains(&lost)).await;
+        server.has_logged(&lost).await;
     }
 }

@@ -15,7 +15,7 @@ async fn a_healthy_server_reports_ok() {
     let sender = Sender::new();
     for path in ["/health", "/__heartbeat__", "/__lbheartbeat__", "/__version__", "/status"] {
         let answer = sender.get(&format!("{}{path}", server.origin())).await;
-        let json: Value = serde_json::from_slice(&answer.body).unwrap();
+        let json = answer.json();
         assert_eq!((answer.status, &json["status"]), (200, &Value::from("OK")), "{path}");
         if ["/health", "/__heartbeat__"].contains(&path) {
             assert_eq!(json["connections"], 1);
@@ -37,9 +37,8 @@ async fn a_server_that_cannot_write_is_unhealthy_and_rejects_pushes() {
             file.set_len(0).unwrap();
         }
     }
-    let health = format!("{}/health", server.origin());
-    until(AT_ONCE, "the health is bad", async || sender.get(&health).await.status == 503).await;
-    let health = sender.get(&health).await;
+    until(AT_ONCE, "the health is bad", async || server.health().await.status == 503).await;
+    let health = server.health().await;
     health.assert_error(503, 201);
     assert!(health.header("retry-after").is_some());
     let refused = sender.post(&channel.endpoint).ttl(60).body("lost?").send().await;
@@ -51,8 +50,7 @@ async fn a_server_that_cannot_write_is_unhealthy_and_rejects_pushes() {
 #[actix_web::test]
 async fn a_new_connection_replaces_the_older_one_of_an_agent() {
     let server = Server::start();
-    let mut older = Agent::new(&server).await;
-    let channel = older.register().await;
+    let (mut older, channel) = Agent::subscribed(&server).await;
     let mut newer = Agent::reconnect(&server, older.uaid()).await;
     assert_eq!(older.socket().closed().await.0, Some(4409));
     older.ended().await;
@@ -95,8 +93,7 @@ async fn an_agent_that_reconnects_repeatedly_misses_nothing() {
 #[actix_web::test]
 async fn the_log_contains_no_uaid_token_or_payload() {
     let mut server = Server::start_with(&["--ack-wait-ms", "100"]);
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (agent, channel) = Agent::subscribed(&server).await;
     let (sender, signer) = (Sender::new(), Signer::new());
     let authorization = signer.authorization(&server.origin());
     let push = || sender.post(&channel.endpoint).ttl(60).body("a secret");
@@ -138,8 +135,7 @@ async fn concurrent_commands_are_all_answered() {
 #[actix_web::test]
 async fn public_url_sets_endpoints_and_the_vapid_audience() {
     let server = Server::start_with(&["--public-url", "https://push.example.net"]);
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&server).await;
     let path = channel.endpoint.strip_prefix("https://push.example.net").unwrap();
     let (sender, signer) = (Sender::new(), Signer::new());
     let post = || sender.post(&format!("{}{path}", server.origin())).ttl(60).body("hello");
@@ -147,8 +143,8 @@ async fn public_url_sets_endpoints_and_the_vapid_audience() {
     let push = post().signed(&signer, "https://push.example.net").send();
     let (answer, _) = tokio::join!(push, agent.take(1));
     assert!(answer.location().starts_with("https://push.example.net/m/"), "{answer}");
-    let inside = post().signed(&signer, &server.origin()).send().await.assert_error(401, 109);
-    assert!(inside.contains("it must be https://push.example.net"), "{inside}");
+    let inside = post().signed(&signer, &server.origin()).send().await;
+    inside.assert_refused("inside", (401, 109), "it must be https://push.example.net");
 }
 
 #[actix_web::test]
@@ -160,12 +156,10 @@ async fn a_server_without_rotation_uses_one_table() {
         names.filter(|name| name.starts_with("messages_") && name.ends_with(".db")).count()
     };
     assert_eq!(months(&server), 1);
-    let (uaid, channel) = Agent::offline(&server).await;
-    Sender::new().push(&channel.endpoint, "stored").await;
+    let (uaid, _channel) = Agent::offline_with(&server, "stored").await;
     assert!(server.terminate().success());
     server.restart();
     assert_eq!(months(&server), 1);
-    let mut agent = Agent::reconnect(&server, &uaid).await;
-    assert_eq!(agent.take(1).await[0].body(), "stored");
+    let _agent = Agent::returned_to(&server, &uaid, "stored").await;
     Bystander::connect(&server).await.is_unaffected().await;
 }

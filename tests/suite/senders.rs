@@ -15,8 +15,7 @@ use crate::harness::{Agent, Sender, Server, Signer};
 #[actix_web::test]
 async fn endpoints_of_an_autopush_rs_installation_with_the_same_key_keep_working() {
     let server = Server::start();
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&server).await;
     let uaid = Uuid::parse_str(agent.uaid()).unwrap();
     let chid = Uuid::parse_str(&channel.id).unwrap();
     let ids = [uaid.as_bytes().as_slice(), chid.as_bytes()].concat();
@@ -78,8 +77,7 @@ async fn a_token_with_a_foreign_key_or_an_unknown_uaid_is_rejected() {
 #[actix_web::test]
 async fn both_content_encodings_reach_the_agent_with_their_parameters() {
     let server = Server::start();
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&server).await;
     let sender = Sender::new();
     let new = sender.post(&channel.endpoint).ttl(60).body("new").send();
     let (_, got) = tokio::join!(new, agent.take(1));
@@ -128,8 +126,7 @@ async fn a_lenient_server_takes_a_bare_post_and_a_strict_one_only_what_rfc_8291_
         post.raw_body(body).send().await
     };
     let refused = push(b"{\"notification\":{}}".to_vec()).await;
-    let message = refused.assert_error(400, 110);
-    assert!(message.contains("does not begin with the header of aes128gcm"), "{message}");
+    refused.assert_refused("JSON", (400, 110), "does not begin with the header of aes128gcm");
     let header = [&[7; 16][..], &[0, 0, 16, 0], &[65], &[4], &[9; 64], &[1; 17]].concat();
     assert_eq!(push(header).await.status, 201);
 }
@@ -157,8 +154,8 @@ async fn a_message_that_is_encrypted_with_the_vapid_key_is_refused_and_the_key_i
         .send()
     };
     for scheme in ["vapid", "WebPush", "Bearer"] {
-        let message = push(&signer.key(), scheme).await.assert_error(400, 110);
-        assert!(message.contains("dh of the Crypto-Key header is the VAPID"), "{message}");
+        let named = "dh of the Crypto-Key header is the VAPID";
+        push(&signer.key(), scheme).await.assert_refused(scheme, (400, 110), named);
         assert_eq!(push(&Signer::new().key(), scheme).await.status, 201, "{scheme}");
     }
     let body = |key: &[u8]| [&[7; 16][..], &[0, 0, 16, 0], &[65], key, &[1; 17]].concat();
@@ -166,7 +163,7 @@ async fn a_message_that_is_encrypted_with_the_vapid_key_is_refused_and_the_key_i
         let post = sender.post(&channel.endpoint).ttl(60).body(body(key));
         post.signed(&signer, &origin).send()
     };
-    let message = push(signer.public()).await.assert_error(400, 110);
-    assert!(message.contains("header of the body is the VAPID public key"), "{message}");
+    let named = "header of the body is the VAPID public key";
+    push(signer.public()).await.assert_refused("aes128gcm", (400, 110), named);
     assert_eq!(push(Signer::new().public()).await.status, 201);
 }

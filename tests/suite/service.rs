@@ -1,7 +1,6 @@
 //! A server as a service of its host: systemd's notifications and sockets, health, completions and manual pages.
 
 use std::fs;
-use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
@@ -14,7 +13,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-use crate::harness::{AT_ONCE, Agent, Launch, Program, Server, kalends, within};
+use crate::harness::{AT_ONCE, Agent, Launch, Program, Server, run, within};
+use crate::importer::StaticServer;
 
 const VERSION: &str = "GET /__version__ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 
@@ -54,8 +54,7 @@ async fn a_restart_with_a_socket_of_systemd_refuses_no_connection() {
     let first = with_socket(&listener, data.path());
     assert!(answer(asked(address, VERSION).await).await.starts_with("HTTP/1.1 200"));
     first.terminate();
-    let ended = first.ended().await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    first.ended().await.succeeded();
     let waiting = asked(address, VERSION).await;
     let second = with_socket(&listener, data.path());
     assert!(answer(waiting).await.starts_with("HTTP/1.1 200"));
@@ -88,42 +87,27 @@ async fn systemd_learns_that_the_server_is_ready_alive_and_stopping() {
 async fn health_tells_a_healthy_server_from_an_unhealthy_a_missing_and_a_foreign_one() {
     let health = async |server: &Server| {
         let listen = server.address().to_string();
-        Program::run(kalends(&["health", "--listen", &listen])).await
+        run(&["health", "--listen", &listen]).await
     };
     let mut server = Server::start();
     let _agent = Agent::new(&server).await;
-    let healthy = health(&server).await;
-    assert_eq!((healthy.code, &*healthy.stdout), (Some(0), "healthy, user agents: 1\n"));
+    assert_eq!(health(&server).await.succeeded(), "healthy, user agents: 1\n");
     let full = Server::start_with(&["--disk-free-min=1000000000000"]);
-    let unhealthy = health(&full).await;
-    assert_eq!(unhealthy.code, Some(1));
-    assert!(unhealthy.stderr.contains("answers 503: space"), "{unhealthy:?}");
+    health(&full).await.failed(1, "answers 503: space");
     server.kill();
-    let missing = health(&server).await;
-    assert_eq!(missing.code, Some(1));
-    assert!(missing.stderr.contains("does not answer: "), "{missing:?}");
+    health(&server).await.failed(1, "does not answer: ");
 
-    let foreign = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", foreign.local_addr().unwrap());
-    let answering = std::thread::spawn(move || {
-        let (mut stream, _) = foreign.accept().unwrap();
-        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").unwrap();
-        let _ = std::io::copy(&mut stream, &mut std::io::sink());
-    });
-    let foreign = Program::run(kalends(&["health", "--url", &url])).await;
-    assert_eq!(foreign.code, Some(1));
-    assert!(foreign.stderr.contains("is not a Kalends server"), "{foreign:?}");
-    answering.join().unwrap();
-    assert_eq!(Program::run(kalends(&["health", "--url", "x"])).await.code, Some(2));
+    let foreign = StaticServer::start();
+    foreign.answers(200, "{}");
+    run(&["health", "--url", &foreign.origin()]).await.failed(1, "is not a Kalends server");
+    run(&["health", "--url", "x"]).await.failed(2, "");
 }
 
 #[actix_web::test]
 async fn bash_completes_commands_and_flags() {
     let dir = TempDir::new().unwrap();
-    let completions = Program::run(kalends(&["completions", "bash"])).await;
-    assert_eq!(completions.code, Some(0));
     let file = dir.path().join("kalends");
-    fs::write(&file, completions.stdout).unwrap();
+    fs::write(&file, run(&["completions", "bash"]).await.succeeded()).unwrap();
     for (words, expected) in
         [("acc", "access"), ("access re", "revoke"), ("serve --role conn", "connection")]
     {
@@ -136,8 +120,8 @@ async fn bash_completes_commands_and_flags() {
         assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected, "{output:?}");
     }
     for shell in ["fish", "zsh"] {
-        let completions = Program::run(kalends(&["completions", shell])).await;
-        assert!(completions.stdout.contains("inspect"), "{shell}");
+        let completions = run(&["completions", shell]).await.succeeded();
+        assert!(completions.contains("inspect"), "{shell}");
     }
 }
 
@@ -145,8 +129,7 @@ async fn bash_completes_commands_and_flags() {
 async fn each_command_has_a_manual_page() {
     let dir = TempDir::new().unwrap();
     let pages = dir.path().join("man1");
-    let written = Program::run(kalends(&["dev", "man", &pages.display().to_string()])).await;
-    assert_eq!(written.code, Some(0), "{written:?}");
+    run(&["dev", "man", &pages.display().to_string()]).await.succeeded();
     for (page, text) in [
         ("kalends.1", "kalends\\-inspect(1)"),
         ("kalends-serve.1", "public\\-url"),
@@ -163,26 +146,24 @@ async fn init_writes_a_file_with_which_a_server_starts_and_replaces_none() {
     let (file, data) = (dir.path().join("kalends.toml"), dir.path().join("a \"quoted\" name"));
     let init = async |more: &[&str]| {
         let path = file.display().to_string();
-        Program::run(kalends(&[&["init", &path, "--yes"], more].concat())).await
+        run(&[&["init", &path, "--yes"], more].concat()).await
     };
     let data_dir = data.display().to_string();
     let given = ["--data-dir", &data_dir, "--access", "token"];
-    assert_eq!(init(&given).await.code, Some(0));
+    init(&given).await.succeeded();
     let config = file.display().to_string();
     let server = Server::try_launch(Launch::default().with(&["--config", &config])).unwrap();
     let upgrade = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
                    Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     let refused = answer(asked(server.address(), upgrade).await).await;
     assert!(refused.starts_with("HTTP/1.1 401"), "the server is closed: {refused}");
-    let added = Program::run(kalends(&["access", "list", "--config", &config])).await;
+    let added = run(&["access", "list", "--config", &config]).await;
     assert!(added.stderr.contains("quoted"), "the directory of the file: {added:?}");
 
-    let refused = init(&["--access", "open"]).await;
-    assert_eq!(refused.code, Some(1));
-    assert!(refused.stderr.contains("exists: name another file, or add --force"), "{refused:?}");
-    assert_eq!(init(&["--force", "--access", "closed"]).await.code, Some(2));
-    assert_eq!(init(&["--force", "--config", &config]).await.code, Some(2));
+    init(&["--access", "open"]).await.failed(1, "exists: name another file, or add --force");
+    init(&["--force", "--access", "closed"]).await.failed(2, "");
+    init(&["--force", "--config", &config]).await.failed(2, "");
     assert!(fs::read_to_string(&file).unwrap().contains("access = \"token\""));
-    assert_eq!(init(&["--force", "--access", "open"]).await.code, Some(0));
+    init(&["--force", "--access", "open"]).await.succeeded();
     assert!(fs::read_to_string(&file).unwrap().contains("access = \"open\""));
 }

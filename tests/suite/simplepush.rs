@@ -135,8 +135,7 @@ async fn a_restored_channel_has_the_version_of_the_backup_and_takes_a_later_one(
     let run = async |name: &str, data_dir: PathBuf| {
         let mut command = kalends(&[name, "--data-dir"]);
         command.arg(data_dir).arg(home.path().join("a.tar"));
-        let ended = Program::run(command).await;
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        Program::run(command).await.succeeded();
     };
     run("backup", server.data_dir()).await;
     store(&endpoint, "version=6").await;
@@ -194,8 +193,7 @@ async fn a_push_of_the_other_protocol_is_refused() {
     let server = Server::start_with(&["--simplepush=true"]);
     let mut simple = SimpleAgent::connect(&server, None).await;
     let (id, endpoint) = simple.register().await;
-    let mut web = Agent::new(&server).await;
-    let channel = web.register().await;
+    let (web, channel) = Agent::subscribed(&server).await;
     Sender::new().post(&endpoint).ttl(60).send().await.assert_error(400, 108);
     put(&channel.endpoint, "version=5").await.assert_error(400, 108);
     put(&endpoint, "version=five").await.assert_error(400, 999);
@@ -217,8 +215,7 @@ async fn a_push_of_the_other_protocol_is_refused() {
     put(&endpoint, "version=5").await.assert_error(410, 106);
 
     // Each has a uaid of its own protocol.
-    let as_web = Agent::hello(Socket::open(&server).await, Some(&simple.uaid)).await.unwrap();
-    assert_ne!(as_web.uaid(), simple.uaid);
+    assert_ne!(Agent::uaid_for(&server, &simple.uaid).await, simple.uaid);
     let as_simple = SimpleAgent::connect(&server, Some(web.uaid())).await;
     assert_ne!(as_simple.uaid, web.uaid());
 }
@@ -229,8 +226,7 @@ async fn without_the_setting_a_hello_is_of_web_push_and_put_is_not_allowed() {
     let mut socket = Socket::open(&server).await;
     socket.send_json(&json!({"messageType": "hello"})).await;
     assert_eq!(socket.receive().await.unwrap()["use_webpush"], true);
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (_agent, channel) = Agent::subscribed(&server).await;
     put(&channel.endpoint, "version=5").await.assert_error(405, 999);
 }
 

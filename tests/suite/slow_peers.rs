@@ -73,8 +73,7 @@ async fn slow_headers_close_the_connection() {
 #[actix_web::test]
 async fn an_unfinished_body_is_answered_408_and_delivers_nothing() {
     let server = Server::start_with(&["--request-body-timeout-ms", "300"]);
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&server).await;
     let path = channel.path(&server);
     let head =
         format!("POST {path} HTTP/1.1\r\nHost: a\r\nTTL: 60\r\nContent-Encoding: aes128gcm\r\n");
@@ -98,8 +97,7 @@ async fn an_agent_that_vanishes_loses_nothing() {
     let mut bystander = Bystander::connect(&server).await;
     let sender = Sender::new();
     for way in [Vanish::Closes, Vanish::ClosesAndFinishes, Vanish::Finishes, Vanish::Resets] {
-        let mut agent = Agent::new(&server).await;
-        let channel = agent.register().await;
+        let (mut agent, channel) = Agent::subscribed(&server).await;
         let uaid = agent.uaid().to_owned();
         // The agent disconnects while a push waits for its ack.
         let push = sender.push(&channel.endpoint, "under way");
@@ -156,8 +154,7 @@ impl Vanish {
 #[actix_web::test]
 async fn only_a_peer_that_does_not_answer_pings_is_closed() {
     let server = Server::start_with(&["--keepalive-interval-s", "1", "--keepalive-grace-s", "1"]);
-    let mut silent = Agent::new(&server).await;
-    let channel = silent.register().await;
+    let (mut silent, channel) = Agent::subscribed(&server).await;
     // This peer answers pings while it reads; the other one does not read.
     let lively = Agent::new(&server).await.ack_in_background();
     until(AT_ONCE, "the silent one is gone", async || server.connections().await == 1).await;

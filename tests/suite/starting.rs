@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::harness::{Agent, Bystander, ExitOutput, Program, Sender, Server, kalends};
+use crate::harness::{Agent, Bystander, Program, Sender, Server, kalends, run};
 
 #[actix_web::test]
 async fn a_second_server_on_a_data_directory_is_rejected() {
@@ -19,8 +19,8 @@ async fn a_second_server_on_a_data_directory_is_rejected() {
     let mut bystander = Bystander::connect(&server).await;
     fs::remove_file(server.data_dir().join("lock")).unwrap();
     let second = Program::run(serve(&server.data_dir())).await;
-    refused(&second, "is in use by another process");
-    assert!(second.stderr.contains(path_text(&server.data_dir())), "{second:?}");
+    let data_dir = server.data_dir();
+    second.refused_start(1, &["is in use by another process", path_text(&data_dir)]);
     bystander.is_unaffected().await;
 }
 
@@ -47,9 +47,9 @@ async fn a_damaged_database_is_rejected_and_not_changed() {
             let good = fs::read(&file).unwrap();
             damage(&file).unwrap();
             let bad = fs::read(&file).unwrap();
+            println!("{what}");
             let ended = Program::run(serve(&server.data_dir())).await;
-            refused(&ended, path_text(&file));
-            assert!(ended.stderr.contains("restore"), "{what}: {ended:?}");
+            ended.refused_start(1, &[path_text(&file), "restore"]);
             assert_eq!(fs::read(&file).unwrap(), bad, "{what}: {} was changed", file.display());
             fs::write(&file, good).unwrap();
         }
@@ -81,7 +81,8 @@ async fn a_missing_router_table_beside_others_is_rejected() {
     let router = server.data_dir().join("router.db");
     let aside = server.data_dir().join("aside");
     fs::rename(&router, &aside).unwrap();
-    refused(&Program::run(serve(&server.data_dir())).await, "is missing but other tables are");
+    let ended = Program::run(serve(&server.data_dir())).await;
+    ended.refused_start(1, &["is missing but other tables are"]);
     assert!(!router.exists());
     fs::rename(&aside, &router).unwrap();
     server.restart();
@@ -93,8 +94,8 @@ async fn a_port_in_use_is_rejected_and_leaves_no_data_directory() {
     let address = taken.local_addr().unwrap().to_string();
     let home = TempDir::new().unwrap();
     let data = home.path().join("data");
-    let ended = Program::run(kalends(&args(&data, &["--listen", &address]))).await;
-    refused(&ended, &format!("cannot listen on {address}"));
+    let ended = run(&args(&data, &["--listen", &address])).await;
+    ended.refused_start(1, &[&format!("cannot listen on {address}")]);
     assert!(!data.exists());
 }
 
@@ -105,19 +106,18 @@ async fn unknown_settings_are_rejected_in_every_source() {
     let file = home.path().join("kalends.toml");
     fs::write(&file, "# a comment\nack_wait = 5\n").unwrap();
 
-    let flag = Program::run(kalends(&args(&data, &["--ack-wait", "5"]))).await;
+    let flag = run(&args(&data, &["--ack-wait", "5"])).await;
     let mut variable = serve(&data);
     variable.env("KALENDS_ACK_WAIT", "5");
     let variable = Program::run(variable).await;
-    let line = Program::run(kalends(&args(&data, &["--config", path_text(&file)]))).await;
+    let line = run(&args(&data, &["--config", path_text(&file)])).await;
     for (ended, name, place) in [
         (flag, "--ack-wait", ""),
         (variable, "KALENDS_ACK_WAIT", "environment variable"),
         (line, "ack_wait", "line 2"),
     ] {
-        assert_eq!(ended.code, Some(2), "{ended:?}");
-        assert!(ended.stderr.contains(name) && ended.stderr.contains(place), "{ended:?}");
-        assert!(ended.stdout.is_empty(), "{ended:?}");
+        ended.failed(2, name);
+        assert!(ended.stderr.contains(place) && ended.stdout.is_empty(), "{ended:?}");
     }
     assert!(!data.exists());
 }
@@ -127,10 +127,9 @@ async fn all_invalid_values_are_reported_together() {
     let home = TempDir::new().unwrap();
     let data = home.path().join("data");
     let wrong = ["--ack-wait-ms", "0", "--log-level", "loud", "--public-url", "ftp://a"];
-    let ended = Program::run(kalends(&args(&data, &wrong))).await;
-    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let ended = run(&args(&data, &wrong)).await;
     for name in ["ack_wait_ms", "log_level", "public_url"] {
-        assert!(ended.stderr.contains(name), "{ended:?}");
+        ended.failed(2, name);
     }
     assert!(!data.exists());
 }
@@ -154,8 +153,7 @@ async fn keys_are_generated_once_with_mode_0600_and_kept() {
     assert_eq!(fs::read(&file).unwrap(), keys);
 
     Sender::new().push(&channel.endpoint, "to the old endpoint").await;
-    let mut agent = Agent::reconnect(&server, &uaid).await;
-    assert_eq!(agent.take(1).await[0].body(), "to the old endpoint");
+    let _agent = Agent::returned_to(&server, &uaid, "to the old endpoint").await;
 }
 
 #[actix_web::test]
@@ -166,11 +164,11 @@ async fn readable_or_damaged_keys_are_rejected_and_not_changed() {
     let good = fs::read(&file).unwrap();
 
     fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
-    refused_with(2, &Program::run(serve(&server.data_dir())).await, "chmod 600");
+    Program::run(serve(&server.data_dir())).await.refused_start(2, &["chmod 600"]);
     fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
     for bad in ["", "crypto_keys = []\n", "crypto_keys = [\"short\"]\n", "nonsense"] {
         fs::write(&file, bad).unwrap();
-        refused_with(2, &Program::run(serve(&server.data_dir())).await, "keys.toml");
+        Program::run(serve(&server.data_dir())).await.refused_start(2, &["keys.toml"]);
         assert_eq!(fs::read_to_string(&file).unwrap(), bad);
     }
     fs::write(&file, good).unwrap();
@@ -192,17 +190,15 @@ async fn a_data_directory_that_other_users_can_change_or_read_is_rejected() {
     ] {
         set_mode(path, mode).unwrap();
         let ended = Program::run(serve(&dir)).await;
-        refused_with(2, &ended, &format!("run `chmod {safe:o} {}`", path_text(path)));
+        ended.refused_start(2, &[&format!("run `chmod {safe:o} {}`", path_text(path))]);
         set_mode(path, safe).unwrap();
     }
     let keys = dir.join("keys.toml");
     let all = [(&dir, 0o777, 0o700), (&router, 0o644, 0o600), (&keys, 0o640, 0o600)];
     all.iter().for_each(|(path, mode, _)| set_mode(path, *mode).unwrap());
     let ended = Program::run(serve(&dir)).await;
-    assert_eq!(ended.code, Some(2), "{ended:?}");
     for (path, _, safe) in all {
-        let command = format!("run `chmod {safe:o} {}`", path_text(path));
-        assert!(ended.stderr.contains(&command), "{ended:?}");
+        ended.failed(2, &format!("run `chmod {safe:o} {}`", path_text(path)));
         set_mode(path, safe).unwrap();
     }
     let own = dir.join("own");
@@ -215,7 +211,7 @@ async fn a_data_directory_that_other_users_can_change_or_read_is_rejected() {
         if chown(&own, Some(65_534), None).is_ok() { &own } else { Path::new("/etc/passwd") };
     fs::remove_file(&router).unwrap();
     symlink(foreign, &router).unwrap();
-    refused_with(2, &Program::run(serve(&dir)).await, "router.db belongs to uid ");
+    Program::run(serve(&dir)).await.refused_start(2, &["router.db belongs to uid "]);
 }
 
 #[actix_web::test]
@@ -226,14 +222,15 @@ async fn a_fifo_as_a_file_of_secrets_is_rejected_at_once() {
         Command::new("mkfifo").args(["-m", "600"]).arg(&fifo).status().await.unwrap().success()
     );
     let ended = Program::run(serve(home.path())).await;
-    refused_with(2, &ended, &format!("cannot read {}: it is not a regular file", path_text(&fifo)));
+    let reason = format!("cannot read {}: it is not a regular file", path_text(&fifo));
+    ended.refused_start(2, &[&reason]);
     let import = [
         "--listen=127.0.0.1:0",
         "--broadcast-source-url=http://127.0.0.1:1",
         &format!("--broadcast-source-token-file={}", path_text(&fifo)),
     ];
-    let ended = Program::run(kalends(&args(&home.path().join("data"), &import))).await;
-    refused(&ended, "it is not a regular file");
+    let ended = run(&args(&home.path().join("data"), &import)).await;
+    ended.refused_start(1, &["it is not a regular file"]);
 }
 
 /// `kalends serve` in this directory, on any free port.
@@ -244,20 +241,6 @@ fn serve(data_dir: &Path) -> Command {
 fn args(data_dir: &Path, more: &[&str]) -> Vec<String> {
     let first = ["serve", "--data-dir", path_text(data_dir)];
     first.iter().chain(more).map(|&argument| argument.to_owned()).collect()
-}
-
-/// Checks that the start failed with exit code 1 and one clear line.
-fn refused(ended: &ExitOutput, expected: &str) {
-    refused_with(1, ended, expected);
-}
-
-/// Like [`refused`], for an exit code which a supervisor does not retry.
-fn refused_with(code: i32, ended: &ExitOutput, expected: &str) {
-    assert_eq!(ended.code, Some(code), "{ended:?}");
-    assert!(ended.stdout.is_empty(), "{ended:?}");
-    let last = ended.stderr.lines().last().expect("an error is printed");
-    assert!(last.starts_with("kalends: ") && last.contains(expected), "{ended:?}");
-    assert!(!ended.stderr.contains("panicked"), "{ended:?}");
 }
 
 fn databases(data_dir: &Path) -> Vec<PathBuf> {

@@ -15,8 +15,7 @@ const AT_ONCE_MAX: Duration = Duration::from_secs(5);
 #[actix_web::test]
 async fn a_push_that_waits_for_its_ack_at_sigterm_is_stored_and_answered_201() {
     let mut server = Server::start_with(&["--ack-wait-ms", "60000"]);
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&server).await;
     let uaid = agent.uaid().to_owned();
     let sender = Sender::new();
     let push = sender.push(&channel.endpoint, "waits");
@@ -104,8 +103,7 @@ async fn a_server_with_shutdown_wait_ms_0_exits_with_0() {
     connected.ended().await;
 
     server.restart();
-    let mut agent = Agent::reconnect(&server, &uaid).await;
-    assert_eq!(agent.take(1).await[0].body(), "stored");
+    let _agent = Agent::returned_to(&server, &uaid, "stored").await;
 }
 
 #[actix_web::test]

@@ -106,8 +106,7 @@ async fn messages_of_an_unregistered_channel_are_not_delivered() {
     assert_eq!(refused.header("cache-control"), Some("max-age=86400"));
 
     sender.push(&kept.endpoint, "kept").await;
-    let mut agent = Agent::reconnect(&server, &uaid).await;
-    assert_eq!(agent.take(1).await[0].body(), "kept");
+    let _agent = Agent::returned_to(&server, &uaid, "kept").await;
 }
 
 #[actix_web::test]
@@ -119,8 +118,7 @@ async fn an_expired_message_is_not_delivered() {
     until(AT_ONCE, "a second passes", async || sender.delete(&brief).await.status == 404).await;
     sender.push(&channel.endpoint, "lasting").await;
 
-    let mut agent = Agent::reconnect(&server, &uaid).await;
-    assert_eq!(agent.take(1).await[0].body(), "lasting");
+    let _agent = Agent::returned_to(&server, &uaid, "lasting").await;
 }
 
 #[actix_web::test]
@@ -131,8 +129,7 @@ async fn a_push_with_ttl_0_is_not_stored() {
     let answer = sender.post(&channel.endpoint).ttl(0).body("never").send().await;
     assert_eq!((answer.status, answer.header("ttl")), (201, Some("0")), "{answer}");
     sender.push(&channel.endpoint, "kept").await;
-    let mut agent = Agent::reconnect(&server, &uaid).await;
-    assert_eq!(agent.take(1).await[0].body(), "kept");
+    let mut agent = Agent::returned_to(&server, &uaid, "kept").await;
 
     // A connected agent receives a push with TTL 0, and the answer does not wait for the ack.
     agent.sync().await;

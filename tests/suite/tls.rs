@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::harness::{AT_ONCE, Authority, Program, Server, kalends, until};
+use crate::harness::{AT_ONCE, Authority, Program, Server, kalends, run, until};
 use crate::metrics::scrape;
 
 /// Resident memory of an idle agent over TLS, in KiB, half as much again as when this was written.
@@ -37,8 +37,8 @@ async fn commands_subscribe_and_push_over_tls() {
     assert_eq!((status.as_str(), &push["messageType"]), ("201 1.1", &json!("notification")));
     // On this machine the certificate is not verified: it names the public domain.
     let url = format!("https://{}/", server.address());
-    let health = Program::run(kalends(&["health", "--url", &url])).await;
-    assert_eq!((health.code, health.stdout.trim()), (Some(0), "healthy, user agents: 1"));
+    let health = run(&["health", "--url", &url]).await.succeeded();
+    assert_eq!(health.trim(), "healthy, user agents: 1");
     let mut subscribe =
         kalends(&["subscribe", &format!("wss://{}/", server.address()), "--count", "1"]);
     subscribe.env("SSL_CERT_FILE", authority.path("ca.pem"));
@@ -85,46 +85,22 @@ async fn errors_and_preflights_over_http2_are_those_of_http_1() {
     let server = authority.server(&[]);
     let endpoint = authority.agent(&server).await.register().await;
     let of = |path: &str| format!("https://{}{path}", server.address());
-    for (arguments, status, headers, errno) in [
-        (vec![of("/nothing")], 404, vec![], Some(102)),
-        (
-            vec!["--data".to_owned(), "x".to_owned(), of("/health")],
-            405,
-            vec!["allow: GET, HEAD, OPTIONS"],
-            Some(999),
-        ),
-        (
-            vec!["--data".to_owned(), "x".to_owned(), endpoint.clone()],
-            400,
-            vec!["access-control-allow-origin: *"],
-            Some(111),
-        ),
-        (
-            vec!["--head".to_owned(), of("/health")],
-            200,
-            vec!["content-type: application/json"],
-            None,
-        ),
-        (
-            vec!["--head".to_owned(), of("/nothing")],
-            404,
-            vec!["content-type: application/json"],
-            None,
-        ),
-        (
-            vec!["--request".to_owned(), "OPTIONS".to_owned(), endpoint.clone()],
-            204,
-            vec!["allow: POST, OPTIONS", "access-control-max-age: 86400"],
-            None,
-        ),
+    let (health, nothing) = (of("/health"), of("/nothing"));
+    let options = ["allow: POST, OPTIONS", "access-control-max-age: 86400"];
+    for (arguments, url, status, headers, errno) in [
+        (&[][..], &nothing, 404, &[][..], Some(102)),
+        (&["--data", "x"], &health, 405, &["allow: GET, HEAD, OPTIONS"], Some(999)),
+        (&["--data", "x"], &endpoint, 400, &["access-control-allow-origin: *"], Some(111)),
+        (&["--head"], &health, 200, &["content-type: application/json"], None),
+        (&["--head"], &nothing, 404, &["content-type: application/json"], None),
+        (&["--request", "OPTIONS"], &endpoint, 204, &options, None),
     ] {
         let id = "x-request-id: of.a_proxy-7";
-        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         let printed = ["--http2", "--include", "--header", id];
-        let answer = authority.curl(&[&printed, &arguments[..]].concat()).await;
+        let answer = authority.curl(&[&printed, arguments, &[url]].concat()).await;
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head ends");
         assert!(head.starts_with(&format!("HTTP/2 {status} ")), "{answer}");
-        for header in headers.into_iter().chain([id]) {
+        for header in headers.iter().chain([&id]) {
             assert!(head.contains(&format!("\r\n{header}")), "{header}: {answer}");
         }
         let json = serde_json::from_str::<Value>(body).ok();
@@ -158,10 +134,7 @@ async fn peers_that_send_nothing_or_garbage_instead_of_a_handshake_are_disconnec
         let _ = timeout(AT_ONCE, stream.read_to_end(&mut rest)).await.unwrap();
         assert!(!rest.starts_with(b"HTTP"), "{sent}");
     }
-    until(AT_ONCE, "the log reports the failures", async || {
-        server.log().contains("TLS handshakes failed")
-    })
-    .await;
+    server.has_logged("TLS handshakes failed").await;
     authority.agent(&server).await.register().await;
 }
 
@@ -220,10 +193,7 @@ async fn a_new_certificate_is_used_at_once_after_a_signal_and_a_bad_one_never() 
     assert_ne!(first, second);
     fs::write(authority.path("pair.key"), KeyPair::generate().unwrap().serialize_pem()).unwrap();
     server.signal("HUP");
-    until(AT_ONCE, "the pair is refused", async || {
-        server.log().contains("the new certificate cannot be used, the one before stays in use")
-    })
-    .await;
+    server.has_logged("the new certificate cannot be used, the one before stays in use").await;
     assert_eq!(presented().await, second);
     agent.register().await;
 }
@@ -235,13 +205,8 @@ async fn a_server_does_not_start_with_a_pair_that_cannot_be_used() {
     let refused = Server::try_launch(authority.launch()).err().unwrap().to_string();
     assert!(refused.contains("does not fit the key"), "{refused}");
     let certificate = authority.path("pair.pem").display().to_string();
-    let alone = Program::run(kalends(&["serve", "--tls-certificate", &certificate])).await;
-    assert_eq!(alone.code, Some(2));
-    assert!(
-        alone.stderr.contains("tls_certificate is set, and tls_key is not"),
-        "{}",
-        alone.stderr
-    );
+    let alone = run(&["serve", "--tls-certificate", &certificate]).await;
+    alone.failed(2, "tls_certificate is set, and tls_key is not");
 }
 
 #[actix_web::test]
@@ -323,14 +288,13 @@ async fn the_doctor_and_the_metrics_tell_the_end_of_the_certificate() {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
         assert!((days * DAY_S..=days * DAY_S + 3600).contains(&(expires - now)), "{expires}");
 
-        let mut doctor = kalends(&["doctor", "--json", "--idle-s=0", "--public-url"]);
-        doctor.arg(format!("https://{}", server.address())).arg("--data-dir");
-        doctor.arg(server.data_dir()).env("SSL_CERT_FILE", authority.path("ca.pem"));
-        let ended = Program::run(doctor).await;
+        let url = format!("--public-url=https://{}", server.address());
+        let mut doctor = server.command(&["doctor", "--json", "--idle-s=0", &url]);
+        doctor.env("SSL_CERT_FILE", authority.path("ca.pem"));
+        let printed = Program::run(doctor).await.succeeded();
         let found = format!(
             r#"{{"level":"{level}","check":"certificate","found":"it ends in {days} days""#
         );
-        assert!(ended.stdout.contains(&found), "{}", ended.stdout);
-        assert_eq!(ended.code, Some(0), "{}", ended.stdout);
+        assert!(printed.contains(&found), "{printed}");
     }
 }

@@ -70,9 +70,7 @@ async fn an_ack_on_a_later_connection_does_not_delete_the_replacement() {
         agent.ack(&first).await;
         agent.sync().await;
         agent.leave().await;
-        let mut agent = Agent::reconnect(&server, &uaid).await;
-        assert_eq!(agent.take(1).await[0].body(), new);
-        agent.leave().await;
+        Agent::returned_to(&server, &uaid, &new).await.leave().await;
     }
 }
 
@@ -91,9 +89,7 @@ async fn deleting_a_replaced_message_does_not_delete_the_replacement() {
         assert!([204, 404].contains(&dropped.status), "{dropped}");
         sender.delete(&location).await.assert_error(404, 102);
 
-        let mut agent = Agent::reconnect(&server, &uaid).await;
-        assert_eq!(agent.take(1).await[0].body(), new);
-        agent.leave().await;
+        Agent::returned_to(&server, &uaid, &new).await.leave().await;
     }
 }
 

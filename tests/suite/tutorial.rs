@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use crate::harness::{AT_ONCE, Program, Server, kalends, until};
+use crate::harness::{AT_ONCE, Program, Server, kalends, run, until};
 
 #[actix_web::test]
 async fn a_message_pushed_on_the_command_line_is_printed_by_the_subscriber() {
@@ -26,14 +26,12 @@ async fn a_message_pushed_on_the_command_line_is_printed_by_the_subscriber() {
         &["--message", "hello of old", "--encoding", "aesgcm", "--urgency", "high"],
     ] {
         let push = [&["push", "--subscription", file], more].concat();
-        let pushed = Program::run(kalends(&push)).await;
-        assert_eq!(pushed.code, Some(0), "{pushed:?}");
-        assert!(pushed.stdout.starts_with("201"), "{pushed:?}");
+        let pushed = run(&push).await.succeeded();
+        assert!(pushed.starts_with("201"), "{pushed}");
     }
-    let listened = listener.ended().await;
-    assert_eq!(listened.code, Some(0), "{listened:?}");
+    let listened = listener.ended().await.succeeded();
     for message in ["\nhello\n", "\nhéllo again\n", "\nhello of old\n"] {
-        assert!(listened.stdout.contains(message), "{listened:?}");
+        assert!(listened.contains(message), "{listened}");
     }
 }
 
@@ -52,8 +50,7 @@ async fn a_subscriber_with_a_state_file_receives_missed_messages() {
     };
     let push = async |message: &str| {
         let arguments = ["push", "--subscription", &file, "--message", message];
-        let pushed = Program::run(kalends(&arguments)).await;
-        assert_eq!(pushed.code, Some(0), "{pushed:?}");
+        run(&arguments).await.succeeded();
     };
     let listener = Program::start(listen());
     exists(&subscription).await;
@@ -76,20 +73,20 @@ async fn kalends_without_a_command_serves_in_the_current_directory() {
     let socket = home.path().join("kalends-data/admin.sock");
     until(AT_ONCE, "it serves commands", async || socket.exists()).await;
     server.terminate();
-    let ended = server.ended().await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stdout.starts_with("Kalends is listening on http://127.0.0.1:"), "{ended:?}");
-    assert!(ended.stdout.contains("dom.push.serverURL = ws://127.0.0.1:"), "{ended:?}");
-    assert!(ended.stdout.contains("kalends subscribe ws://127.0.0.1:"), "{ended:?}");
+    let printed = server.ended().await.succeeded();
+    assert!(printed.starts_with("Kalends is listening on http://127.0.0.1:"), "{printed}");
+    assert!(printed.contains("dom.push.serverURL = ws://127.0.0.1:"), "{printed}");
+    assert!(printed.contains("kalends subscribe ws://127.0.0.1:"), "{printed}");
 }
 
 #[actix_web::test]
 async fn a_rejected_push_fails_with_the_reason() {
     let server = Server::start();
     let endpoint = format!("{}/wpush/{}", server.origin(), "A".repeat(64));
-    let pushed = Program::run(kalends(&["push", &endpoint, "--message", ""])).await;
-    assert_eq!(pushed.code, Some(1), "{pushed:?}");
-    assert!(pushed.stderr.contains("404") && pushed.stderr.contains("errno 102"), "{pushed:?}");
+    let pushed = run(&["push", &endpoint, "--message", ""]).await;
+    for reason in ["404", "errno 102"] {
+        pushed.failed(1, reason);
+    }
 }
 
 async fn exists(file: &Path) {

@@ -9,8 +9,7 @@ use crate::harness::{Agent, Sender, Server, Signer, unix_now_s};
 #[actix_web::test]
 async fn every_fault_of_a_vapid_token_is_rejected_and_named() {
     let server = Server::start();
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&server).await;
     let (sender, signer, stranger) = (Sender::new(), Signer::new(), Signer::new());
     let (origin, now) = (server.origin(), unix_now_s());
     let es256 = json!({"typ": "JWT", "alg": "ES256"});
@@ -62,21 +61,19 @@ async fn every_fault_of_a_vapid_token_is_rejected_and_named() {
     ] {
         let post = sender.post(&channel.endpoint).ttl(60).body("refused");
         let answer = post.header("authorization", &authorization).send().await;
-        let message = answer.assert_error(401, 109);
-        assert!(message.contains(expected), "{authorization}: {message}");
+        answer.assert_refused(&authorization, (401, 109), expected);
         assert_eq!(answer.header("www-authenticate"), Some("vapid"));
     }
     let twice = sender.post(&channel.endpoint).ttl(60).signed(&signer, &origin);
-    let message = twice.signed(&signer, &origin).send().await.assert_error(401, 109);
-    assert!(message.contains("more than once"), "{message}");
+    let twice = twice.signed(&signer, &origin).send().await;
+    twice.assert_refused("two headers", (401, 109), "more than once");
     sender.push_to(&mut agent, &channel, "the first to arrive").await;
 }
 
 #[actix_web::test]
 async fn valid_tokens_are_accepted_in_every_form_that_senders_use() {
     let server = Server::start();
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&server).await;
     let (sender, signer) = (Sender::new(), Signer::new());
     let (origin, exp, key) = (server.origin(), unix_now_s() + 3600, signer.key());
     let token = signer.token_with_claims(&json!({"aud": origin, "exp": exp}));

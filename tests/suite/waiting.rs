@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::harness::{AT_ONCE, Agent, Answer, Channel, Program, Sender, Server, kalends, until};
+use crate::harness::{AT_ONCE, Agent, Answer, Channel, Sender, Server, until};
 
 #[actix_web::test]
 async fn pushes_above_the_bound_get_429_until_the_agent_has_fetched_its_messages() {
@@ -27,8 +27,8 @@ async fn pushes_above_the_bound_get_429_until_the_agent_has_fetched_its_messages
     agent.sync().await;
     let uaid = agent.leave().await;
     until(AT_ONCE, "there is room again", async || push(&sender, &first).await.status == 201).await;
-    let mut agent = Agent::reconnect(&server, &uaid).await;
-    assert_eq!(agent.take(1).await[0].body(), "one more", "the agent was not dropped");
+    // The agent was not dropped.
+    Agent::returned_to(&server, &uaid, "one more").await;
 }
 
 #[actix_web::test]
@@ -66,16 +66,14 @@ async fn push(sender: &Sender, channel: &Channel) -> Answer {
 }
 
 fn assert_full(answer: &Answer, bound: &str) {
-    let message = answer.assert_error(429, 201);
-    assert!(message.contains(bound), "{message}");
+    answer.assert_refused(bound, (429, 201), bound);
     assert_eq!(answer.header("retry-after"), Some("60"), "{answer}");
 }
 
 /// The rows of all message tables.
 async fn rows(server: &Server) -> u64 {
-    let dir = format!("--data-dir={}", server.data_dir().display());
-    let listed = Program::run(kalends(&["tables", "list", "--json", &dir])).await;
-    let listed: Value = serde_json::from_str(&listed.stdout).expect("a list in JSON");
+    let listed = server.run(&["tables", "list", "--json"]).await.succeeded();
+    let listed: Value = serde_json::from_str(&listed).expect("a list in JSON");
     let tables = listed["tables"].as_array().expect("tables").iter();
     let of_messages = tables.filter(|table| table["holds"] == "messages");
     of_messages.map(|table| table["items"].as_u64().expect("a number of items")).sum()

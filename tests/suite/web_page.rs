@@ -2,7 +2,7 @@
 
 use awc::http::Method;
 
-use crate::harness::{AT_ONCE, Answer, Program, Sender, Server, kalends, until};
+use crate::harness::{AT_ONCE, Answer, Sender, Server, until};
 
 async fn get(server: &Server, path: &str, accept: &str) -> Answer {
     let url = format!("{}{path}", server.origin());
@@ -46,10 +46,8 @@ async fn the_page_can_be_switched_off_and_a_closed_server_shows_it_with_a_token_
     let off = Server::start_with(&["--web-page=false"]);
     assert_eq!(get(&off, "/", BROWSER).await.status, 426);
     let closed = Server::start_with(&["--access=token"]);
-    let mut add = kalends(&["access", "add", "alice", "--json", "--data-dir"]);
-    add.arg(closed.data_dir());
-    let added = Program::run(add).await;
-    let token: serde_json::Value = serde_json::from_str(&added.stdout).unwrap();
+    let added = closed.run(&["access", "add", "alice", "--json"]).await.succeeded();
+    let token: serde_json::Value = serde_json::from_str(&added).unwrap();
     let path = format!("/u/{}", token["token"].as_str().unwrap());
     for wrong in ["/", "/u/kal_x", "/u/%3Cscript%3E"] {
         let answer = get(&closed, wrong, BROWSER).await;

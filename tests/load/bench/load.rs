@@ -9,8 +9,8 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::agent::{Agent, Closed};
-use super::http::Connection;
+use super::shared::agent::{Agent, Closed};
+use super::shared::http::Connection;
 
 /// Connections that are opened at a time.
 const OPENING: usize = 64;

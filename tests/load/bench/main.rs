@@ -15,26 +15,15 @@
     reason = "a measurement writes files that no power loss meets"
 )]
 
-#[path = "../shared/agent.rs"]
-mod agent;
 mod baseline;
-#[path = "../shared/feed.rs"]
-mod feed;
 mod floor;
-#[path = "../shared/http.rs"]
-mod http;
 mod load;
-#[path = "../shared/percentile.rs"]
-mod percentile;
 mod phase;
-#[path = "../shared/process.rs"]
-mod process;
 mod results;
 mod server;
-#[path = "../shared/usage.rs"]
-mod usage;
-#[path = "../shared/vapid.rs"]
-mod vapid;
+#[expect(dead_code, reason = "each tool uses a part")]
+#[path = "../shared/mod.rs"]
+mod shared;
 
 use std::io;
 use std::path::PathBuf;
@@ -43,7 +32,6 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use mimalloc::MiMalloc;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
@@ -52,6 +40,7 @@ use load::Sizes;
 use phase::Phase;
 use results::Results;
 use server::{Program, Server};
+use shared::limits::raise_open_file_limit;
 
 /// Of the floor, as it is Kalends' own.
 #[global_allocator]
@@ -181,11 +170,4 @@ async fn measure(args: &Args) -> io::Result<Results> {
 fn named(phase: Phase, program: &Program, server: &Server, error: &io::Error) -> io::Error {
     let log = server.log();
     io::Error::other(format!("{phase:?} of the program {program}: {error}; it logged:\n{log}"))
-}
-
-/// The servers inherit it: each connection is a file of two processes, and the default is often 1,024.
-fn raise_open_file_limit() -> io::Result<()> {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    Ok(setrlimit(Resource::Nofile, raised)?)
 }

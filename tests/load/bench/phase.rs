@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::feed::{Feed, Follower};
-use super::http::Connection;
 use super::load::{Audience, Senders, Sizes, User, at_once, connect, receive};
-use super::percentile::percentile;
 use super::server::{Program, Server};
-use super::vapid::authorization;
+use super::shared::feed::{Feed, Follower};
+use super::shared::http::Connection;
+use super::shared::percentile::percentile;
+use super::shared::vapid::authorization;
 
 /// What is measured, in the order of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]

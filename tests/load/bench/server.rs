@@ -10,9 +10,9 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::time::sleep;
 
-use super::feed::Feed;
-use super::process::Process;
-use super::usage::{CpuTime, resident_kib};
+use super::shared::feed::Feed;
+use super::shared::process::Process;
+use super::shared::usage::{CpuTime, resident_kib};
 
 /// The settings of Kalends beside the defaults: all agents connect from one address, as fast as they can.
 const SETTINGS: [&str; 2] = ["--listen=127.0.0.1:0", "--connects-per-second-max=0"];

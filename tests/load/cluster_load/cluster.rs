@@ -1,8 +1,7 @@
 //! The processes: a DynamoDB server, connection nodes and endpoint nodes with the same keys.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -12,11 +11,12 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Config, Credentials, Region};
 use aws_sdk_dynamodb::types::{AttributeValue, Select};
 use clap::Args;
-use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::process::Command;
 use tokio::time::{sleep, timeout};
+
+use super::shared::dynamodb::{DynamoDb, KEY, REGION};
+use super::shared::process::Process;
 
 /// The programs to measure.
 #[derive(Debug, Clone, Args)]
@@ -36,35 +36,22 @@ pub(crate) struct Programs {
 /// The resources that all nodes share.
 pub(crate) struct LoadCluster {
     programs: Programs,
-    store_url: String,
+    store: DynamoDb,
     dir: PathBuf,
     nodes: usize,
-    /// The server ends when this is dropped.
-    _store: Child,
     /// The folder is removed when this is dropped.
     _temporary: Option<TempDir>,
 }
 
 /// A node, which is killed when this is dropped.
 pub(crate) struct Node {
-    process: Child,
-    pub(crate) address: SocketAddr,
+    pub(crate) process: Process,
     /// The id in router records, if it is a connection node.
     pub(crate) router_url: String,
 }
 
-/// The start of the first line of a node.
-const GREETING: &str = "Kalends is listening on ";
-
 /// The start of the second line of a connection node.
 const ROUTER: &str = "Router port: ";
-
-/// Region and credentials are ignored by the store.
-const REGION: &str = "eu-central-1";
-const KEY: &str = "key";
-
-/// Maximum time until a process has printed its address.
-const START_WAIT: Duration = Duration::from_secs(30);
 
 /// The interval between two counts.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -76,14 +63,9 @@ impl LoadCluster {
     /// Starts the store and generates the keys of all nodes.
     pub(crate) async fn set(programs: Programs) -> Self {
         let (dir, temporary) = folder(programs.keep.as_deref()).expect("a folder can be made");
-        let mut command = Command::new(&programs.dynamodb);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-        let mut store = command.spawn().expect("--dynamodb can be started");
-        let store_url = first_words(&mut store).line_with("http").await;
-        let store_url = format!("http{store_url}");
+        let store = DynamoDb::start(&programs.dynamodb).await.expect("--dynamodb can be started");
         make_keys(&programs.kalends, &dir).await;
-        let nodes = 0;
-        Self { programs, store_url, dir, nodes, _store: store, _temporary: temporary }
+        Self { programs, store, dir, nodes: 0, _temporary: temporary }
     }
 
     /// Starts an endpoint node.
@@ -93,7 +75,7 @@ impl LoadCluster {
 
     /// Starts a connection node that hands out endpoints of this endpoint node.
     pub(crate) async fn connection_node(&mut self, endpoint: &Node, more: &[String]) -> Node {
-        let public_url = format!("--public-url=http://{}", endpoint.address);
+        let public_url = format!("--public-url=http://{}", endpoint.process.address);
         let own = ["--router-listen=127.0.0.1:0".to_owned(), public_url];
         self.node("connection", &[&own, more].concat()).await
     }
@@ -103,15 +85,18 @@ impl LoadCluster {
         let dir = self.dir.join(format!("{role}{}", self.nodes));
         private_folder(&dir).expect("a folder can be made");
         fs::copy(keys_file(&self.dir), keys_file(&dir)).expect("keys can be copied");
-        let log = File::create(dir.join("log")).expect("a log can be made");
         let mut command = Command::new(&self.programs.kalends);
         command.args(["serve", "--role", role]).arg("--data-dir").arg(&dir).args(arguments);
-        command.args(["--listen=127.0.0.1:0", "--store=dynamodb"]);
-        command.arg(format!("--dynamodb-region={REGION}"));
-        command.arg(format!("--dynamodb-endpoint-url={}", self.store_url));
-        command.envs([("AWS_ACCESS_KEY_ID", KEY), ("AWS_SECRET_ACCESS_KEY", KEY)]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
-        Node::greeted(command.spawn().expect("--kalends can be started"), role).await
+        command.arg("--listen=127.0.0.1:0");
+        self.store.configure(&mut command);
+        let process = Process::start(command, &dir.join("log")).await;
+        let mut process = process.unwrap_or_else(|error| panic!("{error}"));
+        let router_url = match role {
+            "connection" => process.line().await,
+            _ => String::new(),
+        };
+        let router_url = router_url.strip_prefix(ROUTER).and_then(|rest| rest.split(',').next());
+        Node { router_url: router_url.unwrap_or_default().to_owned(), process }
     }
 
     /// The number of router records that name this node.
@@ -146,66 +131,8 @@ impl LoadCluster {
             .behavior_version(BehaviorVersion::latest())
             .region(Region::new(REGION))
             .credentials_provider(Credentials::new(KEY, KEY, None, None, "the load"))
-            .endpoint_url(&self.store_url);
+            .endpoint_url(&self.store.url);
         Client::from_conf(config.build())
-    }
-}
-
-impl Node {
-    async fn greeted(mut process: Child, role: &str) -> Self {
-        let mut words = first_words(&mut process);
-        let url = words.line_with(GREETING).await;
-        let address =
-            url.trim_start_matches("http://").parse().expect("the process prints its address");
-        let router_url = match role {
-            "connection" => words.line_with(ROUTER).await,
-            _ => String::new(),
-        };
-        let router_url = router_url.split(',').next().unwrap_or_default().to_owned();
-        Self { process, address, router_url }
-    }
-
-    pub(crate) fn terminate(&self) {
-        self.signal(Signal::TERM);
-    }
-
-    /// Sends SIGSTOP: the node exists, and does nothing.
-    pub(crate) fn freeze(&self) {
-        self.signal(Signal::STOP);
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = self.process.id().and_then(|pid| Pid::from_raw(pid as i32));
-        kill_process(pid.expect("the process was not waited for"), signal).expect("the node runs");
-    }
-
-    /// Waits for the end of the node; its exit code if it ended in time and by itself.
-    pub(crate) async fn ended_within(&mut self, bound: Duration) -> Option<i32> {
-        let ended = timeout(bound, self.process.wait()).await.ok()?;
-        ended.expect("a process can be waited for").code()
-    }
-
-    /// Kills the node with SIGKILL.
-    pub(crate) async fn kill(&mut self) {
-        self.process.kill().await.expect("the node runs");
-    }
-}
-
-/// The first lines of a process; later ones are discarded.
-struct OutputLines(Lines<BufReader<ChildStdout>>);
-
-fn first_words(process: &mut Child) -> OutputLines {
-    OutputLines(BufReader::new(process.stdout.take().expect("it was piped")).lines())
-}
-
-impl OutputLines {
-    /// The rest of the next line, which must start with this.
-    async fn line_with(&mut self, beginning: &str) -> String {
-        let line = timeout(START_WAIT, self.0.next_line()).await.expect("a process starts soon");
-        let line = line.expect("the process prints UTF-8").unwrap_or_default();
-        let rest = line.strip_prefix(beginning);
-        rest.unwrap_or_else(|| panic!("{line:?} is not {beginning:?}: use --keep, and see its log"))
-            .to_owned()
     }
 }
 

@@ -3,13 +3,14 @@
 use std::slice;
 
 use clap::{Args, value_parser};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::agent::Agent;
 use super::cluster::{LoadCluster, Node, Programs};
-use super::sender::Sender;
+use super::shared::agent::Agent;
+use super::shared::sender::Sender;
 use super::{percentile, rounded};
 
 /// Pushes to agents of a dead node, and for comparison to offline agents.
@@ -65,8 +66,9 @@ impl Dead {
             timed_push(sender, away).await;
         }
         match self.frozen {
-            true => node.freeze(),
-            false => node.kill().await,
+            // The node exists, and does nothing.
+            true => node.process.signal(Signal::STOP),
+            false => node.process.child.kill().await.expect("the node runs"),
         }
         let round = Round::of(&here[WARM_UP..], &away[WARM_UP..], sender).await;
         // Records of unreachable agents are not changed.
@@ -109,9 +111,7 @@ impl Round {
 async fn absent(node: &Node, sender: &Sender, count: usize) -> Vec<String> {
     let mut endpoints = Vec::with_capacity(count);
     for _ in 0..count {
-        let mut agent = Agent::new(node.address).await;
-        let endpoint = agent.register().await;
-        agent.leave().await;
+        let (_, endpoint) = Agent::offline(node.process.address).await;
         timed_push(sender, &endpoint).await;
         endpoints.push(endpoint);
     }
@@ -122,13 +122,9 @@ async fn absent(node: &Node, sender: &Sender, count: usize) -> Vec<String> {
 async fn present(node: &Node, count: usize) -> (Vec<String>, JoinSet<()>) {
     let (mut endpoints, mut ackers) = (Vec::with_capacity(count), JoinSet::new());
     for _ in 0..count {
-        let mut agent = Agent::new(node.address).await;
+        let mut agent = Agent::new(node.process.address).await;
         endpoints.push(agent.register().await);
-        ackers.spawn(async move {
-            while let Ok(notification) = agent.receive().await {
-                agent.ack(&notification).await;
-            }
-        });
+        ackers.spawn(agent.ack_all());
     }
     (endpoints, ackers)
 }

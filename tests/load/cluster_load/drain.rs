@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use clap::{Args, value_parser};
 use futures_util::{StreamExt, stream};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::agent::Agent;
 use super::cluster::{LoadCluster, Node, Programs};
 use super::ledger::SharedLedger;
 use super::rounded;
-use super::sender::Sender;
+use super::shared::agent::Agent;
+use super::shared::sender::Sender;
 use super::user::User;
 
 /// Parameters of the measurement.
@@ -98,7 +99,7 @@ impl AgentPool {
     async fn gather(node: &Node, other: &Node, count: usize) -> Self {
         eprintln!("{count} user agents connect and subscribe");
         let enter = async |_| {
-            let mut agent = Agent::new(node.address).await;
+            let mut agent = Agent::new(node.process.address).await;
             let endpoint = agent.register().await;
             (agent, endpoint)
         };
@@ -109,7 +110,9 @@ impl AgentPool {
         for (agent, endpoint) in agents {
             endpoints.push(endpoint);
             let (ledger, reconnect_signal) = (ledger.clone(), reconnect_signal.subscribe());
-            users.spawn(User { agent, elsewhere: other.address, ledger, reconnect_signal }.live());
+            users.spawn(
+                User { agent, elsewhere: other.process.address, ledger, reconnect_signal }.live(),
+            );
         }
         Self { ledger, endpoints: endpoints.into(), reconnect_signal, _users: users }
     }
@@ -130,8 +133,8 @@ impl AgentPool {
         sleep(BEFORE).await;
         eprintln!("SIGTERM");
         let signalled_at = Instant::now();
-        node.terminate();
-        let code = node.ended_within(bound).await;
+        node.process.signal(Signal::TERM);
+        let code = node.process.ended_within(bound).await;
         let ended = Instant::now();
         eprintln!("it ended with {code:?}");
         self.until_back().await;

@@ -13,14 +13,13 @@
     reason = "a measurement writes files that no power loss meets"
 )]
 
-mod agent;
 mod cluster;
 mod dead;
 mod drain;
 mod ledger;
-#[path = "../shared/percentile.rs"]
-mod percentile;
-mod sender;
+#[expect(dead_code, reason = "each tool uses a part")]
+#[path = "../shared/mod.rs"]
+mod shared;
 mod user;
 
 use clap::{Parser, Subcommand};
@@ -51,7 +50,7 @@ async fn main() {
 
 /// The percentile of sorted numbers, rounded to three decimal places.
 fn percentile(sorted: &[f64], percent: usize) -> f64 {
-    rounded(percentile::percentile(sorted, percent))
+    rounded(shared::percentile::percentile(sorted, percent))
 }
 
 /// Rounds to three decimal places.

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::agent::{Agent, Closed, number_of, wait_a_little};
 use super::ledger::SharedLedger;
+use super::shared::agent::{Agent, Closed, number_of, wait_a_little};
 
 /// A user agent of the measured node.
 pub(crate) struct User {

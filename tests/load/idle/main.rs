@@ -8,6 +8,9 @@
 )]
 
 mod run;
+#[expect(dead_code, reason = "each tool uses a part")]
+#[path = "../shared/mod.rs"]
+mod shared;
 
 use std::fs::Permissions;
 use std::io::{self, Write};

@@ -1,10 +1,14 @@
 //! A user agent on a WebSocket.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
+use tokio::time::sleep;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
@@ -24,6 +28,10 @@ pub(crate) struct Closed(pub(crate) Option<u16>);
 
 /// Each of thousands of agents has such a buffer.
 const READ_BUFFER_BYTES: usize = 4096;
+
+/// Maximum pause in ms before an agent that was rejected tries again. It is short: all agents
+/// reconnect at once, which is more than a node will see in production.
+const RETURN_MS_MAX: u64 = 1000;
 
 impl Agent {
     /// Connects once; `None` if it was rejected.
@@ -51,6 +59,43 @@ impl Agent {
         agent.send_json(&json!({"messageType": "hello", "uaid": uaid, "use_webpush": true})).await;
         agent.uaid = text(&agent.receive().await.ok()?["uaid"]);
         Some(agent)
+    }
+
+    /// Connects as a new user agent.
+    pub(crate) async fn new(node: SocketAddr) -> Self {
+        Self::enter(node, None).await.0
+    }
+
+    /// Connects until it succeeds, and returns the number of rejections.
+    pub(crate) async fn enter(node: SocketAddr, uaid: Option<&str>) -> (Self, usize) {
+        let mut refused = 0;
+        loop {
+            if let Some(agent) = Self::try_enter(node, uaid).await {
+                return (agent, refused);
+            }
+            refused += 1;
+            wait_a_little().await;
+        }
+    }
+
+    /// Like [`try_register`](Self::try_register), and it must not be refused.
+    pub(crate) async fn register(&mut self) -> String {
+        self.try_register().await.expect("the node is there")
+    }
+
+    /// A new agent with a channel, disconnected: its uaid and its endpoint.
+    pub(crate) async fn offline(node: SocketAddr) -> (String, String) {
+        let mut agent = Self::new(node).await;
+        let (endpoint, uaid) = (agent.register().await, agent.uaid.clone());
+        agent.leave().await;
+        (uaid, endpoint)
+    }
+
+    /// Acks what arrives until the node closes the connection.
+    pub(crate) async fn ack_all(mut self) {
+        while let Ok(notification) = self.receive().await {
+            self.ack(&notification).await;
+        }
     }
 
     /// Registers a channel and returns its endpoint; `None` if it was refused. It must be called before the first push
@@ -91,9 +136,21 @@ impl Agent {
     }
 
     /// An error is ignored, because the next [`receive`](Self::receive) returns it.
-    async fn send_json(&mut self, json: &Value) {
+    pub(crate) async fn send_json(&mut self, json: &Value) {
         let _ = self.socket.send(Message::text(json.to_string())).await;
     }
+}
+
+/// The number in the payload of a notification.
+pub(crate) fn number_of(message: &Value) -> Option<usize> {
+    let data = URL_SAFE_NO_PAD.decode(message["data"].as_str()?).expect("data is base64url");
+    let body = String::from_utf8(data).expect("bodies are text");
+    Some(body.trim().parse().expect("bodies are numbers"))
+}
+
+/// Waits for a random time, so that agents that were closed together do not reconnect together.
+pub(crate) async fn wait_a_little() {
+    sleep(Duration::from_millis(fastrand::u64(0..RETURN_MS_MAX))).await;
 }
 
 fn text(json: &Value) -> String {

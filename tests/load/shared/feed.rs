@@ -4,7 +4,7 @@ use std::io;
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, ToSocketAddrs};
 
 use super::http::Connection;
 
@@ -51,22 +51,33 @@ impl Feed {
 
     /// Follows the feed from its beginning.
     pub(crate) async fn follow(&self) -> io::Result<Follower> {
-        let mut stream = TcpStream::connect(&self.address).await?;
-        let request = format!("{}Accept: text/event-stream\r\n\r\n", self.head("GET", ""));
-        stream.write_all(request.as_bytes()).await?;
-        Ok(Follower(BufReader::new(stream).lines()))
+        Follower::open(&self.address, &self.head("GET", "")).await
     }
 }
 
 impl Follower {
-    /// Waits for the value of the next update.
-    pub(crate) async fn value(&mut self) -> io::Result<String> {
+    /// Opens a stream with this request line and these headers.
+    pub(crate) async fn open(server: impl ToSocketAddrs, head: &str) -> io::Result<Self> {
+        let mut stream = TcpStream::connect(server).await?;
+        stream.set_nodelay(true)?;
+        stream.write_all(format!("{head}Accept: text/event-stream\r\n\r\n").as_bytes()).await?;
+        Ok(Self(BufReader::new(stream).lines()))
+    }
+
+    /// Waits for the data of the next event.
+    pub(crate) async fn data(&mut self) -> io::Result<Value> {
         while let Some(line) = self.0.next_line().await? {
-            let Some(data) = line.strip_prefix("data:") else { continue };
-            let update: Value = serde_json::from_str(data)?;
-            let value = update["value"].as_str().map(str::to_owned);
-            return value.ok_or_else(|| io::Error::other(format!("{update} is no update")));
+            if let Some(data) = line.strip_prefix("data:") {
+                return Ok(serde_json::from_str(data)?);
+            }
         }
         Err(io::ErrorKind::UnexpectedEof.into())
+    }
+
+    /// Waits for the value of the next update.
+    pub(crate) async fn value(&mut self) -> io::Result<String> {
+        let update = self.data().await?;
+        let value = update["value"].as_str().map(str::to_owned);
+        value.ok_or_else(|| io::Error::other(format!("{update} is no update")))
     }
 }

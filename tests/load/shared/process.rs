@@ -7,8 +7,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
 /// What precedes the address in the first line of a server.
@@ -21,6 +22,7 @@ const START_WAIT: Duration = Duration::from_secs(60);
 pub(crate) struct Process {
     pub(crate) child: Child,
     pub(crate) address: SocketAddr,
+    lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Process {
@@ -32,12 +34,11 @@ impl Process {
             let program = command.as_std().get_program().display();
             io::Error::new(error.kind(), format!("{program} cannot be started: {error}"))
         })?;
-        let output = child.stdout.take().expect("it was piped");
-        let line = timeout(START_WAIT, BufReader::new(output).lines().next_line()).await;
-        let line = line.ok().and_then(Result::ok).flatten().unwrap_or_default();
+        let mut lines = BufReader::new(child.stdout.take().expect("it was piped")).lines();
+        let line = next_line(&mut lines).await;
         let address = line.split_once(GREETING).map(|(_, address)| address.trim_end_matches('/'));
         match address.and_then(|address| address.parse().ok()) {
-            Some(address) => Ok(Self { child, address }),
+            Some(address) => Ok(Self { child, address, lines }),
             None => {
                 let program = command.as_std().get_program().display();
                 let log = fs::read_to_string(log).unwrap_or_default();
@@ -49,8 +50,29 @@ impl Process {
         }
     }
 
+    /// The next line that it prints; empty if there is none.
+    pub(crate) async fn line(&mut self) -> String {
+        next_line(&mut self.lines).await
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.pid() as i32).expect("a process has an id");
+        kill_process(pid, signal).expect("the process runs");
+    }
+
+    /// Waits for the end of the process; its exit code if it ended in time and by itself.
+    pub(crate) async fn ended_within(&mut self, bound: Duration) -> Option<i32> {
+        let ended = timeout(bound, self.child.wait()).await.ok()?;
+        ended.expect("a process can be waited for").code()
+    }
+
     /// The id of the process, which was not waited for.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id().expect("it was not waited for")
     }
+}
+
+async fn next_line(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
+    let line = timeout(START_WAIT, lines.next_line()).await;
+    line.ok().and_then(Result::ok).flatten().unwrap_or_default()
 }

@@ -15,6 +15,9 @@
 )]
 
 mod run;
+#[expect(dead_code, reason = "each tool uses a part")]
+#[path = "../shared/mod.rs"]
+mod shared;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -5,8 +5,8 @@ use tokio_tungstenite::tungstenite::Error;
 
 use super::AdminFixture;
 use crate::harness::{
-    AT_ONCE, Agent, Channel, Closed, Cluster, ClusterPlan, ExitOutput, Program, Sender, Server,
-    Signer, Socket, kalends, until,
+    AT_ONCE, Agent, Channel, Closed, Cluster, ClusterPlan, Program, Role, Sender, Server, Signer,
+    Socket, kalends, until,
 };
 
 const CLOSED: &str = "--access=token";
@@ -16,7 +16,7 @@ const NO_TOKENS: [&str; 6] = ["/", "/u/kal_x", "/u/kal_x/", "/u/a%20b", "/u/kal_
 
 impl AdminFixture {
     /// Adds a token and returns its path.
-    async fn add(&self, words: &str) -> String {
+    pub(super) async fn add(&self, words: &str) -> String {
         self.path_of(&format!("add {words}")).await
     }
 
@@ -26,8 +26,7 @@ impl AdminFixture {
     }
 
     async fn path_of(&self, words: &str) -> String {
-        let printed = self.stdout_of(&format!("access {words} --json")).await;
-        let json: Value = serde_json::from_str(&printed).expect("it is JSON");
+        let json = self.json_of(&format!("access {words} --json")).await;
         format!("/u/{}", json["token"].as_str().expect("a text"))
     }
 
@@ -38,7 +37,7 @@ impl AdminFixture {
 }
 
 /// Connects an agent at a path, once the node has followed the feed of tokens.
-async fn hello(server: &Server, path: &str, uaid: Option<&str>) -> Agent {
+pub(super) async fn hello(server: &Server, path: &str, uaid: Option<&str>) -> Agent {
     let mut socket = None;
     until(AT_ONCE, "the token is known", async || {
         socket = Socket::open_at(server, path).await.ok();
@@ -117,7 +116,7 @@ async fn a_uaid_belongs_to_the_token_that_it_was_made_with() {
 
 #[actix_web::test]
 async fn a_revoked_token_closes_its_agents_and_its_endpoints_are_gone_after_a_restart_too() {
-    for mut fixture in [AdminFixture::embedded(&[CLOSED]), AdminFixture::dynamo(&[CLOSED])] {
+    for mut fixture in AdminFixture::engines(&[CLOSED]) {
         let (alice, bob) = (fixture.add("alice").await, fixture.add("bob").await);
         let mut agent = hello(&fixture.server, &alice, None).await;
         let channel = agent.register().await;
@@ -153,7 +152,7 @@ async fn a_revoked_token_closes_its_agents_and_its_endpoints_are_gone_after_a_re
 
 #[actix_web::test]
 async fn a_rotated_token_ends_and_the_new_one_keeps_endpoints_and_messages() {
-    for mut fixture in [AdminFixture::embedded(&[CLOSED]), AdminFixture::dynamo(&[CLOSED])] {
+    for mut fixture in AdminFixture::engines(&[CLOSED]) {
         let (former, bob) = (fixture.add("alice --agents-max 2").await, fixture.add("bob").await);
         let mut agent = hello(&fixture.server, &former, None).await;
         let (uaid, channel) = (agent.uaid().to_owned(), agent.register().await);
@@ -197,11 +196,8 @@ async fn a_token_that_is_none_or_has_ended_cannot_be_rotated() {
     fixture.add("alice").await;
     fixture.stdout_of("access revoke alice").await;
     for name in ["alice", "bob"] {
-        let why = fixture.stderr_of(&format!("access rotate {name}")).await;
-        assert!(
-            why.contains(&format!("there is no valid access token with the name {name}")),
-            "{why}"
-        );
+        let why = format!("there is no valid access token with the name {name}");
+        fixture.refuses(&format!("access rotate {name}"), &why).await;
     }
     assert_eq!(fixture.tokens().await.len(), 1);
     assert_eq!(fixture.run("access rotate a/b").await.code, Some(2));
@@ -253,27 +249,24 @@ async fn the_tokens_are_no_feed_of_the_feed_commands_and_a_wrong_name_is_wrong_u
     {
         assert_eq!(fixture.run(words).await.code, Some(2), "{words}");
     }
-    let why = fixture.stderr_of("access add alice").await;
-    assert!(why.contains("there is an access token with the name alice"), "{why}");
-    let why = fixture.stderr_of("access revoke bob").await;
-    assert!(why.contains("there is no access token with the name bob"), "{why}");
+    let there_is = "there is an access token with the name alice";
+    fixture.refuses("access add alice", there_is).await;
+    fixture.refuses("access revoke bob", "there is no access token with the name bob").await;
 }
 
 /// The command works on the tables, and each node follows them.
 #[actix_web::test]
 async fn a_token_is_known_and_ends_on_every_node_of_a_cluster() {
     let cluster = Cluster::launch(ClusterPlan::of(2, 2).with(&[CLOSED, "--feed-poll-ms=50"]));
-    let run = async |words: &[&str]| -> ExitOutput {
-        let launch = cluster.launch_of(crate::harness::Role::Endpoint);
+    let run = async |words: &[&str]| {
+        let launch = cluster.launch_of(Role::Endpoint);
         let mut command = kalends(words);
         let is_store =
             |word: &&String| word.starts_with("--store") || word.starts_with("--dynamodb");
         command.args(launch.arguments.iter().filter(is_store)).envs(launch.variables);
-        let ended = Program::run(command).await;
-        assert_eq!(ended.code, Some(0), "{ended:?}");
-        ended
+        Program::run(command).await.succeeded()
     };
-    let added = run(&["access", "add", "alice", "--json"]).await.stdout;
+    let added = run(&["access", "add", "alice", "--json"]).await;
     let added: Value = serde_json::from_str(&added).expect("it is JSON");
     let path = format!("/u/{}", added["token"].as_str().expect("a text"));
     let mut agents = Vec::new();
@@ -296,14 +289,15 @@ async fn a_token_is_known_and_ends_on_every_node_of_a_cluster() {
 async fn only_listed_vapid_keys_push_if_there_is_a_list() {
     let (listed, other) = (Signer::new(), Signer::new());
     let server = Server::start_with(&[&format!("--vapid-keys-allowed={}", listed.key())]);
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (_agent, channel) = Agent::subscribed(&server).await;
     let sender = Sender::new();
     let post = || sender.post(&channel.endpoint).ttl(60).body("x");
     let of = |signer: &Signer| post().signed(signer, &server.origin());
     assert_eq!(of(&listed).send().await.status, 201);
-    let why = of(&other).send().await.assert_error(401, 109);
-    assert!(why.contains("does not list the VAPID public key"), "{why}");
-    let why = post().send().await.assert_error(401, 109);
-    assert!(why.contains("takes only pushes that are signed"), "{why}");
+    for (post, why) in [
+        (of(&other), "does not list the VAPID public key"),
+        (post(), "takes only pushes that are signed"),
+    ] {
+        post.send().await.assert_refused(why, (401, 109), why);
+    }
 }

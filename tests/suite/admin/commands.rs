@@ -3,20 +3,21 @@
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
-use serde_json::Value;
 use state_machine::month::CivilHour;
 use state_machine::{Month, Time};
 use tempfile::TempDir;
 
 use super::{AdminFixture, months_ago};
-use crate::harness::{Agent, Bystander, Program, PushService, kalends, unix_now_s};
+use crate::harness::{
+    Agent, Bystander, Program, PushService, WireServer, dynamo, kalends, unix_now_s,
+};
 
 /// The uid of a user that does not run the tests.
 const OTHER_UID: u32 = 65_534;
 
 #[actix_web::test]
 async fn every_command_works_with_and_without_a_running_server() {
-    for mut fixture in [AdminFixture::embedded(&[]), AdminFixture::dynamo(&[])] {
+    for mut fixture in AdminFixture::engines(&[]) {
         let mut bystander = Bystander::connect(&fixture.server).await;
         let ensured = fixture.stdout_of("tables create --lower-prior 5:5").await;
         assert!(ensured.contains(&format!("{} was there\n", months_ago(0))), "{ensured}");
@@ -61,17 +62,15 @@ fn without_sizes(text: &str) -> String {
 
 #[actix_web::test]
 async fn tables_status_counts_agents_by_month() {
-    for fixture in [AdminFixture::embedded(&[]), AdminFixture::dynamo(&[])] {
+    for fixture in AdminFixture::engines(&[]) {
         for _ in 0..3 {
             Agent::offline(&fixture.server).await;
         }
         let month = months_ago(0).to_string();
-        let status: Value =
-            serde_json::from_str(&fixture.stdout_of("tables status --json").await).unwrap();
+        let status = fixture.json_of("tables status --json").await;
         assert_eq!(status["clients"][&month], 3, "{status}");
         assert_eq!((&status["this_month"], &status["rotation"]), (&month.into(), &true.into()));
-        let tables: Value =
-            serde_json::from_str(&fixture.stdout_of("tables list --json").await).unwrap();
+        let tables = fixture.json_of("tables list --json").await;
         let tables = tables["tables"].as_array().unwrap();
         let holds: Vec<_> = tables.iter().filter_map(|table| table["holds"].as_str()).collect();
         assert_eq!(holds[0], "router");
@@ -94,8 +93,7 @@ async fn next_month_gets_this_months_throughput_and_last_months_is_lowered() {
     // Tables that a command creates itself have a lower capacity.
     fixture.override_argument("--dynamodb-read-units=7", "--dynamodb-read-units=5");
     fixture.stdout_of("tables create --lower-prior 2:9").await;
-    let tables: Value =
-        serde_json::from_str(&fixture.stdout_of("tables list --json").await).unwrap();
+    let tables = fixture.json_of("tables list --json").await;
     let units = |month: Month| {
         let tables = tables["tables"].as_array().unwrap();
         let table = tables.iter().find(|table| table["month"] == *month.to_string()).unwrap();
@@ -119,7 +117,7 @@ async fn two_concurrent_commands_do_not_interfere() {
         let ensure = || fixture.run("tables create");
         let (one, two, three) = tokio::join!(ensure(), fixture.run("tables status"), ensure());
         for ended in [one, two, three] {
-            assert_eq!(ended.code, Some(0), "{ended:?}");
+            ended.succeeded();
         }
     }
     fixture.server.restart();
@@ -131,10 +129,9 @@ async fn preflight_reports_keys_that_others_can_read_among_all_checks() {
     let keys = fixture.server.data_dir().join("keys.toml");
     std::fs::set_permissions(&keys, Permissions::from_mode(0o644)).unwrap();
     let ended = fixture.run("preflight").await;
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    ended.failed(1, "not everything is as it should be");
     assert!(ended.stdout.starts_with("FAILED  keys.toml: "), "{ended:?}");
     assert!(ended.stdout.contains("chmod 600") && ended.stdout.contains("\nok "), "{ended:?}");
-    assert!(ended.stderr.contains("not everything is as it should be"), "{ended:?}");
 }
 
 #[actix_web::test]
@@ -190,31 +187,27 @@ async fn preflight_reports_a_missing_table() {
     let file = fixture.server.data_dir().join(format!("messages_{}.db", months_ago(0)));
     let aside = fixture.server.data_dir().join("aside");
     std::fs::rename(&file, &aside).unwrap();
-    let why = fixture.stderr_of("preflight").await;
-    assert!(why.contains("is missing: restore it from a backup"), "{why}");
+    fixture.refuses("preflight", "is missing: restore it from a backup").await;
     std::fs::rename(&aside, &file).unwrap();
     fixture.server.restart();
 
-    let wire_server = crate::harness::WireServer::start();
-    let launch = crate::harness::dynamo::launch(&wire_server.url);
+    let wire_server = WireServer::start();
+    let launch = dynamo::launch(&wire_server.url);
     let mut command = kalends(&["preflight"]);
     command.args(&launch.arguments).envs(launch.variables);
-    let ended = Program::run(command).await;
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.stderr.contains("`kalends tables create` makes it"), "{ended:?}");
+    Program::run(command).await.failed(1, "`kalends tables create` makes it");
 }
 
 #[actix_web::test]
 async fn copy_without_a_store_creates_nothing() {
-    let wire_server = crate::harness::WireServer::start();
-    let launch = crate::harness::dynamo::launch(&wire_server.url).with(&["--rotation=false"]);
+    let wire_server = WireServer::start();
+    let launch = dynamo::launch(&wire_server.url).with(&["--rotation=false"]);
     let copy = format!("tables copy {} {}", months_ago(2), months_ago(0));
     for words in [copy.clone(), format!("{copy} --server-stopped"), "tables list".to_owned()] {
         let mut command = kalends(&words.split(' ').collect::<Vec<_>>());
         command.args(&launch.arguments).envs(launch.variables.clone());
-        let ended = Program::run(command).await;
-        assert_eq!(ended.code, Some(1), "{ended:?}");
-        assert!(ended.stderr.contains("there is no table"), "{words}: {ended:?}");
+        println!("{words}");
+        Program::run(command).await.failed(1, "there is no table");
     }
 }
 
@@ -222,8 +215,8 @@ async fn copy_without_a_store_creates_nothing() {
 async fn tables_copy_requires_confirmation_that_servers_are_stopped() {
     let fixture = AdminFixture::dynamo(&["--rotation=false"]);
     let before = fixture.stdout_of("tables list").await;
-    let why = fixture.stderr_of(&format!("tables copy {} {}", months_ago(2), months_ago(0))).await;
-    assert!(why.contains("--server-stopped"), "{why}");
+    let copy = format!("tables copy {} {}", months_ago(2), months_ago(0));
+    fixture.refuses(&copy, "--server-stopped").await;
     assert_eq!(fixture.stdout_of("tables list").await, before);
 }
 
@@ -233,10 +226,9 @@ async fn keys_are_required_once_an_agent_is_registered() {
     let elsewhere = TempDir::new().unwrap();
     let preflight =
         async || Program::run(fixture.command_in(elsewhere.path(), &["preflight"])).await;
-    let ended = preflight().await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
     let none_yet = "ok      keys.toml (none yet, the server makes them)\n";
-    assert!(ended.stdout.starts_with(none_yet), "{ended:?}");
+    let shown = preflight().await.succeeded();
+    assert!(shown.starts_with(none_yet), "{shown}");
 
     Agent::offline(&fixture.server).await;
     let ended = preflight().await;
@@ -254,11 +246,10 @@ async fn a_store_of_another_user_is_not_opened() {
     let owner = file.metadata().unwrap().uid();
     // Only root can change the owner of a file, and only root could open the file of another user.
     if chown(&file, Some(OTHER_UID), None).is_ok() {
-        let why = fixture.stderr_of("tables create").await;
         let expected =
             format!("belongs to uid {OTHER_UID}, and this runs as uid {owner}: run it as");
-        assert!(why.contains(&expected), "{why}");
-        assert!(fixture.stderr_of("preflight").await.contains(&expected));
+        fixture.refuses("tables create", &expected).await;
+        fixture.refuses("preflight", &expected).await;
         chown(&file, Some(owner), None).unwrap();
     }
     fixture.stdout_of("tables create").await;
@@ -272,7 +263,6 @@ async fn a_file_is_rejected_as_data_directory() {
     std::fs::write(&file, "").unwrap();
     let mut command = kalends(&["tables", "list"]);
     command.arg("--data-dir").arg(&file);
-    let ended = Program::run(command).await;
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.stderr.contains("data is not a directory: name that of the store"), "{ended:?}");
+    let reason = "data is not a directory: name that of the store";
+    Program::run(command).await.failed(1, reason);
 }

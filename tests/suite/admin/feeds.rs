@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use super::AdminFixture;
-use crate::harness::{AT_ONCE, ExitOutput, Program, Server, kalends, until, within};
+use crate::harness::{AT_ONCE, ExitOutput, Launch, Program, Server, kalends, run, until, within};
 
 /// Runs a command with this standard input, and returns how it ended.
 async fn run_with_input(mut command: Command, input: &[u8]) -> ExitOutput {
@@ -19,13 +19,7 @@ async fn run_with_input(mut command: Command, input: &[u8]) -> ExitOutput {
     let _ = stdin.write_all(input).await;
     drop(stdin);
     let output = within(AT_ONCE, "it ends", process.wait_with_output()).await;
-    let output = output.expect("a process can be waited for");
-    let text = |bytes| String::from_utf8(bytes).expect("kalends writes UTF-8");
-    ExitOutput {
-        code: output.status.code(),
-        stdout: text(output.stdout),
-        stderr: text(output.stderr),
-    }
+    output.expect("a process can be waited for").into()
 }
 
 /// Waits until the feed has reached a number, and returns its updates as JSON.
@@ -43,7 +37,7 @@ async fn updates(fixture: &AdminFixture, feed: &str, head: u64) -> Vec<Value> {
 
 #[actix_web::test]
 async fn a_feed_is_written_and_read_with_and_without_a_running_server() {
-    for mut fixture in [AdminFixture::embedded(&[]), AdminFixture::dynamo(&[])] {
+    for mut fixture in AdminFixture::engines(&[]) {
         assert_eq!(fixture.stdout_of("feed list").await, "FEED  HEAD  KEYS\n");
         let (mut version, mut head) = (0, 0);
         for is_alive in [true, false] {
@@ -79,17 +73,13 @@ async fn a_feed_is_written_and_read_with_and_without_a_running_server() {
         let listed = fixture.stdout_of("feed list --json").await;
         assert_eq!(listed, "{\"feed\":\"prices\",\"head\":8,\"keys\":1}\n");
         fixture.server.restart();
-        assert_eq!(updates_of_restarted(&fixture).await, "8 eur deleted\n");
+        assert_eq!(fixture.stdout_of("feed tail prices --once").await, "8 eur deleted\n");
     }
-}
-
-async fn updates_of_restarted(fixture: &AdminFixture) -> String {
-    fixture.stdout_of("feed tail prices --once").await
 }
 
 #[actix_web::test]
 async fn broadcasts_are_set_and_listed() {
-    for fixture in [AdminFixture::embedded(&[]), AdminFixture::dynamo(&[])] {
+    for fixture in AdminFixture::engines(&[]) {
         assert_eq!(fixture.stdout_of("broadcast list").await, "");
         for words in ["a/b \"1\"", "c 7", "a/b \"2\"", "d x"] {
             fixture.stdout_of(&format!("broadcast put {words}")).await;
@@ -116,18 +106,18 @@ async fn the_largest_value_is_stored_unchanged() {
         }
         let mut put = fixture.command(&["feed", "put", "f", "k", "-"]);
         put.arg(format!("--feed-value-bytes-max={most}"));
-        let ended = run_with_input(put, value.as_bytes()).await;
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        run_with_input(put, value.as_bytes()).await.succeeded();
         let updates = updates(&fixture, "f", at as u64 + 1).await;
         assert_eq!(updates[0]["value"].as_str().unwrap().len(), most);
         assert_eq!(updates[0]["value"], value);
     }
-    let ended = run_with_input(fixture.command(&["feed", "put", "f", "k"]), b"\xff").await;
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.stderr.contains("a value is text in UTF-8"), "{ended:?}");
-    let ended =
-        run_with_input(fixture.command(&["feed", "put", "f", "k"]), &vec![b'x'; most + 1]).await;
-    assert!(ended.stderr.contains("a value has at most 262144 bytes"), "{ended:?}");
+    for (value, reason) in [
+        (&b"\xff"[..], "a value is text in UTF-8"),
+        (&vec![b'x'; most + 1], "a value has at most 262144 bytes"),
+    ] {
+        let put = fixture.command(&["feed", "put", "f", "k"]);
+        run_with_input(put, value).await.failed(1, reason);
+    }
     fixture.server.restart();
 }
 
@@ -158,8 +148,7 @@ async fn invalid_feed_writes_are_rejected_with_a_remedy() {
         ("feed put f a 1 --url http://127.0.0.1:1", "set KALENDS_FEED_TOKEN to a token"),
         ("feed tail f --url http://127.0.0.1:1", "set KALENDS_FEED_TOKEN to a token"),
     ] {
-        let why = fixture.stderr_of(words).await;
-        assert!(why.contains(expected), "{words}: {why}");
+        fixture.refuses(words, expected).await;
     }
     for words in [
         "feed",
@@ -207,10 +196,9 @@ async fn a_token_without_keys_is_rejected_with_a_remedy() {
     let mut command = kalends(&["feed", "token", "f", "--read", "--store=dynamodb"]);
     command.arg("--data-dir").arg(home.path());
     let ended = Program::run(command).await;
-    assert_eq!(ended.code, Some(1), "{ended:?}");
     for expected in ["keys.toml does not exist", "start one, which makes it", "copy the keys.toml"]
     {
-        assert!(ended.stderr.contains(expected), "{ended:?}");
+        ended.failed(1, expected);
     }
 
     let fixture = AdminFixture::embedded(&[]);
@@ -245,11 +233,10 @@ async fn help_contains_examples() {
         "broadcast list",
     ] {
         let words: Vec<_> = words.split(' ').chain(["--help"]).collect();
-        let ended = Program::run(kalends(&words)).await;
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let help = run(&words).await.succeeded();
         let example = format!("  kalends {}", words[..words.len() - 1].join(" "));
-        let examples = ended.stdout.split("Examples:\n").nth(1).unwrap_or_default();
-        assert!(examples.contains(example.trim_end()), "{words:?}: {}", ended.stdout);
+        let examples = help.split("Examples:\n").nth(1).unwrap_or_default();
+        assert!(examples.contains(example.trim_end()), "{words:?}: {help}");
     }
 }
 
@@ -298,8 +285,7 @@ async fn an_action_outside_a_tokens_scope_is_rejected_with_the_reason() {
     let (read, write) = (token(&fixture, "f --read").await, token(&fixture, "f --write").await);
     let run =
         async |token: &str, words: &str| Program::run(at_url(&fixture.server, token, words)).await;
-    let ended = run(&write, "feed put f k v").await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    run(&write, "feed put f k v").await.succeeded();
     for (token, words, expected) in [
         (&*read, "feed put f k v", "403 Forbidden: this token does not have the scope w"),
         (&write, "feed tail f --once", "403 Forbidden: this token does not have the scope r"),
@@ -308,25 +294,19 @@ async fn an_action_outside_a_tokens_scope_is_rejected_with_the_reason() {
         (&read, "feed tail f --after 99", "the cursor is from the future"),
     ] {
         let ended = run(token, words).await;
-        assert_eq!(ended.code, Some(1), "{words}: {ended:?}");
-        assert!(ended.stderr.contains(expected), "{words}: {ended:?}");
+        println!("{words}");
+        ended.failed(1, expected);
         assert!(!ended.stderr.contains(token), "{ended:?}");
     }
     let g = token(&fixture, "g --read").await;
-    let ended = run(&g, "feed tail g").await;
-    assert!(ended.stderr.contains("404 Not Found: there is no such feed"), "{ended:?}");
+    run(&g, "feed tail g").await.failed(1, "404 Not Found: there is no such feed");
     let mut nowhere = kalends(&["feed", "tail", "f", "--url", "http://127.0.0.1:1"]);
     nowhere.env("KALENDS_FEED_TOKEN", &read);
-    let ended = Program::run(nowhere).await;
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.stderr.contains("cannot reach http://127.0.0.1:1"), "{ended:?}");
+    Program::run(nowhere).await.failed(1, "cannot reach http://127.0.0.1:1");
 }
 
 #[actix_web::test]
 async fn a_server_starts_with_a_token_in_its_environment() {
-    let launch = crate::harness::Launch {
-        variables: vec![("KALENDS_FEED_TOKEN", "kf1.r.f.0.x".to_owned())],
-        ..crate::harness::Launch::default()
-    };
-    drop(Server::launch(launch));
+    let variables = vec![("KALENDS_FEED_TOKEN", "kf1.r.f.0.x".to_owned())];
+    drop(Server::launch(Launch { variables, ..Launch::default() }));
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use serde_json::Value;
 use state_machine::{Month, Time};
 use tokio::process::Command;
 
@@ -38,11 +39,16 @@ impl AdminFixture {
         Self::start(launch.with(&["--last-connect-shards=1"]), Some(wire_server))
     }
 
+    /// A server on each engine.
+    pub(super) fn engines(arguments: &[&str]) -> [Self; 2] {
+        [Self::embedded(arguments), Self::dynamo(arguments)]
+    }
+
     /// Both engines, with a clock four months behind.
     pub(super) fn long_ago(arguments: &[&str]) -> [Self; 2] {
         let (ago, ttl) = (format!("--clock-offset-s=-{LONG_AGO_S}"), format!("--ttl-max-s={YEAR}"));
         let arguments = [arguments, &["--dev", &ago, &ttl]].concat();
-        [Self::embedded(&arguments), Self::dynamo(&arguments)]
+        Self::engines(&arguments)
     }
 
     /// A server that creates no tables, with those that `kalends tables create` created.
@@ -51,8 +57,7 @@ impl AdminFixture {
         let launch = dynamo::launch(&wire_server.url).with(arguments);
         let mut ensure = kalends(&["tables", "create"]);
         ensure.args(&launch.arguments).envs(launch.variables.clone());
-        let ended = Program::run(ensure).await;
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        Program::run(ensure).await.succeeded();
         Self::start(launch.with(&["--create-tables=false"]), Some(wire_server))
     }
 
@@ -115,9 +120,19 @@ impl AdminFixture {
 
     /// The output of a command that must succeed.
     pub(super) async fn stdout_of(&self, words: &str) -> String {
-        let ended = self.run(words).await;
-        assert_eq!(ended.code, Some(0), "{words}: {ended:?}");
-        ended.stdout
+        println!("{words}");
+        self.run(words).await.succeeded()
+    }
+
+    /// The output of a command that must print one JSON value.
+    pub(super) async fn json_of(&self, words: &str) -> Value {
+        serde_json::from_str(&self.stdout_of(words).await).expect("it is JSON")
+    }
+
+    /// Runs a command that must fail with this error.
+    pub(super) async fn refuses(&self, words: &str, reason: &str) {
+        let why = self.stderr_of(words).await;
+        assert!(why.contains(reason), "{words}: {why}");
     }
 
     /// The error of a command that must fail.
@@ -132,11 +147,7 @@ impl AdminFixture {
 
 /// The month that is `count` months before the present one.
 pub(super) fn months_ago(count: usize) -> Month {
-    (0..count).fold(this_month(), |month, _| month.previous())
-}
-
-fn this_month() -> Month {
-    Month::of(Time(unix_now_s() * 1000))
+    (0..count).fold(Month::of(Time(unix_now_s() * 1000)), |month, _| month.previous())
 }
 
 /// The month of a server with a clock four months behind.

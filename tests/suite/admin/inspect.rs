@@ -3,11 +3,10 @@
 use serde_json::Value;
 
 use super::AdminFixture;
-use crate::harness::{Agent, Cluster, ExitOutput, Program, Sender, Server, kalends};
+use crate::harness::{Agent, Cluster, Sender, Server};
 
 async fn inspect(fixture: &AdminFixture, target: &str) -> Value {
-    let json = fixture.stdout_of(&format!("inspect {target} --json")).await;
-    serde_json::from_str(&json).expect("one JSON object")
+    fixture.json_of(&format!("inspect {target} --json")).await
 }
 
 /// The first reason, which is the first line for people too.
@@ -22,7 +21,7 @@ async fn reason(fixture: &AdminFixture, target: &str) -> String {
 
 #[actix_web::test]
 async fn each_state_of_an_agent_has_its_reason() {
-    for mut fixture in [AdminFixture::embedded(&[]), AdminFixture::dynamo(&[])] {
+    for mut fixture in AdminFixture::engines(&[]) {
         let mut agent = Agent::new(&fixture.server).await;
         let (channel, other) = (agent.register().await, agent.register().await);
         let well = reason(&fixture, &channel.endpoint).await;
@@ -56,8 +55,7 @@ async fn each_state_of_an_agent_has_its_reason() {
 #[actix_web::test]
 async fn the_facts_have_no_contents_and_no_tokens() {
     let fixture = AdminFixture::embedded(&[]);
-    let (uaid, channel) = Agent::offline(&fixture.server).await;
-    Sender::new().push(&channel.endpoint, "a secret text").await;
+    let (uaid, channel) = Agent::offline_with(&fixture.server, "a secret text").await;
     let facts = inspect(&fixture, &channel.endpoint).await;
     assert_eq!(facts["uaid"], *uaid);
     assert_eq!(facts["endpoint"]["channel"], *channel.id);
@@ -85,8 +83,7 @@ async fn the_facts_have_no_contents_and_no_tokens() {
 #[actix_web::test]
 async fn an_agent_that_does_not_ack_is_named_busy() {
     let fixture = AdminFixture::embedded(&["--unacked-max=1", "--ack-wait-ms=60000"]);
-    let mut agent = Agent::new(&fixture.server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&fixture.server).await;
     let sender = Sender::new();
     let push = sender.push(&channel.endpoint, "x");
     let look = async {
@@ -109,14 +106,10 @@ async fn an_agent_that_does_not_ack_is_named_busy() {
 async fn an_argument_that_names_nothing_here_is_refused() {
     let (fixture, other) = (AdminFixture::embedded(&[]), Server::start());
     let (_, foreign) = Agent::offline(&other).await;
-    let why = fixture.stderr_of(&format!("inspect {}", foreign.endpoint)).await;
-    assert!(
-        why.contains("the endpoint was made with a key that this server does not have"),
-        "{why}"
-    );
+    let why = "the endpoint was made with a key that this server does not have";
+    fixture.refuses(&format!("inspect {}", foreign.endpoint), why).await;
     let ended = fixture.run("inspect https://example.net/").await;
-    assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert!(ended.stderr.contains("expected an endpoint (https://HOST/wpush/...)"), "{ended:?}");
+    ended.failed(2, "expected an endpoint (https://HOST/wpush/...)");
     let unknown = reason(&fixture, "0190a4a3b00070008000000000000001").await;
     assert!(unknown.starts_with("there is no record of the user agent"), "{unknown}");
 
@@ -134,34 +127,24 @@ async fn an_argument_that_names_nothing_here_is_refused() {
 #[actix_web::test]
 async fn a_node_is_asked_whether_the_agent_is_connected_to_it() {
     let mut cluster = Cluster::start(1, 1);
-    let mut agent = Agent::new(&cluster.connection_nodes[0]).await;
-    let channel = agent.register().await;
+    let (_agent, channel) = Agent::subscribed(&cluster.connection_nodes[0]).await;
     let looked = look(&cluster, &channel.endpoint).await;
-    assert!(looked.stdout.contains("which answers\n"), "{looked:?}");
-    assert!(looked.stdout.starts_with("- nothing hinders a push"), "{looked:?}");
+    assert!(looked.contains("which answers\n"), "{looked}");
+    assert!(looked.starts_with("- nothing hinders a push"), "{looked}");
     cluster.connection_nodes[0].kill();
     let looked = look(&cluster, &channel.endpoint).await;
-    assert!(
-        looked.stdout.contains(" and that node does not answer: cannot connect: "),
-        "{looked:?}"
-    );
+    assert!(looked.contains(" and that node does not answer: cannot connect: "), "{looked}");
 }
 
 /// On the machine of the endpoint node.
-async fn look(cluster: &Cluster, target: &str) -> ExitOutput {
-    let mut command = kalends(&["inspect", target, "--store=dynamodb"]);
-    let node = &cluster.endpoint_nodes[0];
-    command.arg("--data-dir").arg(node.data_dir());
-    let ended = Program::run(command).await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    ended
+async fn look(cluster: &Cluster, target: &str) -> String {
+    cluster.endpoint_nodes[0].run(&["inspect", target, "--store=dynamodb"]).await.succeeded()
 }
 
 #[actix_web::test]
 async fn a_limit_that_refuses_further_pushes_is_named() {
     let fixture = AdminFixture::embedded(&["--subscription-pushes-per-minute-max=1"]);
-    let (uaid, channel) = Agent::offline(&fixture.server).await;
-    Sender::new().push(&channel.endpoint, "x").await;
+    let (uaid, channel) = Agent::offline_with(&fixture.server, "x").await;
     let facts = inspect(&fixture, &channel.endpoint).await;
     assert_eq!(facts["limits_reached"], serde_json::json!(["subscription_pushes_per_minute_max"]));
     let of_agent = inspect(&fixture, &uaid).await;

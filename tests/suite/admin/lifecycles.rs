@@ -1,11 +1,10 @@
 //! Several months of an installation, on both storage engines.
 
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::Child;
 
 use super::fixture::long_ago;
 use super::{AdminFixture, months_ago};
-use crate::harness::{AT_ONCE, Agent, Channel, Sender, Socket, within};
+use crate::harness::{AT_ONCE, Agent, Channel, ExitOutput, Sender, signal, within};
 
 /// The TTL of the messages here, in seconds.
 const HALF_A_YEAR: u32 = 180 * 24 * 60 * 60;
@@ -41,8 +40,7 @@ async fn active_agents_are_kept_and_inactive_ones_are_dropped_with_the_old_table
         let kept = fixture.stdout_of("tables drop-old").await;
         assert!(kept.starts_with("kept ") || kept.contains("\nkept "), "{kept}");
 
-        let mut agent = Agent::reconnect(&fixture.server, &back).await;
-        assert_eq!(agent.take(1).await[0].body(), "waits for you");
+        let mut agent = Agent::returned_to(&fixture.server, &back, "waits for you").await;
         // The move to this month ends after the last ack; only then a subscription is answered.
         agent.register().await;
         let dropped = fixture.stdout_of(&drop_those_of_long_ago(1000)).await;
@@ -56,9 +54,7 @@ async fn active_agents_are_kept_and_inactive_ones_are_dropped_with_the_old_table
         push_to(&mut agent, &channel).await;
         let gone = Sender::new().post(&lost.endpoint).ttl(60).body("x").send().await;
         assert_eq!(gone.status, 410, "{gone}");
-        let stranger =
-            Agent::hello(Socket::open(&fixture.server).await, Some(&away)).await.unwrap();
-        assert_ne!(stranger.uaid(), away);
+        assert_ne!(Agent::uaid_for(&fixture.server, &away).await, away);
     }
 }
 
@@ -84,14 +80,13 @@ async fn a_frozen_table_is_renamed_without_effect_on_its_agents() {
             if fixture.is_embedded() { copy } else { format!("{copy} --server-stopped") };
         let copied = fixture.stdout_of(&confirmed).await;
         assert!(copied.contains(&format!("1 records name {to} instead of {from} now")), "{copied}");
-        let why = fixture.stderr_of(&confirmed).await;
-        assert!(why.contains(&format!("next is `kalends tables drop {from} --yes`")), "{why}");
+        let next = format!("next is `kalends tables drop {from} --yes`");
+        fixture.refuses(&confirmed, &next).await;
         let dropped = fixture.stdout_of(&format!("tables drop {from} --yes")).await;
         assert_eq!(dropped, format!("dropped {from}, which no agent is on\n"));
         fixture.server.restart();
 
-        let mut agent = Agent::reconnect(&fixture.server, &uaid).await;
-        assert_eq!(agent.take(1).await[0].body(), "from long ago");
+        let mut agent = Agent::returned_to(&fixture.server, &uaid, "from long ago").await;
         push_to(&mut agent, &channel).await;
         let tables = fixture.stdout_of("tables list").await;
         assert!(tables.contains(&to.to_string()) && !tables.contains(&from.to_string()));
@@ -114,11 +109,10 @@ async fn an_interrupted_command_reports_it_and_can_be_repeated() {
         let mut stdout = BufReader::new(slow.stdout.as_mut().unwrap());
         stdout.read_line(&mut first).await.unwrap();
         assert!(first.starts_with("found 30 users"), "{first}");
-        interrupt(&slow);
+        signal(slow.id().expect("the process was not waited for"), "INT");
         let ended = within(AT_ONCE, "it ends", slow.wait_with_output()).await.unwrap();
-        let why = String::from_utf8(ended.stderr).unwrap();
-        assert_eq!(ended.status.code(), Some(1), "{why}");
-        assert!(why.contains("stopped between two steps; run it again to continue"), "{why}");
+        let reason = "stopped between two steps; run it again to continue";
+        ExitOutput::from(ended).failed(1, reason);
         let dropped = fixture.stdout_of(&drop_those_of_long_ago(10_000)).await;
         assert!(dropped.contains("dropped 30 users"), "{dropped}");
     }
@@ -127,10 +121,4 @@ async fn an_interrupted_command_reports_it_and_can_be_repeated() {
 /// Searches few months only: on DynamoDB each hour is a query.
 fn drop_those_of_long_ago(rate: u32) -> String {
     format!("users drop-inactive --months 3 --since {} --rate {rate}", long_ago())
-}
-
-fn interrupt(process: &Child) {
-    let pid = process.id().expect("the process was not waited for").to_string();
-    let status = std::process::Command::new("kill").args(["-s", "INT", &pid]).status();
-    assert!(status.expect("kill can be run").success());
 }

@@ -2,17 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{
-    AT_ONCE, Agent, Cluster, Launch, Program, Sender, Server, WireServer, dynamo, kalends, until,
-};
+use crate::harness::{Agent, Cluster, Launch, Sender, Server, WireServer, dynamo};
 
 /// What the command prints with `--json`, run beside this server.
 async fn nodes_of(server: &Server, more: &[&str]) -> Value {
-    let mut command = kalends(&[&["nodes", "--json"], more].concat());
-    command.arg("--data-dir").arg(server.data_dir());
-    let ended = Program::run(command).await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    serde_json::from_str::<Value>(&ended.stdout).expect("it prints JSON")["nodes"].clone()
+    let printed = server.run(&[&["nodes", "--json"], more].concat()).await.succeeded();
+    serde_json::from_str::<Value>(&printed).expect("it prints JSON")["nodes"].clone()
 }
 
 #[actix_web::test]
@@ -82,6 +77,6 @@ async fn servers_on_the_same_tables_report_other_settings_and_each_other() {
         r#""other":"https://push.example.net","value":"https://push.example.org","setting":"public_url""#,
         r#""other":"false","value":"true","setting":"simplepush""#,
     ] {
-        until(AT_ONCE, told, async || second.log().contains(told)).await;
+        second.has_logged(told).await;
     }
 }

@@ -4,15 +4,13 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use awc::Client;
 use awc::http::Method;
 use futures_util::future::join_all;
 use serde_json::Value;
 
 use super::AdminFixture;
-use crate::harness::{
-    AT_ONCE, Agent, Answer, Program, Raw, Sender, Server, Socket, kalends, until,
-};
+use super::access::hello;
+use crate::harness::{AT_ONCE, Agent, Answer, Raw, Sender, Server, until};
 use crate::metrics::{metrics_url, scrape};
 
 const PORT: &str = "--metrics-listen=127.0.0.1:0";
@@ -23,7 +21,7 @@ const WRONG_PER_MINUTE_MAX: usize = 10;
 
 /// A browser without a screen.
 struct Operator {
-    client: Client,
+    sender: Sender,
     address: SocketAddr,
     cookie: String,
 }
@@ -32,9 +30,8 @@ impl Operator {
     async fn of(server: &Server) -> Self {
         let url = metrics_url(server).await;
         let address = url.trim_start_matches("http://").trim_end_matches("/metrics");
-        let client = Client::builder().timeout(AT_ONCE).disable_redirects().finish();
         let address = address.parse().expect("the log has an address");
-        Self { client, address, cookie: String::new() }
+        Self { sender: Sender::without_redirects(), address, cookie: String::new() }
     }
 
     async fn signed_in(server: &Server) -> Self {
@@ -53,11 +50,7 @@ impl Operator {
     /// The link of `kalends access operator`.
     async fn link(&self, server: &Server) -> String {
         let address = format!("--metrics-listen={}", self.address);
-        let mut command = kalends(&["access", "operator", &address]);
-        command.arg("--data-dir").arg(server.data_dir());
-        let ended = Program::run(command).await;
-        assert_eq!(ended.code, Some(0), "{ended:?}");
-        let printed = ended.stdout;
+        let printed = server.run(&["access", "operator", &address]).await.succeeded();
         let start = format!("http://{}/admin/login?link=", self.address);
         assert!(printed.starts_with(&start), "{printed}");
         printed.trim().to_owned()
@@ -95,22 +88,15 @@ impl Operator {
         &self,
         method: Method,
         path: &str,
-        headers: &[(&str, &str)],
+        headers: &[(&'static str, &str)],
         body: String,
     ) -> Answer {
-        let mut request = self.client.request(method, format!("{}{path}", self.origin()));
-        request = request.append_header(("cookie", self.cookie.as_str()));
-        for header in headers {
-            request = request.append_header(*header);
+        let request = self.sender.request(method, &format!("{}{path}", self.origin()));
+        let mut request = request.header("cookie", &self.cookie);
+        for (name, value) in headers {
+            request = request.header(name, value);
         }
-        let mut answer = request.send_body(body).await.expect("the server answers");
-        let text = |value: &awc::http::header::HeaderValue| {
-            value.to_str().expect("headers are text").to_owned()
-        };
-        let pairs = answer.headers().iter();
-        let headers = pairs.map(|(name, value)| (name.to_string(), text(value))).collect();
-        let body = answer.body().await.expect("the answer is whole").to_vec();
-        Answer { status: answer.status().as_u16(), headers, body }
+        request.raw_body(body).send().await
     }
 
     /// A request whose answer is a stream.
@@ -230,8 +216,7 @@ async fn events_follow_a_push_and_end_with_the_session() {
     }
     assert_eq!(operator.get("/admin/events").await.status, 503);
 
-    let mut agent = Agent::new(&fixture.server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&fixture.server).await;
     Sender::new().push_to(&mut agent, &channel, "secret contents").await;
     let is_delivered = |event: &Value| event["samples"]["kalends_pushes_total"]["delivered"] == 1;
     let event = event_with(&mut streams[0], is_delivered).await;
@@ -252,16 +237,7 @@ async fn events_follow_a_push_and_end_with_the_session() {
 #[actix_web::test]
 async fn an_agent_is_found_without_its_contents_and_a_revoked_token_closes_it() {
     let fixture = AdminFixture::embedded(&[PORT, "--access=token"]);
-    let added = fixture.stdout_of("access add alice --json").await;
-    let added: Value = serde_json::from_str(&added).expect("it is JSON");
-    let path = format!("/u/{}", added["token"].as_str().unwrap());
-    let mut socket = None;
-    until(AT_ONCE, "the token is known", async || {
-        socket = Socket::open_at(&fixture.server, &path).await.ok();
-        socket.is_some()
-    })
-    .await;
-    let mut agent = Agent::hello(socket.unwrap(), None).await.expect("hello is answered");
+    let mut agent = hello(&fixture.server, &fixture.add("alice").await, None).await;
     let channel = agent.register().await;
     let sender = Sender::new();
     sender.push_to(&mut agent, &channel, "secret contents").await;
@@ -306,8 +282,7 @@ async fn a_server_without_the_page_has_no_link_to_it() {
     assert_eq!(operator.get("/admin").await.status, 404);
     assert_eq!(operator.get("/metrics").await.status, 200);
     for off in ["--admin-page=false", "--metrics-listen=off"] {
-        let ended = fixture.run(&format!("access operator {off}")).await;
-        assert_eq!(ended.code, Some(1), "{ended:?}");
-        assert!(ended.stderr.contains("the operator's page is off: set admin_page"), "{ended:?}");
+        let reason = "the operator's page is off: set admin_page";
+        fixture.run(&format!("access operator {off}")).await.failed(1, reason);
     }
 }

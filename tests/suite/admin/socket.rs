@@ -25,10 +25,7 @@ async fn the_socket_is_private_and_exists_while_the_server_runs() {
     fixture.stdout_of("tables list").await;
     fixture.server.restart();
     fixture.stdout_of("tables list").await;
-    until(AT_ONCE, "the command is logged", async || {
-        fixture.server.log().contains("an operator's command ended")
-    })
-    .await;
+    fixture.server.has_logged("an operator's command ended").await;
     assert!(fixture.server.terminate().success());
     assert!(!socket(&fixture).exists());
     fixture.server.restart();
@@ -80,8 +77,8 @@ async fn a_command_whose_store_stays_locked_fails_with_a_remedy() {
     // A process that holds the store and accepts no commands.
     let options = storage::EmbeddedOptions::new(4096);
     let other = storage::Embedded::open(&fixture.server.data_dir(), &options).unwrap();
-    let why = fixture.stderr_of("tables list").await;
-    assert!(why.contains("in use by another process that accepts no commands"), "{why}");
+    let reason = "in use by another process that accepts no commands";
+    fixture.refuses("tables list", reason).await;
 
     let waiting = fixture.command(&["tables", "list"]).stdout(Stdio::null()).spawn();
     storage::Store::close(&other).await.unwrap();

@@ -1,13 +1,12 @@
 //! A `kalends feed tail` process, and its output line by line.
 
-use std::process::Output;
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 
 use super::fixture::AdminFixture;
-use crate::harness::{AT_ONCE, ExitOutput, within};
+use crate::harness::{AT_ONCE, ExitOutput, signal, within};
 
 /// The time in which a tail must find a restarted server: its longest backoff is four seconds.
 const BACK: Duration = Duration::from_secs(20);
@@ -78,9 +77,7 @@ impl TailProcess {
     /// Interrupts the tail like Ctrl-C and waits for its end. The returned output contains what was
     /// not read yet.
     pub(super) async fn interrupt(self) -> ExitOutput {
-        let pid = self.process.id().expect("the process was not waited for").to_string();
-        let status = std::process::Command::new("kill").args(["-s", "INT", &pid]).status();
-        assert!(status.expect("kill can be run").success());
+        signal(self.process.id().expect("the process was not waited for"), "INT");
         self.ended().await
     }
 
@@ -89,9 +86,7 @@ impl TailProcess {
         let Self { process, lines } = self;
         drop(lines);
         let output = within(AT_ONCE, "the tail ends", process.wait_with_output()).await;
-        let Output { status, stderr, .. } = output.expect("a process can be waited for");
-        let stderr = String::from_utf8(stderr).expect("kalends writes UTF-8");
-        ExitOutput { code: status.code(), stdout: String::new(), stderr }
+        output.expect("a process can be waited for").into()
     }
 
     /// Waits for the end of the process, at most [`AT_ONCE`].
@@ -102,8 +97,6 @@ impl TailProcess {
             self.process.wait_with_output().await
         };
         let output = within(AT_ONCE, "the tail ends", rest).await;
-        let Output { status, stderr, .. } = output.expect("a process can be waited for");
-        let stderr = String::from_utf8(stderr).expect("kalends writes UTF-8");
-        ExitOutput { code: status.code(), stdout, stderr }
+        ExitOutput { stdout, ..output.expect("a process can be waited for").into() }
     }
 }

@@ -3,13 +3,13 @@
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{AdminFixture, months_ago};
-use crate::harness::{Agent, Channel, Sender, Server, Socket};
+use crate::harness::{Agent, Channel, Sender, Server};
 
 /// Beside the server and without it, and with a table that is never replaced.
 #[actix_web::test]
 async fn a_dropped_user_is_gone_with_its_rows_and_others_stay() {
     for arguments in [&[][..], &["--rotation=false"]] {
-        for mut fixture in [AdminFixture::embedded(arguments), AdminFixture::dynamo(arguments)] {
+        for mut fixture in AdminFixture::engines(arguments) {
             let (beside, first) = offline(&fixture.server).await;
             let (without, second) = offline(&fixture.server).await;
             let (other, _) = offline(&fixture.server).await;
@@ -21,17 +21,14 @@ async fn a_dropped_user_is_gone_with_its_rows_and_others_stay() {
             is_gone(&fixture.server, &without, &second).await;
             has_no_rows(&fixture, &[&beside, &without]).await;
 
-            let mut agent = Agent::reconnect(&fixture.server, &other).await;
-            assert_eq!(agent.take(1).await[0].body(), "waits");
+            let _agent = Agent::returned_to(&fixture.server, &other, "waits").await;
         }
     }
 }
 
 /// An agent that is not connected, with a stored message.
 async fn offline(server: &Server) -> (String, Channel) {
-    let (uaid, channel) = Agent::offline(server).await;
-    Sender::new().push(&channel.endpoint, "waits").await;
-    (uaid, channel)
+    Agent::offline_with(server, "waits").await
 }
 
 /// A second drop finds no user.
@@ -42,17 +39,14 @@ async fn drops(fixture: &AdminFixture, uaid: &str) {
         dropped.contains(&format!("dropped {uaid} with its channels and messages")),
         "{dropped}"
     );
-    let why = fixture.stderr_of(&drop).await;
-    assert!(why.contains(&format!("there is no user {uaid}")), "{why}");
+    fixture.refuses(&drop, &format!("there is no user {uaid}")).await;
 }
 
 /// A push is answered as for an unknown user, and hello gives another uaid.
 async fn is_gone(server: &Server, uaid: &str, channel: &Channel) {
     let gone = Sender::new().post(&channel.endpoint).ttl(60).body("x").send().await;
     gone.assert_error(410, 103);
-    let agent = Agent::hello(Socket::open(server).await, Some(uaid)).await;
-    let agent = agent.expect("hello is answered");
-    assert_ne!(agent.uaid(), uaid);
+    assert_ne!(Agent::uaid_for(server, uaid).await, uaid);
 }
 
 async fn has_no_rows(fixture: &AdminFixture, uaids: &[&str]) {
@@ -132,8 +126,7 @@ async fn an_agent_of_autopushs_bridge_keeps_its_record_and_its_channels() {
         let refused = sender.post(&channel.endpoint).ttl(60).body("x").send().await;
         refused.assert_error(502, 900);
     }
-    let agent = Agent::hello(Socket::open(&fixture.server).await, Some(&uaid)).await;
-    assert_ne!(agent.expect("hello is answered").uaid(), uaid);
+    assert_ne!(Agent::uaid_for(&fixture.server, &uaid).await, uaid);
     let status = fixture.stdout_of("tables status --json").await;
     assert!(status.contains("\"other_types\":0"), "{status}");
 }
@@ -145,9 +138,7 @@ fn map<const N: usize>(entries: [(&str, AttributeValue); N]) -> AttributeValue {
 /// The weekly `tables create` makes next month's table.
 #[actix_web::test]
 async fn rotation_off_freezes_the_month_that_agents_are_on() {
-    for mut fixture in
-        [AdminFixture::embedded(&["--rotation=true"]), AdminFixture::dynamo(&["--rotation=true"])]
-    {
+    for mut fixture in AdminFixture::engines(&["--rotation=true"]) {
         let (uaid, channel) = offline(&fixture.server).await;
         let (this, next) = (months_ago(0), months_ago(0).next());
         fixture.stdout_of("tables create").await;
@@ -155,15 +146,14 @@ async fn rotation_off_freezes_the_month_that_agents_are_on() {
         assert!(fixture.server.terminate().success());
         fixture.restart_with("--rotation=true", "--rotation=false");
 
-        let mut agent = Agent::reconnect(&fixture.server, &uaid).await;
-        assert_eq!(agent.take(1).await[0].body(), "waits");
+        let mut agent = Agent::returned_to(&fixture.server, &uaid, "waits").await;
         Sender::new().push_to(&mut agent, &channel, "more").await;
         Agent::new(&fixture.server).await.register().await;
         let status = fixture.stdout_of("tables status").await;
         assert!(status.contains(&format!("- rotation is off: {this} stays in use")), "{status}");
         assert!(status.contains(&format!("\n{this}  2 ")), "{status}");
-        let why = fixture.stderr_of(&format!("tables drop {this} --yes --force")).await;
-        assert!(why.contains("rotation is off, and this table is the one in use"), "{why}");
+        let reason = "rotation is off, and this table is the one in use";
+        fixture.refuses(&format!("tables drop {this} --yes --force"), reason).await;
         fixture.stdout_of(&format!("tables drop {next} --yes")).await;
     }
 }
@@ -172,29 +162,28 @@ async fn rotation_off_freezes_the_month_that_agents_are_on() {
 async fn records_of_a_clock_that_was_ahead_are_reported_and_repaired_while_no_server_runs() {
     let (ahead, right) = ("--clock-offset-s=10800", "--clock-offset-s=0");
     let arguments = ["--dev", ahead];
-    for mut fixture in [AdminFixture::embedded(&arguments), AdminFixture::dynamo(&arguments)] {
+    for mut fixture in AdminFixture::engines(&arguments) {
         let (uaid, channel) = offline(&fixture.server).await;
         assert!(fixture.server.terminate().success());
         fixture.restart_with(ahead, right);
         let advice = async |fixture: &AdminFixture| fixture.stdout_of("tables status").await;
         let ahead = "- a record is of a connection 3 hours in the future: ";
         assert!(advice(&fixture).await.contains(ahead), "{}", advice(&fixture).await);
-        let why = fixture.stderr_of("users repair").await;
         let expected = match fixture.is_embedded() {
             true => "a server is running on this store: stop it first",
             false => "stop all of them, then add --server-stopped",
         };
-        assert!(why.contains(expected), "{why}");
+        fixture.refuses("users repair", expected).await;
 
         assert!(fixture.server.terminate().success());
-        let repaired = fixture.stdout_of("users repair --server-stopped").await;
-        assert_eq!(repaired, "1 of 1 records were in the future and are set to now\n");
-        assert!(!advice(&fixture).await.contains("in the future"));
-        let repaired = fixture.stdout_of("users repair --server-stopped").await;
-        assert_eq!(repaired, "0 of 1 records were in the future and are set to now\n");
+        for count in [1, 0] {
+            let repaired = fixture.stdout_of("users repair --server-stopped").await;
+            let expected = format!("{count} of 1 records were in the future and are set to now\n");
+            assert_eq!(repaired, expected);
+            assert!(!advice(&fixture).await.contains("in the future"));
+        }
         fixture.server.restart();
-        let mut agent = Agent::reconnect(&fixture.server, &uaid).await;
-        assert_eq!(agent.take(1).await[0].body(), "waits");
+        let mut agent = Agent::returned_to(&fixture.server, &uaid, "waits").await;
         Sender::new().push_to(&mut agent, &channel, "more").await;
     }
 }

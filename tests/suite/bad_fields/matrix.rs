@@ -9,7 +9,7 @@ const NOTIFY: &str = "POST /_matrix/push/v1/notify";
 
 /// Checks status and error code, and that the message contains `names`.
 fn assert_refused(answer: &Answer, status: u16, errcode: &str, names: &str) {
-    let body: Value = serde_json::from_slice(&answer.body).expect("the answer is JSON");
+    let body = answer.json();
     assert_eq!((answer.status, &body["errcode"]), (status, &json!(errcode)), "{answer}");
     assert!(body["error"].as_str().is_some_and(|error| error.contains(names)), "{names}: {answer}");
 }
@@ -71,7 +71,6 @@ async fn a_pushkey_that_is_a_text_and_no_endpoint_is_rejected_by_its_name() {
         let request =
             json!({"notification": {"event_id": "$a", "devices": [{"pushkey": pushkey}]}});
         let answer = ask(&server, NOTIFY, "", request.to_string()).await;
-        let body: Value = serde_json::from_slice(&answer.body).expect("the answer is JSON");
-        assert_eq!((answer.status, body), (200, json!({"rejected": [pushkey]})));
+        assert_eq!((answer.status, answer.json()), (200, json!({"rejected": [pushkey]})));
     }
 }

@@ -38,8 +38,7 @@ impl World {
         let file = service.bridges_file().display().to_string();
         let server = Server::launch(Launch::default().with(&["--bridges-file", &file]));
         let request = format!("POST /v1/fcm/{APP}/registration");
-        let answer = ask(&server, &request, "", json!({"token": TOKEN}).to_string()).await;
-        let answer: Value = serde_json::from_slice(&answer.body).expect("the answer is JSON");
+        let answer = ask(&server, &request, "", json!({"token": TOKEN}).to_string()).await.json();
         let text = |name: &str| answer[name].as_str().expect("the agent is registered").to_owned();
         let authorization = format!("Authorization: webpush {}\r\n", text("secret"));
         Self { uaid: text("uaid"), authorization, server, _service: service }
@@ -59,9 +58,7 @@ impl World {
         let lines = if request.2 { &*self.authorization } else { "" };
         let request = self.request(request);
         let answer = ask(&self.server, &request, lines, body).await;
-        assert_eq!(answer.status, status, "{request}, {what}: {answer}");
-        let message = answer.assert_error(status, errno);
-        assert!(message.contains(names), "{request}, {what}: {message}");
+        answer.assert_refused(&format!("{request}, {what}"), (status, errno), names);
     }
 
     /// The agent exists, so nothing that was refused has changed it.
@@ -175,8 +172,7 @@ async fn each_faulty_body_secret_and_path_of_a_registration_is_refused_and_named
             ("a control character", &tab),
         ] {
             let answer = ask(&world.server, &world.request(request), lines, "{}").await;
-            let message = answer.assert_error(401, 109);
-            assert!(message.contains("Authorization"), "{request:?}, {what}: {message}");
+            answer.assert_refused(&format!("{request:?}, {what}"), (401, 109), "Authorization");
         }
     }
 
@@ -193,9 +189,7 @@ async fn each_faulty_body_secret_and_path_of_a_registration_is_refused_and_named
     ] {
         let body = json!({"token": TOKEN}).to_string();
         let answer = ask(&world.server, &format!("POST /v1/{path}"), "", body).await;
-        assert_eq!(answer.status, status, "{what}: {answer}");
-        let message = answer.assert_error(status, errno);
-        assert!(message.contains(names), "{what}: {message}");
+        answer.assert_refused(what, (status, errno), names);
     }
     for uaid in ["x", "%ff", &"0".repeat(33), &format!("{}%00", world.uaid)] {
         let request = format!("GET /v1/fcm/{APP}/registration/{uaid}");

@@ -37,100 +37,82 @@ async fn every_error_of_the_file_of_bridges_names_file_and_field() {
     fs::write(service.file("push.p12"), [0x30, 0x82, 0xff]).unwrap();
     let other = PushService::start();
     fs::copy(other.file("client.pem"), service.file("other.pem")).unwrap();
+    let replaced = [
+        ("[fcm.example]", "[gcm.example]", "bridges.toml: gcm: expected ca_file"),
+        ("[fcm.example]", "[fcm.'a/b']", "bridges.toml: fcm.a/b: the name of an application"),
+        ("[apns.certified]", "[apns.example]", "bridges.toml, line "),
+        ("ca.pem", "none.pem", "bridges.toml: ca_file: cannot read none.pem: "),
+        ("ca.pem", "client.key", "client.key: certificate: expected certificates in PEM"),
+        ("\"ca.pem\"", "7", "bridges.toml: ca_file: expected the path"),
+        ("service_account =", "account =", "bridges.toml: fcm.example: unknown field `account`"),
+        ("service_account = \"service-account.json\"\n", "", "missing field `service_account`"),
+        (
+            "service-account.json",
+            "none.json",
+            "bridges.toml: fcm.example.service_account: cannot read none.json: ",
+        ),
+        ("service-account.json", ".", "cannot read .: it is not a regular file"),
+        (
+            "[fcm.example]",
+            "[fcm.org.example.app]",
+            "bridges.toml: fcm.org: quote a name with a dot: [fcm.\"org.example.app\"]",
+        ),
+        ("AuthKey.p8", "open.p8", "open.p8: it has mode 0644, so other users can read it"),
+        (
+            "client.pem",
+            "push.p12",
+            "bridges.toml: apns.certified.certificate: it is not PEM: convert a .p12",
+        ),
+        (
+            "client.pem",
+            "other.pem",
+            "apns.certified.certificate: key is not the key of this certificate",
+        ),
+        (
+            "ABCDE12345",
+            "ABCDE1234",
+            "bridges.toml: apns.example.key_id: expected 10 characters of A-Z 0-9",
+        ),
+        (
+            "TEAM567890",
+            "team567890",
+            "bridges.toml: apns.example.team_id: expected 10 characters of A-Z 0-9",
+        ),
+        ("team_id = \"TEAM567890\"\n", "", "bridges.toml: apns.example.team_id: it is missing"),
+        ("key_id = \"ABCDE12345\"\n", "", "bridges.toml: apns.example.key_id: it is missing"),
+        (
+            "certificate =",
+            "team_id = \"x\"\ncertificate =",
+            "apns.certified.certificate: it excludes",
+        ),
+        ("client.pem", "ca.pem", "bridges.toml: apns.certified.certificate: "),
+        ("client.key", "client.pem", "client.pem: key: expected a private key in PEM"),
+        ("AuthKey.p8", "client.pem", "client.pem: key: expected a P-256 key"),
+        ("topic = \"org.example.app\"", "topic = \"\"", "topic: expected the bundle id"),
+        ("topic = \"org.example.app\"", "topic = \"org example\"", "topic: expected the bundle id"),
+    ];
+    let replaced = replaced.map(|(from, to, expected)| (text.replace(from, to), expected));
+    let urls = [
+        ("http://push.example", "base_url: expected https: credentials are sent there"),
+        ("https://a:b@push.example", "base_url: expected a URL without user and password"),
+        ("https://push.example/v1", "base_url: expected an origin and nothing behind it"),
+        ("https://a{b", "base_url: expected a URL with the name of a host"),
+        ("push.example", "base_url: expected a URL that begins with https://"),
+    ];
     let origin = format!("base_url = \"{}\"", service.origin());
     let base_url = |url: &str| text.replace(&origin, &format!("base_url = \"{url}\""));
-    for (changed, expected) in [
-        (text.replace("[fcm.example]", "[gcm.example]"), "bridges.toml: gcm: expected ca_file"),
-        (
-            text.replace("[fcm.example]", "[fcm.'a/b']"),
-            "bridges.toml: fcm.a/b: the name of an application",
-        ),
-        (text.replace("[apns.certified]", "[apns.example]"), "bridges.toml, line "),
+    let urls = urls.map(|(url, expected)| (base_url(url), expected));
+    let whole = [
         (
             format!("fcm = 7\n{}", text.replace("[fcm.example]", "[x]")),
             "bridges.toml: fcm: expected ca_file",
         ),
         ("[fcm]\nexample = 7\n".to_owned(), "bridges.toml: fcm.example: expected a table"),
         ("[fcm".to_owned(), "bridges.toml, line 1: "),
-        (text.replace("ca.pem", "none.pem"), "bridges.toml: ca_file: cannot read none.pem: "),
-        (
-            text.replace("ca.pem", "client.key"),
-            "client.key: certificate: expected certificates in PEM",
-        ),
-        (text.replace("\"ca.pem\"", "7"), "bridges.toml: ca_file: expected the path"),
-        (
-            text.replace("service_account =", "account ="),
-            "bridges.toml: fcm.example: unknown field `account`",
-        ),
-        (
-            text.replace("service_account = \"service-account.json\"\n", ""),
-            "missing field `service_account`",
-        ),
-        (
-            text.replace("service-account.json", "none.json"),
-            "bridges.toml: fcm.example.service_account: cannot read none.json: ",
-        ),
-        (text.replace("service-account.json", "."), "cannot read .: it is not a regular file"),
         (String::new(), "bridges.toml has no [fcm.APP] and no [apns.APP]"),
-        (
-            text.replace("[fcm.example]", "[fcm.org.example.app]"),
-            "bridges.toml: fcm.org: quote a name with a dot: [fcm.\"org.example.app\"]",
-        ),
-        (
-            text.replace("AuthKey.p8", "open.p8"),
-            "open.p8: it has mode 0644, so other users can read it",
-        ),
-        (
-            text.replace("client.pem", "push.p12"),
-            "bridges.toml: apns.certified.certificate: it is not PEM: convert a .p12",
-        ),
-        (
-            text.replace("client.pem", "other.pem"),
-            "apns.certified.certificate: key is not the key of this certificate",
-        ),
-        (
-            text.replace("ABCDE12345", "ABCDE1234"),
-            "bridges.toml: apns.example.key_id: expected 10 characters of A-Z 0-9",
-        ),
-        (
-            text.replace("TEAM567890", "team567890"),
-            "bridges.toml: apns.example.team_id: expected 10 characters of A-Z 0-9",
-        ),
-        (
-            text.replace("team_id = \"TEAM567890\"\n", ""),
-            "bridges.toml: apns.example.team_id: it is missing",
-        ),
-        (
-            text.replace("key_id = \"ABCDE12345\"\n", ""),
-            "bridges.toml: apns.example.key_id: it is missing",
-        ),
-        (
-            text.replace("certificate =", "team_id = \"x\"\ncertificate ="),
-            "apns.certified.certificate: it excludes",
-        ),
-        (text.replace("client.pem", "ca.pem"), "bridges.toml: apns.certified.certificate: "),
-        (
-            text.replace("client.key", "client.pem"),
-            "client.pem: key: expected a private key in PEM",
-        ),
-        (text.replace("AuthKey.p8", "client.pem"), "client.pem: key: expected a P-256 key"),
-        (
-            text.replace("topic = \"org.example.app\"", "topic = \"\""),
-            "topic: expected the bundle id",
-        ),
-        (base_url("http://push.example"), "base_url: expected https: credentials are sent there"),
-        (
-            base_url("https://a:b@push.example"),
-            "base_url: expected a URL without user and password",
-        ),
-        (base_url("https://push.example/v1"), "base_url: expected an origin and nothing behind it"),
-        (base_url("https://a{b"), "base_url: expected a URL with the name of a host"),
-        (
-            text.replace("topic = \"org.example.app\"", "topic = \"org example\""),
-            "topic: expected the bundle id",
-        ),
-        (base_url("push.example"), "base_url: expected a URL that begins with https://"),
-    ] {
+    ];
+    for (changed, expected) in replaced.into_iter().chain(urls).chain(whole) {
+        println!("{expected}");
         service.write_bridges(&changed);
         let error = error(&service);
         assert!(error.contains(expected), "{error}\n  does not contain {expected}");

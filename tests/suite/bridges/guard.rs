@@ -66,13 +66,17 @@ async fn failures_with_an_answer_between_them_do_not_open_the_breaker() {
     }
 }
 
-#[actix_web::test]
-async fn one_push_tries_a_bridge_again_after_the_backoff_and_closes_the_breaker() {
-    let world = World::new();
+async fn fails_five_times(world: &World) {
     for _ in 0..5 {
         world.service.reply(Reply::json(500, ""));
         assert_eq!(world.send_to(Apns).await, Unavailable);
     }
+}
+
+#[actix_web::test]
+async fn one_push_tries_a_bridge_again_after_the_backoff_and_closes_the_breaker() {
+    let world = World::new();
+    fails_five_times(&world).await;
     // The first probe fails, so the next wait is twice as long.
     world.advance(Span(1000));
     world.service.reply(Reply::json(500, ""));
@@ -90,10 +94,7 @@ async fn one_push_tries_a_bridge_again_after_the_backoff_and_closes_the_breaker(
 #[actix_web::test]
 async fn a_message_that_is_too_large_is_no_probe() {
     let world = World::new();
-    for _ in 0..5 {
-        world.service.reply(Reply::json(500, ""));
-        assert_eq!(world.send_to(Apns).await, Unavailable);
-    }
+    fails_five_times(&world).await;
     world.advance(Span(1000));
     assert_eq!(world.send(&recipient(Apns), &large(4096)).await, TooLarge { max_bytes: 4096 });
     assert!(!world.state(Apns).is_available);

@@ -5,7 +5,7 @@ mod config;
 mod connections;
 mod fcm;
 mod guard;
-mod phones;
+pub(crate) mod phones;
 mod tokens;
 
 use std::sync::Arc;

@@ -29,12 +29,12 @@ struct World {
 }
 
 /// An agent behind a bridge.
-struct Phone {
+pub(crate) struct Phone {
     /// Its path at the server.
     path: String,
     secret: String,
     channel: String,
-    endpoint: String,
+    pub(crate) endpoint: String,
 }
 
 impl World {
@@ -69,7 +69,6 @@ impl World {
 
     /// The tokens and channels of the messages that FCM has received.
     fn received(&self) -> Vec<(String, String)> {
-        let text = |value: &Value| value.as_str().expect("it is a text").to_owned();
         let messages = self.service.messages();
         let messages = messages.iter().map(|received| &received.body["message"]);
         messages
@@ -84,21 +83,20 @@ fn bridged(service: &PushService, arguments: &[&str]) -> Launch {
     Launch::default().with(&["--bridges-file", file]).with(arguments)
 }
 
-async fn register(sender: &Sender, origin: &str, bridge: &str, token: &str) -> Phone {
+pub(crate) async fn register(sender: &Sender, origin: &str, bridge: &str, token: &str) -> Phone {
     let base = format!("/v1/{bridge}/{APP}/registration");
     let body = json!({"token": token, "key": null}).to_string();
     let request = sender.request(Method::POST, &format!("{origin}{base}"));
     let answer = request.header("content-type", "application/json").raw_body(body).send().await;
     assert_eq!(answer.status, 200, "{answer}");
-    let json: Value = serde_json::from_slice(&answer.body).expect("it is JSON");
-    let field = |name: &str| json[name].as_str().expect("it is a text").to_owned();
-    let path = format!("{base}/{}", field("uaid"));
-    Phone {
-        path,
-        secret: field("secret"),
-        channel: field("channelID"),
-        endpoint: field("endpoint"),
-    }
+    let json = answer.json();
+    let [uaid, secret, channel, endpoint] =
+        ["uaid", "secret", "channelID", "endpoint"].map(|name| text(&json[name]));
+    Phone { path: format!("{base}/{uaid}"), secret, channel, endpoint }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().expect("it is a text").to_owned()
 }
 
 async fn ask(
@@ -117,8 +115,7 @@ async fn ask(
 
 fn channels(answer: &Answer) -> Vec<String> {
     assert_eq!(answer.status, 200, "{answer}");
-    let json: Value = serde_json::from_slice(&answer.body).expect("it is JSON");
-    serde_json::from_value(json["channelIDs"].clone()).expect("it is a list of texts")
+    serde_json::from_value(answer.json()["channelIDs"].clone()).expect("it is a list of texts")
 }
 
 #[actix_web::test]
@@ -149,10 +146,9 @@ async fn a_flood_to_one_phone_leaves_places_to_another_and_health_counts_it() {
         join_all((0..40).map(|_| sender.post(&endpoint).ttl(60).send())).await
     });
     let health = async || {
-        let url = format!("{}/health", world.server.origin());
-        let answer = world.sender.request(Method::GET, &url).send().await;
+        let answer = world.server.health().await;
         assert_eq!(answer.status, 200, "{answer}");
-        serde_json::from_slice::<Value>(&answer.body).expect("it is JSON")
+        answer.json()
     };
     until(AT_ONCE, "35 pushes are refused", async || health().await["bridge_pushes_refused"] == 35)
         .await;
@@ -169,11 +165,10 @@ async fn a_bridge_that_is_unavailable_does_not_make_the_server_unhealthy() {
     let phone = world.register("fcm", "token-one").await;
     world.service.reply_always(Reply::json(503, "").header("retry-after", "30"));
     assert_eq!(world.sender.post(&phone.endpoint).ttl(60).send().await.status, 502);
-    let url = format!("{}/health", world.server.origin());
-    let answer = world.sender.request(Method::GET, &url).send().await;
-    let health: Value = serde_json::from_slice(&answer.body).expect("it is JSON");
+    let answer = world.server.health().await;
     let counts = json!({"in_flight": 0, "available": false, "outcomes": {"unavailable": 1}});
-    assert_eq!((answer.status, &health["bridges"][format!("fcm/{APP}")]), (200, &counts));
+    assert_eq!(answer.status, 200, "{answer}");
+    assert_eq!(answer.json()["bridges"][format!("fcm/{APP}")], counts);
 }
 
 #[actix_web::test]
@@ -186,12 +181,12 @@ async fn a_phone_registers_and_receives_its_pushes_from_fcm() {
 
     let answer = world.ask(&phone, Method::POST, "/subscription", &json!({})).await;
     assert_eq!(answer.status, 200, "{answer}");
-    let second: Value = serde_json::from_slice(&answer.body).expect("it is JSON");
+    let second = answer.json();
     let new = json!({"token": "a-newer-token"});
     assert_eq!(world.ask(&phone, Method::PUT, "", &new).await.status, 200);
-    world.sender.push(second["endpoint"].as_str().expect("it is a text"), "to the second").await;
-    let channel = second["channelID"].as_str().expect("it is a text").to_owned();
-    assert_eq!(world.received()[1], ("a-newer-token".to_owned(), channel));
+    world.sender.push(&text(&second["endpoint"]), "to the second").await;
+    let expected = ("a-newer-token".to_owned(), text(&second["channelID"]));
+    assert_eq!(world.received()[1], expected);
 
     let below = format!("/subscription/{}", phone.channel);
     assert_eq!(world.ask(&phone, Method::DELETE, &below, &Value::Null).await.status, 200);
@@ -203,23 +198,24 @@ async fn a_phone_registers_and_receives_its_pushes_from_fcm() {
     assert_eq!(world.received().len(), 2);
 }
 
+/// Sends a notification of a Matrix server, which must be accepted.
+async fn notifies(world: &World, notification: &Value) {
+    let url = format!("{}/_matrix/push/v1/notify", world.server.origin());
+    let request = json!({"notification": notification}).to_string();
+    let answer = world.sender.post(&url).raw_body(request).send().await;
+    assert_eq!((answer.status, answer.json()), (200, json!({"rejected": []})), "{answer}");
+}
+
 #[actix_web::test]
 async fn a_notification_of_matrix_that_is_too_large_for_a_bridge_is_reduced() {
     let world = World::with(&["--payload-bytes-max=20000"]);
     let phone = world.register("fcm", "a-token-of-fcm").await;
     let devices = json!([{"app_id": "a", "pushkey": phone.endpoint}]);
-    let url = format!("{}/_matrix/push/v1/notify", world.server.origin());
     // The ids of the second one are too large as well: it is given up, and not repeated for ever.
     for event_id in ["$a".to_owned(), "$".repeat(6000)] {
         let content = "x".repeat(8000);
-        let body = json!({"notification":
-            {"event_id": event_id, "content": content, "devices": devices}});
-        let answer = world.sender.post(&url).raw_body(body.to_string()).send().await;
-        assert_eq!(
-            (answer.status, &answer.body[..]),
-            (200, &br#"{"rejected":[]}"#[..]),
-            "{answer}"
-        );
+        notifies(&world, &json!({"event_id": event_id, "content": content, "devices": devices}))
+            .await;
         assert_eq!(world.received().len(), 1);
     }
 }
@@ -325,8 +321,7 @@ async fn a_bridge_that_hangs_delays_no_push_to_a_websocket() {
     for number in 0..=PHONES {
         phones.push(world.register("fcm", &format!("token-of-{number}")).await);
     }
-    let mut agent = Agent::new(&world.server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&world.server).await;
     world.service.reply_always(Reply::Silence);
     let waiting: Vec<_> = (0..BOUND)
         .map(|number| {
@@ -411,17 +406,14 @@ async fn the_first_failure_and_an_unknown_application_are_in_the_log() {
         world.sender.post(&phone.endpoint).ttl(60).body("a message").send().await
     };
     post(&world).await.assert_error(502, 901);
-    let is_logged = |world: &World, text: &str| world.server.log().contains(text);
-    let credentials = "a bridge refuses the credentials of an application";
-    until(AT_ONCE, "the failure is logged", async || is_logged(&world, credentials)).await;
+    world.server.has_logged("a bridge refuses the credentials of an application").await;
 
     let text = world.service.bridges_toml().replace("[fcm.example]", "[fcm.other]");
     world.service.write_bridges(&text);
     world.server.terminate();
     world.restart(bridged(&world.service, &[]));
     post(&world).await.assert_error(502, 900);
-    let unknown = "a push for an application that bridges_file does not have";
-    until(AT_ONCE, "the push is logged", async || is_logged(&world, unknown)).await;
+    world.server.has_logged("a push for an application that bridges_file does not have").await;
 }
 
 #[actix_web::test]
@@ -433,10 +425,7 @@ async fn a_matrix_notification_that_a_bridge_finds_too_large_is_reduced() {
         "content": {"body": "x".repeat(3500)},
         "devices": [{"app_id": "a", "pushkey": phone.endpoint}],
     });
-    let url = format!("{}/_matrix/push/v1/notify", world.server.origin());
-    let request = json!({"notification": notification}).to_string();
-    let answer = world.sender.post(&url).raw_body(request).send().await;
-    assert_eq!((answer.status, &*answer.body), (200, &br#"{"rejected":[]}"#[..]), "{answer}");
+    notifies(&world, &notification).await;
     let received = &world.service.messages()[0].body["message"]["android"]["data"]["body"];
     let data = URL_SAFE_NO_PAD.decode(received.as_str().expect("it is a text")).expect("base64url");
     let read: Value = serde_json::from_slice(&data).expect("it is JSON");

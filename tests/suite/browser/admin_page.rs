@@ -10,7 +10,7 @@ use super::TURN;
 use super::firefox::Firefox;
 use super::page_check::{ENTER, TAB, assert_no_errors, assert_page};
 use super::profile::Profile;
-use crate::harness::{Agent, Cluster, ClusterPlan, Program, Role, Sender, Server, kalends};
+use crate::harness::{Agent, Cluster, ClusterPlan, Role, Sender, Server};
 use crate::metrics::metrics_url;
 
 /// Live updates that must not make the page grow.
@@ -28,11 +28,9 @@ fn server(arguments: &[&str]) -> (Server, String) {
 
 /// Opens the link of the command and signs in by the keyboard.
 fn sign_in(firefox: &mut Firefox, server: &Server, address: &str) {
-    let mut command = kalends(&["access", "operator", &format!("--metrics-listen={address}")]);
-    command.arg("--data-dir").arg(server.data_dir());
-    let ended = System::new().block_on(Program::run(command));
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    firefox.open(ended.stdout.trim());
+    let port = format!("--metrics-listen={address}");
+    let link = System::new().block_on(server.run(&["access", "operator", &port])).succeeded();
+    firefox.open(link.trim());
     press_on(firefox, "document.activeElement.textContent === 'Sign in'");
     wait(
         firefox,
@@ -74,8 +72,7 @@ fn wait(firefox: &mut Firefox, condition: &str) {
 fn pushes(server: &Server) -> String {
     System::new().block_on(async {
         let sender = Sender::new();
-        let mut agent = Agent::new(server).await;
-        let channel = agent.register().await;
+        let (mut agent, channel) = Agent::subscribed(server).await;
         sender.push_to(&mut agent, &channel, "direct").await;
         let uaid = agent.leave().await;
         for text in ["one", "two", "three"] {
@@ -130,8 +127,7 @@ fn the_page_of_a_cluster_names_the_node_whose_clock_is_wrong() {
     let endpoint = &cluster.endpoint_nodes[0];
     let url = System::new().block_on(async {
         for node in &cluster.connection_nodes {
-            let mut agent = Agent::new(node).await;
-            let channel = agent.register().await;
+            let (mut agent, channel) = Agent::subscribed(node).await;
             Sender::new().push_to(&mut agent, &channel, "direct").await;
         }
         metrics_url(endpoint).await
@@ -189,10 +185,7 @@ fn a_thousand_updates_leave_the_page_as_large_as_it_was() {
 /// Looks at the access tokens and at the question before one is revoked.
 fn examine_tokens(firefox: &mut Firefox, server: &Server, address: &str) {
     for name in ["alice", "bob.phone"] {
-        let mut command = kalends(&["access", "add", name]);
-        command.arg("--data-dir").arg(server.data_dir());
-        let ended = System::new().block_on(Program::run(command));
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        System::new().block_on(server.run(&["access", "add", name])).succeeded();
     }
     firefox.open(&format!("http://{address}/admin"));
     assert_page(firefox, "admin-login");

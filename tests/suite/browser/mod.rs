@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use state_machine::{RouterRecord, Uaid};
 use storage::{Embedded, EmbeddedOptions, RouterTable};
 
-use crate::harness::{Launch, Program, Server, kalends};
+use crate::harness::{Launch, Server};
 use crate::rollover::Calendar;
 use firefox::Firefox;
 use profile::Profile;
@@ -158,11 +158,8 @@ fn firefox_receives_missed_and_live_broadcast_versions() {
     let spread = ["--broadcast-fanout-ms", "500"];
     let server = Server::launch(Launch::default().with(&spread));
     let put = |version: &str| {
-        let data_dir = server.data_dir();
-        let data_dir = data_dir.to_str().expect("a path of ours");
-        let put = kalends(&["broadcast", "put", MONITOR_CHANGES, version, "--data-dir", data_dir]);
-        let ended = System::new().block_on(Program::run(put));
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let words = ["broadcast", "put", MONITOR_CHANGES, version];
+        System::new().block_on(server.run(&words)).succeeded();
     };
     // Firefox stores versions with quotes.
     let [missed, changed] = ["\"1789999999998\"", "\"1789999999999\""];
@@ -204,8 +201,7 @@ impl BrowserUser {
     /// Like [`subscribed`](Self::subscribed), with `push_url` as Firefox's push service.
     fn subscribed_at(server: Server, push_url: &str) -> Self {
         let mut user = Self::visiting(server, push_url);
-        let key = user.sender.public_key().to_owned();
-        user.subscribe_for(Some(&key));
+        user.subscribe();
         user
     }
 
@@ -269,8 +265,8 @@ impl BrowserUser {
     }
 
     fn visit(&mut self) {
-        let firefox = self.firefox.as_mut().expect("Firefox runs");
-        firefox.open(self.site.url());
+        let url = self.site.url().to_owned();
+        self.firefox().open(&url);
     }
 
     fn firefox(&mut self) -> &mut Firefox {

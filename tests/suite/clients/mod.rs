@@ -9,21 +9,14 @@ use futures_util::future::join_all;
 use serde_json::json;
 
 use self::device::Device;
-use self::program::{ALL, Program};
+use self::program::ALL;
 use crate::harness::{AT_ONCE, Cluster, ClusterPlan, Launch, Sender, Server, until};
 use crate::rollover::Calendar;
-
-/// Runs a test once for each program.
-async fn for_each_program(test: impl AsyncFn(&'static Program)) {
-    for program in ALL {
-        test(program).await;
-    }
-}
 
 #[actix_web::test]
 async fn a_subscribed_app_receives_pushes_online_and_offline_once_each() {
     let server = Server::start();
-    for_each_program(async |program| {
+    for program in ALL {
         let (mut device, app) = Device::with_app(program, &server).await;
         let (_, online) = tokio::join!(app.push(&server, "online"), device.notification());
         assert_eq!((online.body(), &online.channel), ("online", &app.channel.id));
@@ -40,14 +33,13 @@ async fn a_subscribed_app_receives_pushes_online_and_offline_once_each() {
 
         device.connect(&server).await;
         assert_eq!(device.pending_notifications().await, [], "{}", program.name);
-    })
-    .await;
+    }
 }
 
 #[actix_web::test]
 async fn a_device_on_battery_gets_less_urgent_messages_when_it_charges() {
     let server = Server::start();
-    for_each_program(async |program| {
+    for program in ALL {
         let (mut device, app) = Device::with_app(program, &server).await;
         device.set_urgency("normal").await;
         let sender = Sender::new();
@@ -62,37 +54,34 @@ async fn a_device_on_battery_gets_less_urgent_messages_when_it_charges() {
         assert_eq!(device.pending_notifications().await, []);
         device.set_urgency("very-low").await;
         assert_eq!(device.notification().await.body(), "low", "{}", program.name);
-    })
-    .await;
+    }
 }
 
 #[actix_web::test]
 async fn keepalives_are_answered() {
     let server = Server::start();
-    for_each_program(async |program| {
+    for program in ALL {
         let (mut device, app) = Device::with_app(program, &server).await;
         device.keep_alive().await;
         tokio::join!(app.push(&server, "after"), device.notification());
-    })
-    .await;
+    }
 }
 
 #[actix_web::test]
 async fn two_sides_that_answer_each_ping_with_a_ping_stop() {
     let server = Server::start_with(&["--ping-floor-ms=600000"]);
-    for_each_program(async |program| {
+    for program in ALL {
         let (mut device, app) = Device::with_app(program, &server).await;
         assert_eq!(device.exchange_empty_messages().await, 1, "{}", program.name);
         assert_eq!(device.exchange_empty_messages().await, 0, "{}", program.name);
         tokio::join!(app.push(&server, "after"), device.notification());
-    })
-    .await;
+    }
 }
 
 #[actix_web::test]
 async fn a_ping_after_the_floor_is_answered_again() {
     let server = Server::start_with(&["--ping-floor-ms=100"]);
-    for_each_program(async |program| {
+    for program in ALL {
         let (mut device, _app) = Device::with_app(program, &server).await;
         for _ in 0..3 {
             until(AT_ONCE, "the ping is answered", async || {
@@ -100,8 +89,7 @@ async fn a_ping_after_the_floor_is_answered_again() {
             })
             .await;
         }
-    })
-    .await;
+    }
 }
 
 #[actix_web::test]
@@ -129,11 +117,10 @@ async fn a_drained_device_and_a_replaced_one_notice_the_end_at_once() {
 #[actix_web::test]
 async fn a_protocol_violation_is_answered_with_a_close_frame_in_every_program() {
     let server = Server::start();
-    for_each_program(async |program| {
+    for program in ALL {
         let (mut device, _app) = Device::with_app(program, &server).await;
         device.violate().await;
-    })
-    .await;
+    }
 }
 
 #[actix_web::test]
@@ -173,21 +160,20 @@ async fn a_device_moves_to_the_next_month_with_its_channels_and_its_messages() {
 #[actix_web::test]
 async fn a_push_without_a_body_arrives_whether_it_is_acked_or_not() {
     let server = Server::start();
-    for_each_program(async |program| {
+    for program in ALL {
         let (mut device, app) = Device::with_app(program, &server).await;
         let sender = Sender::new();
         let empty = app.post(&sender, &server).send();
         let (answer, got) = tokio::join!(empty, device.notification());
         assert_eq!((answer.status, got.body), (201, None), "{}", program.name);
         device.send_collected_acks().await;
-    })
-    .await;
+    }
 }
 
 #[actix_web::test]
 async fn an_uninstalled_app_does_not_keep_pushes_from_another_app() {
     let server = Server::start();
-    for_each_program(async |program| {
+    for program in ALL {
         let (mut device, gone) = Device::with_app(program, &server).await;
         let kept = device.install().await;
         device.uninstall(&gone);
@@ -206,14 +192,13 @@ async fn an_uninstalled_app_does_not_keep_pushes_from_another_app() {
             kept.push(&server, "kept").await;
             device.disconnect();
         }
-    })
-    .await;
+    }
 }
 
 #[actix_web::test]
 async fn a_device_may_register_again_after_a_refused_register() {
     let server = Server::start_with(&["--channels-max", "1"]);
-    for_each_program(async |program| {
+    for program in ALL {
         let (mut device, app) = Device::with_app(program, &server).await;
         let refused = device.register("01020304-0506-4708-890a-0b0c0d0e0f10", None).await;
         let expected = json!({"messageType": "register", "status": 413, "pushEndpoint": "",
@@ -221,6 +206,5 @@ async fn a_device_may_register_again_after_a_refused_register() {
         assert_eq!(refused, expected, "{}", program.name);
         let again = device.register(&app.channel.id, None).await;
         assert_eq!(again["status"], 200, "{}", program.name);
-    })
-    .await;
+    }
 }

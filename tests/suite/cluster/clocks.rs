@@ -3,9 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::admin::operator_page::values_of;
-use crate::harness::{
-    AT_ONCE, Agent, Channel, Cluster, ClusterPlan, Program, Role, Sender, Server, kalends, until,
-};
+use crate::harness::{AT_ONCE, Agent, Channel, Cluster, ClusterPlan, Role, Sender, Server, until};
 use crate::metrics::scrape;
 
 const METRICS: &str = "--metrics-listen=127.0.0.1:0";
@@ -33,8 +31,7 @@ fn ahead(seconds: i64) -> [String; 2] {
 async fn pushed_to_each(cluster: &Cluster) -> Vec<(Agent, Channel)> {
     let mut agents = Vec::new();
     for node in &cluster.connection_nodes {
-        let mut agent = Agent::new(node).await;
-        let channel = agent.register().await;
+        let (mut agent, channel) = Agent::subscribed(node).await;
         Sender::new().push_to(&mut agent, &channel, "direct").await;
         agents.push((agent, channel));
     }
@@ -46,9 +43,9 @@ async fn delivered(cluster: &Cluster) -> f64 {
 }
 
 async fn clocks_of(server: &Server) -> Value {
-    let health = Sender::new().get(&format!("{}/health", server.origin())).await;
+    let health = server.health().await;
     assert_eq!(health.status, 200, "{health}");
-    serde_json::from_slice::<Value>(&health.body).expect("health is JSON")["clocks"].clone()
+    health.json()["clocks"].clone()
 }
 
 fn list(json: &Value) -> &Vec<Value> {
@@ -112,30 +109,16 @@ async fn is_named(cluster: &Cluster, wrong: &Server, seconds: i64) {
     let told = values_of(endpoint).await["clocks"].clone();
     let [told] = &list(&told)[..] else { panic!("{told}") };
     assert!(told.as_str().is_some_and(is_told), "{told}");
-    let mut command = kalends(&["nodes", "--store=dynamodb"]);
-    command.arg("--data-dir").arg(endpoint.data_dir());
-    let printed = Program::run(command).await.stdout;
+    let printed = endpoint.run(&["nodes", "--store=dynamodb"]).await.stdout;
     assert!(is_told(&printed), "{printed}");
 }
 
 #[actix_web::test]
-async fn a_node_two_minutes_ahead_has_direct_pushes_notifications_and_moves_and_is_named() {
-    works_with_a_node_ahead_by(120).await;
-}
-
-#[actix_web::test]
-async fn a_node_two_minutes_behind_has_direct_pushes_notifications_and_moves_and_is_named() {
-    works_with_a_node_ahead_by(-120).await;
-}
-
-#[actix_web::test]
-async fn a_node_twenty_minutes_ahead_has_direct_pushes_notifications_and_moves_and_is_named() {
-    works_with_a_node_ahead_by(1200).await;
-}
-
-#[actix_web::test]
-async fn a_node_twenty_minutes_behind_has_direct_pushes_notifications_and_moves_and_is_named() {
-    works_with_a_node_ahead_by(-1200).await;
+async fn a_node_minutes_ahead_or_behind_has_direct_pushes_notifications_and_moves_and_is_named() {
+    for seconds in [120, -120, 1200, -1200] {
+        println!("{seconds} s ahead");
+        works_with_a_node_ahead_by(seconds).await;
+    }
 }
 
 #[actix_web::test]
@@ -181,8 +164,7 @@ async fn of_two_nodes_both_are_named_until_the_clock_is_set() {
 #[actix_web::test]
 async fn a_node_more_than_a_day_away_gets_its_messages_from_the_store() {
     let cluster = cluster(&[2 * 24 * 60 * 60]);
-    let mut agent = Agent::new(&cluster.connection_nodes[0]).await;
-    let channel = agent.register().await;
+    let (agent, channel) = Agent::subscribed(&cluster.connection_nodes[0]).await;
     let (ttl, sender) = (30 * 24 * 60 * 60, Sender::new());
     assert_eq!(sender.post(&channel.endpoint).ttl(ttl).body("stored").send().await.status, 201);
     assert_eq!(delivered(&cluster).await, 0.0);

@@ -9,9 +9,7 @@ use futures_util::future::join_all;
 use tokio_tungstenite::tungstenite::Error;
 
 use super::node_of;
-use crate::harness::{
-    AT_ONCE, Agent, Channel, Cluster, ClusterPlan, Sender, Server, Socket, until,
-};
+use crate::harness::{AT_ONCE, Agent, Channel, Cluster, ClusterPlan, Sender, Server, Socket};
 
 /// The setting `drain_s` of the nodes.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -33,12 +31,8 @@ fn draining_cluster() -> Cluster {
 async fn agents_of_a_draining_node_move_one_by_one_and_miss_nothing() {
     const AGENTS: usize = 20;
     let mut cluster = draining_cluster();
-    let agents = join_all((0..AGENTS).map(async |_| {
-        let mut agent = Agent::new(&cluster.connection_nodes[0]).await;
-        let channel = agent.register().await;
-        (agent, channel)
-    }))
-    .await;
+    let node = &cluster.connection_nodes[0];
+    let agents = join_all((0..AGENTS).map(|_| Agent::subscribed(node))).await;
     let [draining, other] = &mut cluster.connection_nodes[..] else { panic!("there are two") };
     let (began, is_over) = (Instant::now(), Cell::new(false));
     draining.signal("TERM");
@@ -98,21 +92,10 @@ async fn stays_to_the_end(mut agent: Agent, other: &Server, began: Instant) -> L
 #[actix_web::test]
 async fn a_draining_node_is_unhealthy_rejects_agents_and_clears_its_records() {
     let mut cluster = draining_cluster();
-    let mut agents = join_all((0..10).map(async |_| {
-        let mut agent = Agent::new(&cluster.connection_nodes[0]).await;
-        agent.register().await;
-        agent
-    }))
-    .await;
     let node = &cluster.connection_nodes[0];
-    let sender = Sender::new();
-    let beat = format!("{}/__lbheartbeat__", node.origin());
+    let mut agents = join_all((0..10).map(async |_| Agent::subscribed(node).await.0)).await;
     node.signal("TERM");
-    until(DRAIN / 4, "the node reports that it drains", async || {
-        sender.get(&beat).await.status == 503
-    })
-    .await;
-    assert_eq!(sender.get(&beat).await.body, br#"{"status":"draining"}"#);
+    node.drains(DRAIN / 4).await;
     match Socket::try_open(node).await {
         Err(Error::Http(response)) => assert_eq!(response.status().as_u16(), 503),
         other => panic!("{:?}", other.map(|_| "it was let in")),
@@ -134,8 +117,7 @@ async fn a_push_that_waits_for_its_ack_on_a_draining_node_is_stored() {
         .with(&["--ack-wait-ms=60000"])
         .with_connection_arguments(&["--drain-s=1"]);
     let cluster = Cluster::launch(plan);
-    let mut agent = Agent::new(&cluster.connection_nodes[0]).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&cluster.connection_nodes[0]).await;
     let sender = Sender::new();
     let push = sender.push(&channel.endpoint, "waits");
     let drained = async {
@@ -154,19 +136,14 @@ async fn a_second_signal_ends_a_drain_at_once() {
     for role in ["connection", "endpoint"] {
         let plan = ClusterPlan::of(1, 1).with(&["--drain-s=600", "--drain-lame-duck-s=600"]);
         let mut cluster = Cluster::launch(plan);
-        let mut first = Agent::new(&cluster.connection_nodes[0]).await;
-        let mut last = Agent::new(&cluster.connection_nodes[0]).await;
-        for agent in [&mut first, &mut last] {
-            agent.register().await;
-        }
+        let (mut first, _) = Agent::subscribed(&cluster.connection_nodes[0]).await;
+        let (mut last, _) = Agent::subscribed(&cluster.connection_nodes[0]).await;
         let node = match role {
             "connection" => &mut cluster.connection_nodes[0],
             _ => &mut cluster.endpoint_nodes[0],
         };
         node.signal("TERM");
-        let beat = format!("{}/__lbheartbeat__", node.origin());
-        let sender = Sender::new();
-        until(AT_ONCE, "it drains", async || sender.get(&beat).await.status == 503).await;
+        node.drains(AT_ONCE).await;
         if role == "connection" {
             // One agent is closed at once; the other one would have half of the time.
             let closed = tokio::select! {

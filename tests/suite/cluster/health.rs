@@ -6,7 +6,7 @@ use crate::harness::{Agent, Cluster, Fault, Rule, Sender, Server};
 
 async fn health(server: &Server, path: &str) -> (u16, Value) {
     let answer = Sender::new().get(&format!("{}{path}", server.origin())).await;
-    (answer.status, serde_json::from_slice(&answer.body).expect("health is JSON"))
+    (answer.status, answer.json())
 }
 
 #[actix_web::test]

@@ -36,8 +36,8 @@ async fn an_agent_that_reconnects_to_a_restarted_node_receives_everything() {
     let sender = Sender::new();
     sender.push(&channel.endpoint, "while the node is down").await;
     cluster.connection_nodes[0].restart();
-    let mut agent = Agent::reconnect(&cluster.connection_nodes[0], &uaid).await;
-    assert_eq!(agent.take(1).await[0].body(), "while the node is down");
+    let mut agent =
+        Agent::returned_to(&cluster.connection_nodes[0], &uaid, "while the node is down").await;
     // The circuit breaker opens for a moment; when it closes, the agent is notified.
     sender.push_to(&mut agent, &channel, "soon after").await;
 }
@@ -60,17 +60,11 @@ async fn a_killed_endpoint_node_loses_no_accepted_push() {
 async fn a_terminated_endpoint_node_serves_until_load_balancers_notice() {
     let plan = ClusterPlan::of(1, 1).with_endpoint_arguments(&["--drain-lame-duck-s=1"]);
     let mut cluster = Cluster::launch(plan);
-    let mut agent = Agent::new(&cluster.connection_nodes[0]).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&cluster.connection_nodes[0]).await;
     let sender = Sender::new();
     let endpoint = &cluster.endpoint_nodes[0];
     endpoint.signal("TERM");
-    let beat = format!("{}/__lbheartbeat__", endpoint.origin());
-    until(AT_ONCE, "the node reports that it drains", async || {
-        sender.get(&beat).await.status == 503
-    })
-    .await;
-    assert_eq!(sender.get(&beat).await.body, br#"{"status":"draining"}"#);
+    endpoint.drains(AT_ONCE).await;
     sender.push_to(&mut agent, &channel, "a last one").await;
     assert_eq!(cluster.endpoint_nodes[0].ended_within(AT_ONCE).await.code(), Some(0));
 

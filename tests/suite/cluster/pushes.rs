@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::node_of;
-use crate::harness::{Agent, Cluster, Sender, Server};
+use crate::harness::{Agent, Channel, Cluster, Sender, Server};
 
 #[actix_web::test]
 async fn a_push_to_an_agent_on_another_node_costs_one_read_and_no_write() {
     let cluster = Cluster::start(1, 2);
-    let mut agent = Agent::new(&cluster.connection_nodes[0]).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&cluster.connection_nodes[0]).await;
     assert_eq!(
         node_of(&cluster, agent.uaid()).await,
         Some(cluster.connection_nodes[0].router_url())
@@ -18,9 +17,9 @@ async fn a_push_to_an_agent_on_another_node_costs_one_read_and_no_write() {
     for node in 0..2 {
         cluster.proxy.wait_until_idle().await;
         let endpoint = cluster.endpoint(node, &channel);
+        let channel = Channel { endpoint, ..channel.clone() };
         for body in ["first", "second"] {
-            let (_, got) = tokio::join!(sender.push(&endpoint, body), agent.take(1));
-            assert_eq!((got[0].body(), &got[0].channel), (body, &channel.id));
+            sender.push_to(&mut agent, &channel, body).await;
         }
         let usage = cluster.proxy.take_usage();
         assert_eq!(usage.billed(), BTreeMap::from([("GetItem", 2)]), "{usage}");
@@ -30,8 +29,7 @@ async fn a_push_to_an_agent_on_another_node_costs_one_read_and_no_write() {
 #[actix_web::test]
 async fn every_kind_of_message_is_relayed_unchanged() {
     let cluster = Cluster::start(1, 1);
-    let mut agent = Agent::new(&cluster.connection_nodes[0]).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&cluster.connection_nodes[0]).await;
     let sender = Sender::new();
     let (largest, largest_aesgcm) = ("x".repeat(4096), "x".repeat(5630));
     let old = sender
@@ -92,8 +90,7 @@ async fn an_unacked_message_is_redelivered_on_another_node_and_delays_no_other_a
         <&[Server; 2]>::try_from(&cluster.connection_nodes[..]).expect("there are two");
     let mut silent = Agent::new(first).await;
     let (channel, uaid) = (silent.register().await, silent.uaid().to_owned());
-    let mut other = Agent::new(first).await;
-    let others_channel = other.register().await;
+    let (mut other, others_channel) = Agent::subscribed(first).await;
     let sender = Sender::new();
     let bystander = async {
         sender.push_to(&mut other, &others_channel, "meanwhile").await;

@@ -8,8 +8,7 @@ use crate::receipts::{Receipts, Sent, acked, send};
 #[actix_web::test]
 async fn an_ack_at_a_connection_node_is_read_at_any_endpoint_node() {
     let cluster = Cluster::launch(ClusterPlan::of(2, 2).with(&["--feed-poll-ms=200"]));
-    let mut agent = Agent::new(&cluster.connection_nodes[0]).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&cluster.connection_nodes[0]).await;
     let first = send(&channel, "0", None).await;
     let elsewhere = first
         .receipts

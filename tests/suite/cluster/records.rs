@@ -79,6 +79,5 @@ async fn an_unauthenticated_answer_is_ignored() {
     name_node(&cluster, &uaid, &liar.origin()).await;
     Sender::new().push(&channel.endpoint, "stored").await;
     assert_eq!(node_of(&cluster, &uaid).await, Some(liar.origin()));
-    let mut agent = Agent::reconnect(&cluster.connection_nodes[0], &uaid).await;
-    assert_eq!(agent.take(1).await[0].body(), "stored");
+    let _agent = Agent::returned_to(&cluster.connection_nodes[0], &uaid, "stored").await;
 }

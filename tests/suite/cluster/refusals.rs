@@ -1,13 +1,10 @@
 //! Start-ups that must fail, with one precise message and before anything is opened.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-
 use kalends::settings::keys;
 use tempfile::TempDir;
 
 use crate::harness::{
-    Cluster, ExitOutput, Program, WireServer, dynamo, kalends, shared_wire_server,
+    Cluster, ExitOutput, Program, WireServer, dynamo, kalends, put_keys, shared_wire_server,
 };
 
 /// Valid settings of a connection node.
@@ -33,10 +30,7 @@ impl Start {
 
     /// Writes this text to `keys.toml`.
     fn with_keys(self, text: &str) -> Self {
-        fs::create_dir(self.data()).expect("a directory can be made");
-        let file = self.data().join(keys::KEYS_FILE);
-        fs::write(&file, text).expect("a file can be written");
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("it is ours");
+        put_keys(&self.data(), text);
         self
     }
 
@@ -59,8 +53,7 @@ impl Start {
         let given = other.iter().filter(|argument| argument.contains('='));
         let arguments: Vec<_> = right.chain(given).copied().collect();
         let ended = self.ends(role, "http://127.0.0.1:1", &arguments).await;
-        assert_eq!(ended.code, Some(2), "{ended:?}");
-        assert!(ended.stderr.contains(expected), "{expected:?} is missing: {ended:?}");
+        ended.failed(2, expected);
         assert!(ended.stdout.is_empty() && !self.data().exists(), "{ended:?}");
     }
 }
@@ -97,13 +90,12 @@ async fn an_endpoint_node_on_a_public_address_requires_public_url() {
 #[actix_web::test]
 async fn two_nodes_cannot_share_a_data_directory() {
     let mut cluster = Cluster::start(0, 1);
-    let start = Start { home: TempDir::new().expect("a temporary directory can be made") };
+    let start = Start::new();
     std::os::unix::fs::symlink(cluster.endpoint_nodes[0].data_dir(), start.data())
         .expect("it is new");
     for role in ["endpoint", "connection", "all"] {
         let ended = start.ends(role, &cluster.wire.url, &RIGHT).await;
-        assert_eq!(ended.code, Some(1), "{ended:?}");
-        assert!(ended.stderr.contains("is in use by another process"), "{ended:?}");
+        ended.failed(1, "is in use by another process");
     }
     // The lock is released when its process ends.
     cluster.endpoint_nodes[0].kill();
@@ -116,8 +108,7 @@ async fn a_cluster_node_generates_no_keys() {
     for role in ["connection", "endpoint"] {
         let start = Start::new();
         let ended = start.ends(role, &wire.url, &RIGHT).await;
-        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{ended:?}");
-        assert!(ended.stderr.contains("keys.toml"), "{ended:?}");
+        ended.refused_start(2, &["keys.toml"]);
         assert!(!start.data().join(keys::KEYS_FILE).exists());
     }
 }
@@ -128,8 +119,7 @@ async fn a_cluster_node_without_a_cluster_key_is_rejected() {
     for role in ["connection", "endpoint"] {
         let start = Start::new().with_keys(&format!("crypto_keys = [\"{}\"]\n", *keys::generate()));
         let ended = start.ends(role, &wire.url, &RIGHT).await;
-        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{ended:?}");
-        assert!(ended.stderr.contains("kalends keys cluster"), "{ended:?}");
+        ended.refused_start(2, &["kalends keys cluster"]);
     }
 }
 
@@ -142,7 +132,6 @@ async fn a_router_port_in_use_is_rejected() {
     let listen = format!("--router-listen={address}");
     let arguments = [RIGHT[0], &listen, RIGHT[2], RIGHT[3]];
     let ended = start.ends("connection", &wire.url, &arguments).await;
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.stderr.contains(&format!("cannot listen on {address}")), "{ended:?}");
+    ended.failed(1, &format!("cannot listen on {address}"));
     assert!(!start.data().exists());
 }

@@ -1,16 +1,12 @@
 //! Router URLs at which the node itself is not reachable.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-
-use kalends::settings::keys::KEYS_FILE;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
 use super::node_of;
 use crate::harness::{
     AT_ONCE, Agent, Cluster, ClusterPlan, ExitOutput, Launch, Program, Role, Sender, Server,
-    kalends, until,
+    kalends, put_keys, until,
 };
 
 /// An address on which no process listens.
@@ -19,9 +15,7 @@ const NOWHERE: &str = "http://127.0.0.1:1";
 /// Starts a connection node that must end by itself.
 async fn ends(launch: Launch) -> ExitOutput {
     let home = TempDir::new().expect("a temporary directory can be made");
-    let keys = home.path().join(KEYS_FILE);
-    fs::write(&keys, launch.keys.expect("a cluster has keys")).expect("a file can be written");
-    fs::set_permissions(&keys, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    put_keys(home.path(), &launch.keys.expect("a cluster has keys"));
     let mut command = kalends(&["serve", "--role=connection"]);
     command.args(["--listen=127.0.0.1:0", "--router-listen=127.0.0.1:0"]);
     command.arg("--data-dir").arg(home.path()).args(launch.arguments).envs(launch.variables);
@@ -48,14 +42,11 @@ async fn a_full_router_port_is_logged_with_its_setting() {
 #[actix_web::test]
 async fn a_node_with_the_router_url_of_another_ends_and_the_other_runs_on() {
     let cluster = Cluster::start(1, 1);
-    let mut agent = Agent::new(&cluster.connection_nodes[0]).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&cluster.connection_nodes[0]).await;
     let taken = cluster.connection_nodes[0].router_url();
     let launch = cluster.launch_of(Role::Connection).with(&[format!("--router-url={taken}")]);
     let ended = ends(launch).await;
-    assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{ended:?}");
-    let expected = format!("another node answers at router_url {taken}");
-    assert!(ended.stderr.contains(&expected), "{ended:?}");
+    ended.refused_start(1, &[&format!("another node answers at router_url {taken}")]);
     Sender::new().push_to(&mut agent, &channel, "directly").await;
     assert_eq!(node_of(&cluster, agent.uaid()).await, Some(taken));
 }
@@ -67,7 +58,7 @@ async fn a_node_with_an_unreachable_router_url_logs_it_and_serves_its_agents() {
     let node = Server::launch(launch.with(&[format!("--router-url={NOWHERE}")]));
     let expected =
         "this node does not reach its own router_url, other nodes may not reach it either";
-    until(AT_ONCE, "the error is logged", async || node.log().contains(expected)).await;
+    node.has_logged(expected).await;
     let mut agent = Agent::new(&node).await;
     let (channel, uaid) = (agent.register().await, agent.uaid().to_owned());
     assert_eq!(node_of(&cluster, &uaid).await.as_deref(), Some(NOWHERE));

@@ -20,8 +20,7 @@ async fn nodes_that_start_concurrently_without_tables_all_start() {
         if role == Role::Endpoint { endpoints.push(node) } else { connection_nodes.push(node) }
     }
     (cluster.endpoint_nodes, cluster.connection_nodes) = (endpoints, connection_nodes);
-    let mut agent = Agent::new(&cluster.connection_nodes[2]).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&cluster.connection_nodes[2]).await;
     let path = channel.endpoint.strip_prefix("http://a.test").expect("endpoints begin with it");
     let endpoint = format!("{}{path}", cluster.endpoint_nodes[1].origin());
     Sender::new().push(&endpoint, "to all").await;

@@ -103,8 +103,7 @@ async fn an_agent_that_gets_both_pushes_directly_ends_with_the_later_one() {
     let cluster = clocks_apart();
     let node = &cluster.connection_nodes[0];
     for order in ORDERS {
-        let mut agent = Agent::new(node).await;
-        let channel = agent.register().await;
+        let (mut agent, channel) = Agent::subscribed(node).await;
         let pushes = push_both(&cluster, &channel, order, false);
         let (later, first) = tokio::join!(pushes, agent.notification());
         assert_eq!(first.body(), "earlier");

@@ -7,8 +7,7 @@ use crate::harness::{AT_ONCE, Agent, Fault, Rule, Sender, dynamo, until};
 #[actix_web::test]
 async fn dropping_the_router_table_of_a_running_server_changes_no_uaid() {
     let fixture = DynamoFixture::open(&["--store-retry-ms=20"]);
-    let mut connected = Agent::new(&fixture.server).await;
-    let channel = connected.register().await;
+    let (mut connected, channel) = Agent::subscribed(&fixture.server).await;
     let (absent, _) = Agent::offline(&fixture.server).await;
     let client = dynamo::client(&fixture.wire.url);
     client.delete_table().table_name("router").send().await.expect("the table is there");
@@ -32,8 +31,7 @@ async fn dropping_the_router_table_of_a_running_server_changes_no_uaid() {
 #[actix_web::test]
 async fn dropping_a_message_table_makes_pushes_503_and_closes_no_connection() {
     let fixture = DynamoFixture::open::<&str>(&[]);
-    let mut connected = Agent::new(&fixture.server).await;
-    let channel = connected.register().await;
+    let (mut connected, channel) = Agent::subscribed(&fixture.server).await;
     let (_, absents_channel) = Agent::offline(&fixture.server).await;
     let client = dynamo::client(&fixture.wire.url);
     let tables = client.list_tables().send().await.expect("the server answers");

@@ -76,15 +76,7 @@ impl Start {
     }
 
     pub(super) async fn is_no_start_as(&self, role: &str, code: i32, expected: &[&str]) {
-        let ended = self.ends(&["serve", "--role", role]).await;
-        assert_eq!(ended.code, Some(code), "{ended:?}");
-        assert!(ended.stdout.is_empty(), "{ended:?}");
-        assert!(!ended.stderr.contains("panicked"), "{ended:?}");
-        let last = ended.stderr.lines().last().expect("an error is printed");
-        assert!(last.starts_with("kalends: "), "{ended:?}");
-        for text in expected {
-            assert!(last.contains(text), "{text:?} is missing: {ended:?}");
-        }
+        self.ends(&["serve", "--role", role]).await.refused_start(code, expected);
     }
 
     /// Checks that `kalends preflight` reports these texts.
@@ -134,9 +126,7 @@ async fn sigterm_ends_a_start_that_waits_for_its_store() {
     let asked = tokio::task::spawn_blocking(move || silent.accept().map(|asked| (silent, asked)));
     let _held = asked.await.unwrap().unwrap();
     starting.terminate();
-    let ended = starting.ended().await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stderr.contains("stopped during startup"), "{ended:?}");
+    starting.ended().await.failed(0, "stopped during startup");
 }
 
 #[actix_web::test]
@@ -153,9 +143,7 @@ async fn an_endpoint_without_a_dynamodb_server_is_rejected() {
 #[actix_web::test]
 async fn an_invalid_endpoint_url_is_a_bad_setting() {
     for wrong in ["127.0.0.1:8000", "ftp://a", "http://"] {
-        let ended = Start::at(wrong).ends(&["serve"]).await;
-        assert_eq!(ended.code, Some(2), "{ended:?}");
-        assert!(ended.stderr.contains("dynamodb_endpoint_url"), "{ended:?}");
+        Start::at(wrong).ends(&["serve"]).await.failed(2, "dynamodb_endpoint_url");
     }
 }
 
@@ -279,8 +267,7 @@ async fn sizes_above_the_item_limit_are_bad_settings() {
         ("--channels-max=20000", "channels_max"),
     ] {
         let ended = Start::at(&wire.url).with(&[flag]).ends(&["serve"]).await;
-        assert_eq!(ended.code, Some(2), "{ended:?}");
-        assert!(ended.stdout.is_empty() && ended.stderr.contains(name), "{ended:?}");
-        assert!(ended.stderr.contains("dynamodb"), "{ended:?}");
+        ended.failed(2, name);
+        assert!(ended.stdout.is_empty() && ended.stderr.contains("dynamodb"), "{ended:?}");
     }
 }

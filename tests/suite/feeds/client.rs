@@ -4,7 +4,6 @@ use awc::http::Method;
 use kalends::feeds::http::tokens::{FeedTokens, Grant, Scopes};
 use kalends::settings::keys::Keys;
 use serde::Deserialize;
-use serde_json::Value;
 use state_machine::Time;
 use state_machine::feed::FeedName;
 
@@ -124,6 +123,5 @@ pub(crate) fn token(server: &Server, feed: &str, scopes: Scopes, expires: Option
 
 /// The version in the answer to a write.
 pub(crate) fn version(answer: &Answer) -> u64 {
-    let json: Value = serde_json::from_slice(&answer.body).expect("an answer is JSON");
-    json["version"].as_u64().unwrap_or_else(|| panic!("no version: {answer}"))
+    answer.json()["version"].as_u64().unwrap_or_else(|| panic!("no version: {answer}"))
 }

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::Server;
 use super::acker::Acker;
+use super::sender::Sender;
 use super::socket::{Closed, Socket};
 use super::wait::write_until_blocked;
 
@@ -61,11 +62,37 @@ impl Agent {
         agent
     }
 
-    /// Registers a channel with a new agent and disconnects it. Returns its uaid and the channel.
-    pub(crate) async fn offline(server: &Server) -> (String, Channel) {
+    /// Connects a new agent and registers a channel.
+    pub(crate) async fn subscribed(server: &Server) -> (Self, Channel) {
         let mut agent = Self::new(server).await;
         let channel = agent.register().await;
+        (agent, channel)
+    }
+
+    /// Registers a channel with a new agent and disconnects it. Returns its uaid and the channel.
+    pub(crate) async fn offline(server: &Server) -> (String, Channel) {
+        let (agent, channel) = Self::subscribed(server).await;
         (agent.leave().await, channel)
+    }
+
+    /// Like [`offline`](Self::offline), with a message that waits.
+    pub(crate) async fn offline_with(server: &Server, body: &str) -> (String, Channel) {
+        let (uaid, channel) = Self::offline(server).await;
+        Sender::new().push(&channel.endpoint, body).await;
+        (uaid, channel)
+    }
+
+    /// Reconnects an agent, and takes the only message that waits for it.
+    pub(crate) async fn returned_to(server: &Server, uaid: &str, body: &str) -> Self {
+        let mut agent = Self::reconnect(server, uaid).await;
+        assert_eq!(agent.take(1).await[0].body(), body);
+        agent
+    }
+
+    /// Connects with a uaid that the server need not know. Returns the one that it answers.
+    pub(crate) async fn uaid_for(server: &Server, uaid: &str) -> String {
+        let agent = Self::hello(Socket::open(server).await, Some(uaid)).await;
+        agent.expect("the server answers the hello").uaid
     }
 
     /// Sends hello and waits for the answer.

@@ -22,12 +22,25 @@ impl Answer {
         self.header("location").expect("a 201 has a Location").to_owned()
     }
 
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        let json = serde_json::from_slice(&self.body);
+        json.unwrap_or_else(|_| panic!("the body is not JSON: {self}"))
+    }
+
+    /// Checks status, errno and the common form of an error body, whose message must contain `names`. `what` is the case
+    /// that a failure names.
+    #[track_caller]
+    pub(crate) fn assert_refused(&self, what: &str, (status, errno): (u16, u16), names: &str) {
+        assert_eq!(self.status, status, "{what}: {self}");
+        let message = self.assert_error(status, errno);
+        assert!(message.contains(names), "{what}: {message} does not contain {names}");
+    }
+
     /// Checks status, errno and the common form of an error body; returns its message.
+    #[track_caller]
     pub(crate) fn assert_error(&self, status: u16, errno: u16) -> String {
-        let body: Value = match serde_json::from_slice(&self.body) {
-            Ok(body) => body,
-            Err(_) => panic!("the body is not JSON: {self}"),
-        };
+        let body = self.json();
         let numbers = (self.status, &body["code"], &body["errno"]);
         assert_eq!(numbers, (status, &status.into(), &errno.into()), "{self}");
         assert_eq!(self.header("content-type"), Some("application/json"), "{self}");

@@ -17,8 +17,7 @@ pub(crate) struct Bystander {
 impl Bystander {
     /// Connects and registers a channel.
     pub(crate) async fn connect(server: &Server) -> Self {
-        let mut agent = Agent::new(server).await;
-        let channel = agent.register().await;
+        let (agent, channel) = Agent::subscribed(server).await;
         Self { agent, channel, sender: Sender::new(), pushes: 0 }
     }
 

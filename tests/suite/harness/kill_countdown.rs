@@ -1,11 +1,10 @@
 //! kill -9 after a given number of steps.
 
 use std::cell::Cell;
-use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-use super::Server;
+use super::{Server, signal};
 
 /// Kills a server after some steps, from its own thread, so that the server is still processing the
 /// last one.
@@ -18,12 +17,11 @@ impl KillCountdown {
     /// Prepares to kill the server at the step with this number.
     pub(crate) fn of(server: &Server, steps: usize) -> Self {
         let (kill, fired) = channel();
-        let pid = server.pid().to_string();
+        let pid = server.pid();
         thread::spawn(move || {
             // If the countdown was dropped before its end, the server lives on.
             if fired.recv().is_ok() {
-                let status = Command::new("kill").args(["-s", "KILL", &pid]).status();
-                assert!(status.expect("kill can be run").success());
+                signal(pid, "KILL");
             }
         });
         Self { left: Cell::new(steps), kill }

@@ -19,6 +19,17 @@ pub(crate) fn kalends<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
     command
 }
 
+/// Runs `kalends` with these arguments to its end, at most [`AT_ONCE`].
+pub(crate) async fn run<S: AsRef<OsStr>>(arguments: &[S]) -> ExitOutput {
+    Program::run(kalends(arguments)).await
+}
+
+/// Sends the signal with this name, such as `TERM`.
+pub(crate) fn signal(pid: u32, name: &str) {
+    let status = std::process::Command::new("kill").args(["-s", name, &pid.to_string()]).status();
+    assert!(status.expect("kill can be run").success());
+}
+
 /// The Python in which `make test` has installed what the tests need of Python.
 pub(crate) fn python() -> PathBuf {
     installed("target/python/bin/python")
@@ -55,9 +66,7 @@ impl Program {
     }
 
     pub(crate) fn terminate(&self) {
-        let pid = self.0.id().expect("the process was not waited for").to_string();
-        let status = std::process::Command::new("kill").args(["-s", "TERM", &pid]).status();
-        assert!(status.expect("kill can be run").success());
+        signal(self.0.id().expect("the process was not waited for"), "TERM");
     }
 
     /// Runs the command to its end, at most [`AT_ONCE`].
@@ -68,8 +77,41 @@ impl Program {
     /// Waits for the end of the process, at most [`AT_ONCE`].
     pub(crate) async fn ended(self) -> ExitOutput {
         let output = within(AT_ONCE, "kalends ends", self.0.wait_with_output()).await;
-        let Output { status, stdout, stderr } = output.expect("a process can be waited for");
+        output.expect("a process can be waited for").into()
+    }
+}
+
+impl From<Output> for ExitOutput {
+    fn from(Output { status, stdout, stderr }: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).expect("kalends writes UTF-8");
-        ExitOutput { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
+        Self { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
+    }
+}
+
+impl ExitOutput {
+    /// Checks that the command succeeded. Returns its standard output.
+    #[track_caller]
+    pub(crate) fn succeeded(self) -> String {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self.stdout
+    }
+
+    /// Checks that a start failed with this exit code and one clear line, which contains these texts.
+    #[track_caller]
+    pub(crate) fn refused_start(&self, code: i32, expected: &[&str]) {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        assert!(self.stdout.is_empty() && !self.stderr.contains("panicked"), "{self:?}");
+        let last = self.stderr.lines().last().expect("an error is printed");
+        assert!(last.starts_with("kalends: "), "{self:?}");
+        for text in expected {
+            assert!(last.contains(text), "{text:?} is missing: {self:?}");
+        }
+    }
+
+    /// Checks the exit code, and that standard error contains the reason.
+    #[track_caller]
+    pub(crate) fn failed(&self, code: i32, reason: &str) {
+        assert_eq!(self.code, Some(code), "{reason:?}: {self:?}");
+        assert!(self.stderr.contains(reason), "{reason:?} is missing: {self:?}");
     }
 }

@@ -37,6 +37,11 @@ impl Sender {
         Self(Client::builder().timeout(timeout).finish())
     }
 
+    /// A sender that returns redirects.
+    pub(crate) fn without_redirects() -> Self {
+        Self(Client::builder().timeout(REQUEST_WAIT).disable_redirects().finish())
+    }
+
     /// Pushes a text with a TTL of an hour; it must be answered 201.
     pub(crate) async fn push(&self, endpoint: &str, body: &str) -> Answer {
         let answer = self.post(endpoint).ttl(3600).body(body).send().await;

@@ -9,12 +9,13 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use kalends::settings::keys::KEYS_FILE;
-use serde_json::Value;
 use tempfile::TempDir;
 
+use super::answer::Answer;
+use super::program::{ExitOutput, Program, kalends, signal};
 use super::sender::Sender;
 use super::signer::unix_now_s;
-use super::wait::until;
+use super::wait::{AT_ONCE, until};
 
 /// A running server. It is killed when this is dropped; its data directory exists until then.
 ///
@@ -105,7 +106,7 @@ impl Server {
     pub(crate) fn try_launch(launch: Launch) -> Result<Self, NotStarted> {
         let data = TempDir::new().expect("a temporary directory can be made");
         if let Some(keys) = &launch.keys {
-            put_keys(&data_dir(data.path()), keys).expect("a file can be written");
+            put_keys(&data_dir(data.path()), keys);
         }
         let (process, ports) = spawn(data.path(), None, &launch)?;
         Ok(Self { process, ports, launch, data })
@@ -155,10 +156,9 @@ impl Server {
 
     /// The number of connected agents, as the health endpoint reports it.
     pub(crate) async fn connections(&self) -> u64 {
-        let health = Sender::new().get(&format!("{}/health", self.origin())).await;
+        let health = self.health().await;
         assert_eq!(health.status, 200, "{health}");
-        let health: Value = serde_json::from_slice(&health.body).expect("health is JSON");
-        health["connections"].as_u64().expect("connections are counted")
+        health.json()["connections"].as_u64().expect("connections are counted")
     }
 
     /// The resident memory of the process, in KiB.
@@ -210,8 +210,37 @@ impl Server {
 
     /// Sends the signal with this name, such as `TERM`.
     pub(crate) fn signal(&self, name: &str) {
-        let status = Command::new("kill").args(["-s", name, &self.pid().to_string()]).status();
-        assert!(status.expect("kill can be run").success());
+        signal(self.pid(), name);
+    }
+
+    /// A `kalends` command on the data directory of the server.
+    pub(crate) fn command(&self, words: &[&str]) -> tokio::process::Command {
+        let mut command = kalends(words);
+        command.arg("--data-dir").arg(self.data_dir());
+        command
+    }
+
+    /// Runs a `kalends` command on the data directory of the server.
+    pub(crate) async fn run(&self, words: &[&str]) -> ExitOutput {
+        Program::run(self.command(words)).await
+    }
+
+    /// Waits until the log of the server contains the text.
+    pub(crate) async fn has_logged(&self, text: &str) {
+        until(AT_ONCE, text, async || self.log().contains(text)).await;
+    }
+
+    /// Waits until the server reports to load balancers that it drains.
+    pub(crate) async fn drains(&self, bound: Duration) {
+        let (sender, beat) = (Sender::new(), format!("{}/__lbheartbeat__", self.origin()));
+        let drains = async || sender.get(&beat).await.status == 503;
+        until(bound, "the node reports that it drains", drains).await;
+        assert_eq!(sender.get(&beat).await.body, br#"{"status":"draining"}"#);
+    }
+
+    /// The answer to `GET /health`.
+    pub(crate) async fn health(&self) -> Answer {
+        Sender::new().get(&format!("{}/health", self.origin())).await
     }
 
     /// Starts the server again after it ended, with the same data and ports.
@@ -316,12 +345,15 @@ fn log_file(dir: &Path) -> PathBuf {
     dir.join("log")
 }
 
-/// Writes a key file with mode 0600 into a new directory.
-fn put_keys(data_dir: &Path, keys: &str) -> io::Result<()> {
-    fs::create_dir(data_dir)?;
-    let mut file = OpenOptions::new();
-    let mut file = file.create_new(true).write(true).mode(0o600).open(data_dir.join(KEYS_FILE))?;
-    file.write_all(keys.as_bytes())
+/// Writes a key file with mode 0600 into a directory, which is made.
+pub(crate) fn put_keys(data_dir: &Path, keys: &str) {
+    let write = || {
+        fs::create_dir_all(data_dir)?;
+        let mut file = OpenOptions::new();
+        file.create(true).truncate(true).write(true).mode(0o600);
+        file.open(data_dir.join(KEYS_FILE))?.write_all(keys.as_bytes())
+    };
+    io::Result::expect(write(), "a file can be written");
 }
 
 fn spawn(dir: &Path, before: Option<Ports>, launch: &Launch) -> Result<(Child, Ports), NotStarted> {

@@ -43,13 +43,13 @@ async fn notify(server: &Server, request: &Value) -> Answer {
 /// The pushkeys that the answer rejects.
 fn rejected(answer: &Answer) -> Vec<String> {
     assert_eq!(answer.status, 200, "{answer}");
-    let body: Value = serde_json::from_slice(&answer.body).expect("the answer is JSON");
+    let body = answer.json();
     serde_json::from_value(body["rejected"].clone()).expect("it lists pushkeys")
 }
 
 /// Checks that the request was refused as a whole.
 fn assert_refused(answer: &Answer, status: u16, errcode: &str) {
-    let body: Value = serde_json::from_slice(&answer.body).expect("the answer is JSON");
+    let body = answer.json();
     assert_eq!((answer.status, &body["errcode"]), (status, &errcode.into()), "{answer}");
     assert!(body["error"].is_string(), "{answer}");
 }
@@ -82,8 +82,7 @@ async fn apps_discover_the_gateway_unless_it_is_off() {
 #[actix_web::test]
 async fn each_request_of_synapse_reaches_the_app_without_its_devices() {
     let server = Server::start();
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&server).await;
     for name in REQUESTS {
         let mut request = request(name, &channel.endpoint);
         let (answer, got) = tokio::join!(notify(&server, &request), agent.take(1));
@@ -115,8 +114,7 @@ async fn an_offline_app_gets_all_events_and_the_last_counts() {
 #[actix_web::test]
 async fn a_message_larger_than_a_push_has_what_every_app_understands() {
     let server = Server::start();
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&server).await;
     let mut request = request("event", &channel.endpoint);
     request["notification"]["content"]["body"] = "x".repeat(60_000).into();
     let (answer, got) = tokio::join!(notify(&server, &request), agent.take(1));
@@ -133,8 +131,7 @@ async fn a_message_larger_than_a_push_has_what_every_app_understands() {
 async fn pushkeys_that_no_later_notification_can_reach_are_rejected_and_the_others_served() {
     let server = Server::start();
     let other = Server::start();
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&server).await;
     let gone = agent.register().await;
     agent.unregister(&gone).await;
     let restricted = agent.register_for(&Signer::new().key()).await;
@@ -157,8 +154,7 @@ async fn a_full_app_makes_the_homeserver_repeat_and_loses_nothing() {
     let server = Server::start_with(&["--user-messages-max=1"]);
     let (uaid, full) = Agent::offline(&server).await;
     assert!(rejected(&notify(&server, &event("$a", &[&full.endpoint])).await).is_empty());
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&server).await;
     // The others of the request are served nevertheless, and again when it is repeated.
     let request = event("$b", &["not a URL", &full.endpoint, &channel.endpoint]);
     let (answer, got) = tokio::join!(notify(&server, &request), agent.take(1));

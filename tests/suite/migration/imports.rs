@@ -1,10 +1,8 @@
 //! What an import brings over, and what it leaves behind.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use kalends::settings::keys::KEYS_FILE;
 use tempfile::TempDir;
 use tokio::process::Command;
 use uuid::Uuid;
@@ -12,7 +10,7 @@ use uuid::Uuid;
 use super::autopush::{Autopush, Waiting};
 use super::redis_server::RedisServer;
 use crate::harness::{
-    Agent, ExitOutput, Launch, Program, Sender, Server, Socket, WireServer, dynamo, kalends,
+    Agent, ExitOutput, Launch, Program, Sender, Server, WireServer, dynamo, kalends, put_keys,
     unix_now_s,
 };
 
@@ -52,9 +50,7 @@ impl Installation {
     }
 
     async fn import(&self, redis: &RedisServer, more: &[&str]) -> String {
-        let ended = Program::run(self.command(redis, more)).await;
-        assert_eq!(ended.code, Some(0), "{ended:?}");
-        ended.stdout
+        Program::run(self.command(redis, more)).await.succeeded()
     }
 }
 
@@ -98,19 +94,11 @@ async fn users_of_autopush_keep_their_endpoints_their_channels_and_what_waits() 
         let endpoints = [channel, other].map(|channel| autopush.endpoint(uaid, channel));
         let dry = installation.import(&redis, &["--dry-run"]).await;
         assert!(is_in_the_guide(&dry), "docs/migrate.md has another output than:\n{dry}");
-        assert_eq!(
-            dry,
-            report(
-                "would import 2 users (1 behind a bridge), 3 channels and 2 messages\nbehind a bridge: fcm/app 1"
-            )
-        );
+        let all =
+            "2 users (1 behind a bridge), 3 channels and 2 messages\nbehind a bridge: fcm/app 1";
+        assert_eq!(dry, report(&format!("would import {all}")));
         let done = installation.import(&redis, STOPPED).await;
-        assert_eq!(
-            done,
-            report(
-                "imported 2 users (1 behind a bridge), 3 channels and 2 messages\nbehind a bridge: fcm/app 1"
-            )
-        );
+        assert_eq!(done, report(&format!("imported {all}")));
         let again = installation.import(&redis, STOPPED).await;
         let skipped = ["skipped 2 users already in the store", OTHER_USERS].join("\n");
         assert_eq!(
@@ -137,8 +125,7 @@ async fn users_of_autopush_keep_their_endpoints_their_channels_and_what_waits() 
         let answer = Sender::new().post(&endpoint).ttl(60).body("x").send().await;
         assert!(answer.status >= 500, "{answer}");
         let stranger = stranger.simple().to_string();
-        let unknown = Agent::hello(Socket::open(server).await, Some(&stranger)).await;
-        assert_ne!(unknown.unwrap().uaid(), stranger);
+        assert_ne!(Agent::uaid_for(server, &stranger).await, stranger);
     }
     assert_eq!(autopush.keys(), before, "the source is unchanged");
 }
@@ -176,8 +163,8 @@ async fn another_import_undoes_nothing_that_an_agent_did_since() {
     for mut installation in Installation::both(&autopush.crypto_key) {
         installation.import(&redis, STOPPED).await;
         installation.server.restart();
-        let mut agent = Agent::reconnect(&installation.server, &uaid.simple().to_string()).await;
-        assert_eq!(agent.take(1).await[0].body(), "waits");
+        let mut agent =
+            Agent::returned_to(&installation.server, &uaid.simple().to_string(), "waits").await;
         let unregister =
             serde_json::json!({"messageType": "unregister", "channelID": given_up.to_string()});
         assert_eq!(agent.request(&unregister).await.unwrap()["status"], 200);
@@ -204,17 +191,16 @@ async fn an_import_creates_the_store_beside_the_keys_and_reports_keys_that_open_
     autopush.message(uaid, &Waiting::new(channel, "waits", unix_now_s()));
     autopush.user_of("fcm", r#"{"token":"t","app_id":"fenix"}"#, &[]);
     let dir = TempDir::new().unwrap();
-    let why = failed(Program::run(import(&redis.url(), dir.path())).await);
-    assert!(why.contains("there is no keys.toml in"), "{why}");
+    let run = async || Program::run(import(&redis.url(), dir.path())).await;
+    fails(&run().await, "there is no keys.toml in");
 
     put_key(dir.path(), &fernet::Fernet::generate_key());
     // Nothing is written, so that another attempt fails too.
     for _ in 0..2 {
-        let why = failed(Program::run(import(&redis.url(), dir.path())).await);
-        assert!(why.contains("keys.toml has no crypto key of that server"), "{why}");
+        fails(&run().await, "keys.toml has no crypto key of that server");
     }
     put_key(dir.path(), &autopush.crypto_key);
-    let ended = Program::run(import(&redis.url(), dir.path())).await;
+    let ended = run().await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(
         ended
@@ -239,44 +225,40 @@ async fn a_database_without_users_is_a_fault_and_without_messages_the_key_is_not
     assert!(ended.stdout.contains("\nthis database has no users of autopush-rs: "), "{ended:?}");
 
     Autopush::on(&redis).user(&[]);
-    let ended = Program::run(import(&redis.url(), dir.path())).await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stdout.contains("\nthe crypto key could not be checked: "), "{ended:?}");
+    let printed = Program::run(import(&redis.url(), dir.path())).await.succeeded();
+    assert!(printed.contains("\nthe crypto key could not be checked: "), "{printed}");
 }
 
 fn put_key(dir: &Path, key: &str) {
-    let path = dir.join(KEYS_FILE);
-    fs::write(&path, format!("crypto_keys = [\"{key}\"]")).expect("a file can be written");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("its owner may");
+    put_keys(dir, &format!("crypto_keys = [\"{key}\"]"));
 }
 
 #[actix_web::test]
 async fn an_import_is_refused_beside_a_server_and_never_prints_the_url() {
     let server = Server::start();
     let url = "redis://:s3cret@127.0.0.1:1/0";
-    let why = failed(Program::run(import(url, &server.data_dir())).await);
-    assert!(why.contains("a server is running on this store: stop it first"), "{why}");
     let dir = TempDir::new().unwrap();
     put_key(dir.path(), &fernet::Fernet::generate_key());
-    let why = failed(Program::run(import(url, dir.path())).await);
-    assert!(why.contains("cannot connect to Redis"), "{why}");
-    let why = failed(Program::run(import("http://:s3cret@x", dir.path())).await);
-    assert!(why.contains("write redis://HOST:PORT/DATABASE"), "{why}");
+    for (url, dir, reason) in [
+        (url, &*server.data_dir(), "a server is running on this store: stop it first"),
+        (url, dir.path(), "cannot connect to Redis"),
+        ("http://:s3cret@x", dir.path(), "write redis://HOST:PORT/DATABASE"),
+    ] {
+        fails(&Program::run(import(url, dir)).await, reason);
+    }
 
     let wire_server = WireServer::start();
     let launch = dynamo::launch(&wire_server.url);
     let shared = Server::launch(launch.clone());
     let mut beside = import(url, &shared.data_dir());
     beside.args(&launch.arguments).envs(launch.variables);
-    let why = failed(Program::run(beside).await);
-    assert!(why.contains("stop all of them, then add --server-stopped"), "{why}");
+    fails(&Program::run(beside).await, "stop all of them, then add --server-stopped");
 }
 
 #[actix_web::test]
 async fn an_import_says_what_a_redis_wants_that_refuses_it() {
     let dir = TempDir::new().unwrap();
     put_key(dir.path(), &fernet::Fernet::generate_key());
-    let why = async |url: &str| failed(Program::run(import(url, dir.path())).await);
     let redis = RedisServer::start().await;
     let mut connection = redis.connection();
     let mut set = |command: &str, arguments: &[&str]| {
@@ -284,18 +266,19 @@ async fn an_import_says_what_a_redis_wants_that_refuses_it() {
     };
     set("ACL", &["SETUSER", "reader", "on", ">s3cret", "+auth", "+ping", "+client", "~*"]);
     set("CONFIG", &["SET", "requirepass", "s3cret"]);
-    let without = why(&redis.url()).await;
-    assert!(without.contains("it wants a password: set REDISCLI_AUTH"), "{without}");
-    let unread = why(&format!("{}?user=reader&pass=s3cret", redis.url())).await;
-    assert!(unread.contains("its user may not read the keys: allow +@read"), "{unread}");
-    let other = Server::start();
-    let other = why(&format!("redis://{}", other.address())).await;
-    assert!(other.contains("the answer is not one of Redis: check the port"), "{other}");
+    let (other, url) = (Server::start(), redis.url());
+    for (url, reason) in [
+        (&url, "it wants a password: set REDISCLI_AUTH"),
+        (&format!("{url}?user=reader&pass=s3cret"), "its user may not read the keys: allow +@read"),
+        (&format!("redis://{}", other.address()), "the answer is not one of Redis: check the port"),
+    ] {
+        fails(&Program::run(import(url, dir.path())).await, reason);
+    }
 }
 
-/// The error of a command that must fail.
-fn failed(ended: ExitOutput) -> String {
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+/// Checks that the command failed with this reason, and printed no password.
+#[track_caller]
+fn fails(ended: &ExitOutput, reason: &str) {
+    ended.failed(1, reason);
     assert!(!format!("{ended:?}").contains("s3cret"), "{ended:?}");
-    ended.stderr
 }

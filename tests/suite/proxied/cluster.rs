@@ -89,33 +89,26 @@ impl ProxiedCluster {
         let node = &self.cluster.connection_nodes[0];
         let agents = join_all((0..AGENTS).map(|_| Agent::new(node))).await;
         node.signal("TERM");
-        let beat = format!("{}/__lbheartbeat__", node.origin());
-        let sender = Sender::new();
-        until(AT_ONCE, "it drains", async || sender.get(&beat).await.status == 503).await;
+        node.drains(AT_ONCE).await;
         agents
     }
 }
 
 #[actix_web::test]
-async fn agents_are_on_all_nodes_and_get_their_pushes_through_nginx() {
-    all_nodes_are_used(&ProxiedCluster::start(Kind::Nginx).await).await;
-}
-
-#[actix_web::test]
-async fn agents_are_on_all_nodes_and_get_their_pushes_through_caddy() {
-    all_nodes_are_used(&ProxiedCluster::start(Kind::Caddy).await).await;
-}
-
-async fn all_nodes_are_used(cluster: &ProxiedCluster) {
-    let sender = Sender::new();
-    let mut agents = Vec::new();
-    for _ in 0..AGENTS {
-        let mut agent = cluster.proxy_process.agent().await;
-        cluster.push_latency(&mut agent, &sender).await;
-        agents.push(agent);
-    }
-    for node in &cluster.cluster.connection_nodes {
-        assert_eq!(node.connections().await, (AGENTS / 3) as u64, "agents are spread");
+async fn agents_are_on_all_nodes_and_get_their_pushes_through_nginx_and_caddy() {
+    for kind in [Kind::Nginx, Kind::Caddy] {
+        println!("{kind:?}");
+        let cluster = &ProxiedCluster::start(kind).await;
+        let sender = Sender::new();
+        let mut agents = Vec::new();
+        for _ in 0..AGENTS {
+            let mut agent = cluster.proxy_process.agent().await;
+            cluster.push_latency(&mut agent, &sender).await;
+            agents.push(agent);
+        }
+        for node in &cluster.cluster.connection_nodes {
+            assert_eq!(node.connections().await, (AGENTS / 3) as u64, "agents are spread");
+        }
     }
 }
 
@@ -155,29 +148,23 @@ async fn caddy_sends_no_agents_to_a_draining_node_after_a_health_check() {
 }
 
 #[actix_web::test]
-async fn an_unresponsive_machine_delays_no_agent_behind_nginx() {
-    agents_wait_for_none_that_is_gone(Kind::Nginx).await;
-}
-
-#[actix_web::test]
-async fn an_unresponsive_machine_delays_no_agent_behind_caddy() {
-    agents_wait_for_none_that_is_gone(Kind::Caddy).await;
-}
-
-async fn agents_wait_for_none_that_is_gone(kind: Kind) {
-    let (gone, cluster) = (Unresponsive::new().await, Cluster::start(2, 1));
-    let mut backends = Backends::cluster(&cluster);
-    backends.connection_nodes.insert(0, gone.address());
-    let proxy_process = ProxyProcess::start(kind, proxy_process::reserve(), &backends).await;
-    // The node has the fewest connections, so all agents are sent to it first.
-    let agents = async {
-        let mut agents = Vec::new();
-        for _ in 0..AGENTS {
-            agents.push(proxy_process.agent().await);
-        }
-        agents
-    };
-    within(AT_ONCE, "all are let in", agents).await;
+async fn an_unresponsive_machine_delays_no_agent_behind_nginx_and_caddy() {
+    for kind in [Kind::Nginx, Kind::Caddy] {
+        println!("{kind:?}");
+        let (gone, cluster) = (Unresponsive::new().await, Cluster::start(2, 1));
+        let mut backends = Backends::cluster(&cluster);
+        backends.connection_nodes.insert(0, gone.address());
+        let proxy_process = ProxyProcess::start(kind, proxy_process::reserve(), &backends).await;
+        // The node has the fewest connections, so all agents are sent to it first.
+        let agents = async {
+            let mut agents = Vec::new();
+            for _ in 0..AGENTS {
+                agents.push(proxy_process.agent().await);
+            }
+            agents
+        };
+        within(AT_ONCE, "all are let in", agents).await;
+    }
 }
 
 #[actix_web::test]

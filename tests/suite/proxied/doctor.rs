@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Kind, ProxiedServer, Sample};
-use crate::harness::{Program, Server, kalends};
+use crate::harness::Server;
 
 /// The address of each proxy.
 const TRUSTED: &str = "--trusted-proxies=127.0.0.1";
@@ -14,10 +14,9 @@ async fn examined(server: &Server, url: &str, idle_s: u64) -> (bool, Vec<Value>)
 }
 
 async fn examined_with(server: &Server, url: &str, more: &[&str]) -> (bool, Vec<Value>) {
-    let mut command = kalends(&["doctor", "--json", "--public-url", url]);
-    command.args(more).arg("--data-dir").arg(server.data_dir());
-    command.arg(format!("--listen={}", server.address()));
-    let ended = Program::run(command).await;
+    let listen = format!("--listen={}", server.address());
+    let ended =
+        server.run(&[&["doctor", "--json", "--public-url", url, &listen], more].concat()).await;
     let findings = ended.stdout.lines().map(|line| serde_json::from_str(line).expect("it is JSON"));
     (ended.code == Some(0), findings.collect())
 }
@@ -74,59 +73,53 @@ async fn a_good_proxy_passes_every_check() {
 }
 
 #[actix_web::test]
-async fn nginx_without_the_upgrade_is_told() {
-    let change =
-        |sample: Sample| sample.replace("        proxy_set_header Upgrade $http_upgrade;\n", "");
-    is_told(Kind::Nginx, change, 0, ["user agent", "answered 426", "Upgrade and Connection"]).await;
-}
-
-#[actix_web::test]
-async fn nginx_with_a_small_limit_of_bodies_is_told() {
-    let change =
-        |sample: Sample| sample.replace("client_max_body_size 512k", "client_max_body_size 1k");
-    is_told(Kind::Nginx, change, 0, ["large push", "answered 413", "client_max_body_size"]).await;
-}
-
-#[actix_web::test]
-async fn nginx_that_redirects_pushes_is_told() {
-    let change = |sample: Sample| {
-        sample.replace(
-            "        client_max_body_size 512k;\n",
+async fn each_fault_of_an_nginx_is_told() {
+    const UPGRADE: &str = "        proxy_set_header Upgrade $http_upgrade;\n";
+    const BODY: &str = "        client_max_body_size 512k;\n";
+    const FORWARDED: &str = "        proxy_set_header X-Forwarded-For $remote_addr;\n";
+    for (from, to, idle_s, told, is_warning) in [
+        (UPGRADE, "", 0, ["user agent", "answered 426", "Upgrade and Connection"], false),
+        (
+            "client_max_body_size 512k",
+            "client_max_body_size 1k",
+            0,
+            ["large push", "answered 413", "client_max_body_size"],
+            false,
+        ),
+        (
+            BODY,
             "        return 301 https://push.example.net$uri;\n",
-        )
-    };
-    is_told(Kind::Nginx, change, 0, ["push", "answered 301", "let it pass POST"]).await;
-}
-
-#[actix_web::test]
-async fn nginx_that_removes_response_headers_is_told() {
-    let change = |sample: Sample| {
-        sample.replace(
+            0,
+            ["push", "answered 301", "let it pass POST"],
+            false,
+        ),
+        (
             "client_max_body_size 512k;",
             "client_max_body_size 512k; proxy_hide_header Location;",
-        )
-    };
-    is_told(Kind::Nginx, change, 0, ["push", "header Location", "unchanged"]).await;
-}
-
-#[actix_web::test]
-async fn nginx_that_ends_silent_connections_is_told() {
-    let change =
-        |sample: Sample| sample.replace("proxy_read_timeout 10m;", "proxy_read_timeout 3s;");
-    is_told(Kind::Nginx, change, 8, ["silent connection", "closed", "proxy_read_timeout"]).await;
-}
-
-#[actix_web::test]
-async fn nginx_that_names_no_client_is_told() {
-    let change = |sample: Sample| {
-        let (named, upgrade) = (
-            "        proxy_set_header X-Forwarded-For $remote_addr;\n",
-            "        proxy_set_header Upgrade $http_upgrade;\n",
-        );
-        sample.replace(&format!("{named}{upgrade}"), upgrade)
-    };
-    let told = ["limits by address", "the server sees 127.0.0.1", "name it in trusted_proxies"];
-    assert!(is_told(Kind::Nginx, change, 0, told).await, "it is a warning");
+            0,
+            ["push", "header Location", "unchanged"],
+            true,
+        ),
+        (
+            "proxy_read_timeout 10m;",
+            "proxy_read_timeout 3s;",
+            8,
+            ["silent connection", "closed", "proxy_read_timeout"],
+            false,
+        ),
+        (
+            &format!("{FORWARDED}{UPGRADE}"),
+            UPGRADE,
+            0,
+            ["limits by address", "the server sees 127.0.0.1", "name it in trusted_proxies"],
+            true,
+        ),
+    ] {
+        println!("{told:?}");
+        let is_content =
+            is_told(Kind::Nginx, |sample| sample.replace(from, to), idle_s, told).await;
+        assert_eq!(is_content, is_warning);
+    }
 }
 
 #[actix_web::test]
@@ -205,10 +198,8 @@ async fn closed_server_is_checked(server: &Server, origin: &str) {
     let (is_content, findings) = examined(server, origin, 0).await;
     let told = troubles(&findings);
     assert!(!is_content && told.len() == 1 && told[0].contains("--access-token"), "{told:?}");
-    let mut add = kalends(&["access", "add", "doctor", "--expires=10m", "--json", "--data-dir"]);
-    add.arg(server.data_dir());
-    let added = Program::run(add).await;
-    let added: Value = serde_json::from_str(&added.stdout).expect("it is JSON");
+    let added = server.run(&["access", "add", "doctor", "--expires=10m", "--json"]).await;
+    let added: Value = serde_json::from_str(&added.succeeded()).expect("it is JSON");
     let token = added["token"].as_str().expect("it is printed");
     let with = ["--idle-s=0", "--access-token", token];
     let (is_content, findings) = examined_with(server, origin, &with).await;

@@ -19,105 +19,87 @@ const REQUESTS_A_MINUTE: &str = "zone=kalends_requests:10m rate=1r/m";
 const REQUESTS_BURST: &str = "limit_req zone=kalends_requests";
 
 #[actix_web::test]
-async fn pushes_pass_through_nginx() {
-    pushes_pass(&ProxiedServer::start(Kind::Nginx).await).await;
-}
-
-#[actix_web::test]
-async fn pushes_pass_through_caddy() {
-    pushes_pass(&ProxiedServer::start(Kind::Caddy).await).await;
-}
-
-async fn pushes_pass(proxied_server: &ProxiedServer) {
-    let ProxiedServer { proxy_process, .. } = proxied_server;
-    let (sender, signer) = (Sender::new(), Signer::new());
-    let mut agent = proxy_process.agent().await;
-    let channel = agent.register().await;
-    assert!(channel.endpoint.starts_with(&proxy_process.origin()), "{}", channel.endpoint);
-    sender.push_to(&mut agent, &channel, "open").await;
-    let channel = agent.register_for(&signer.key()).await;
-    let push = sender.post(&channel.endpoint).ttl(60).signed(&signer, &proxy_process.origin());
-    let (answer, got) = tokio::join!(push.body("signed").send(), agent.take(1));
-    assert_eq!((answer.status, got[0].body()), (201, "signed"));
-}
-
-#[actix_web::test]
-async fn a_stored_message_is_deleted_or_delivered_through_nginx() {
-    waiting_messages_are_found(&ProxiedServer::start(Kind::Nginx).await).await;
-}
-
-#[actix_web::test]
-async fn a_stored_message_is_deleted_or_delivered_through_caddy() {
-    waiting_messages_are_found(&ProxiedServer::start(Kind::Caddy).await).await;
-}
-
-async fn waiting_messages_are_found(proxied_server: &ProxiedServer) {
-    let ProxiedServer { proxy_process, .. } = proxied_server;
-    let sender = Sender::new();
-    let mut agent = proxy_process.agent().await;
-    let channel = agent.register().await;
-    let uaid = agent.leave().await;
-    let dropped = sender.push(&channel.endpoint, "dropped").await.location();
-    sender.push(&channel.endpoint, "delivered").await;
-    assert!(dropped.starts_with(&proxy_process.origin()), "{dropped}");
-    assert_eq!(sender.delete(&dropped).await.status, 204);
-    let socket = Socket::open_untimed(proxy_process.address()).await.expect("the proxy lets it in");
-    let mut agent = Agent::hello(socket, Some(&uaid)).await.expect("the server answers the hello");
-    assert_eq!(agent.uaid(), uaid);
-    assert_eq!(agent.take(1).await[0].body(), "delivered");
-}
-
-#[actix_web::test]
-async fn oversized_requests_are_rejected_by_kalends_itself_behind_nginx() {
-    large_pushes_are_refused(&ProxiedServer::start(Kind::Nginx).await).await;
-}
-
-#[actix_web::test]
-async fn oversized_requests_are_rejected_by_kalends_itself_behind_caddy() {
-    large_pushes_are_refused(&ProxiedServer::start(Kind::Caddy).await).await;
-}
-
-async fn large_pushes_are_refused(proxied_server: &ProxiedServer) {
-    const LARGEST: usize = 4096;
-    let mut agent = proxied_server.proxy_process.agent().await;
-    let channel = agent.register().await;
-    let sender = Sender::new();
-    for bytes in [LARGEST + 1, 400_000] {
-        let push = sender.post(&channel.endpoint).ttl(60).body("x".repeat(bytes));
-        let output = push.send().await.assert_error(413, 104);
-        assert!(output.contains(&LARGEST.to_string()), "{output}");
+async fn pushes_pass_through_nginx_and_caddy() {
+    for kind in [Kind::Nginx, Kind::Caddy] {
+        println!("{kind:?}");
+        let proxied_server = &ProxiedServer::start(kind).await;
+        let ProxiedServer { proxy_process, .. } = proxied_server;
+        let (sender, signer) = (Sender::new(), Signer::new());
+        let mut agent = proxy_process.agent().await;
+        let channel = agent.register().await;
+        assert!(channel.endpoint.starts_with(&proxy_process.origin()), "{}", channel.endpoint);
+        sender.push_to(&mut agent, &channel, "open").await;
+        let channel = agent.register_for(&signer.key()).await;
+        let push = sender.post(&channel.endpoint).ttl(60).signed(&signer, &proxy_process.origin());
+        let (answer, got) = tokio::join!(push.body("signed").send(), agent.take(1));
+        assert_eq!((answer.status, got[0].body()), (201, "signed"));
     }
-    sender.push_to(&mut agent, &channel, &"x".repeat(LARGEST)).await;
 }
 
 #[actix_web::test]
-async fn a_feed_update_arrives_through_nginx_on_an_open_stream() {
-    events_come_at_once(&ProxiedServer::start(Kind::Nginx).await).await;
+async fn a_stored_message_is_deleted_or_delivered_through_nginx_and_caddy() {
+    for kind in [Kind::Nginx, Kind::Caddy] {
+        println!("{kind:?}");
+        let proxied_server = &ProxiedServer::start(kind).await;
+        let ProxiedServer { proxy_process, .. } = proxied_server;
+        let sender = Sender::new();
+        let mut agent = proxy_process.agent().await;
+        let channel = agent.register().await;
+        let uaid = agent.leave().await;
+        let dropped = sender.push(&channel.endpoint, "dropped").await.location();
+        sender.push(&channel.endpoint, "delivered").await;
+        assert!(dropped.starts_with(&proxy_process.origin()), "{dropped}");
+        assert_eq!(sender.delete(&dropped).await.status, 204);
+        let socket =
+            Socket::open_untimed(proxy_process.address()).await.expect("the proxy lets it in");
+        let mut agent =
+            Agent::hello(socket, Some(&uaid)).await.expect("the server answers the hello");
+        assert_eq!(agent.uaid(), uaid);
+        assert_eq!(agent.take(1).await[0].body(), "delivered");
+    }
 }
 
 #[actix_web::test]
-async fn a_feed_update_arrives_through_caddy_on_an_open_stream() {
-    events_come_at_once(&ProxiedServer::start(Kind::Caddy).await).await;
+async fn oversized_requests_are_rejected_by_kalends_itself_behind_nginx_and_caddy() {
+    for kind in [Kind::Nginx, Kind::Caddy] {
+        println!("{kind:?}");
+        let proxied_server = &ProxiedServer::start(kind).await;
+        const LARGEST: usize = 4096;
+        let mut agent = proxied_server.proxy_process.agent().await;
+        let channel = agent.register().await;
+        let sender = Sender::new();
+        for bytes in [LARGEST + 1, 400_000] {
+            let push = sender.post(&channel.endpoint).ttl(60).body("x".repeat(bytes));
+            let output = push.send().await.assert_error(413, 104);
+            assert!(output.contains(&LARGEST.to_string()), "{output}");
+        }
+        sender.push_to(&mut agent, &channel, &"x".repeat(LARGEST)).await;
+    }
 }
 
-async fn events_come_at_once(proxied_server: &ProxiedServer) {
-    let ProxiedServer { proxy_process, server } = proxied_server;
-    let client = FeedClient::at(server, "prices");
-    client.put("bread", "2.40").await;
-    let url = format!("{}/v1/feeds/prices", proxy_process.origin());
-    let stream = Client::builder().disable_timeout().finish().get(url);
-    let stream = stream.insert_header(("accept", "text/event-stream"));
-    let stream = stream.insert_header(("authorization", client.authorization())).send();
-    let stream = within(AT_ONCE, "a stream begins", stream).await.expect("the proxy answers");
-    assert_eq!(stream.status(), 200);
-    let (mut stream, mut read) = (pin!(stream), String::new());
-    for price in ["2.40", "2.60", "2.80"] {
-        // The first update precedes the stream.
-        client.put("bread", price).await;
-        while !read.contains(price) {
-            let more = within(AT_ONCE, "an event arrives", stream.next()).await;
-            let more = more.expect("the stream is open").expect("the stream is open");
-            read.push_str(&String::from_utf8_lossy(&more));
+#[actix_web::test]
+async fn a_feed_update_arrives_through_nginx_and_caddy_on_an_open_stream() {
+    for kind in [Kind::Nginx, Kind::Caddy] {
+        println!("{kind:?}");
+        let proxied_server = &ProxiedServer::start(kind).await;
+        let ProxiedServer { proxy_process, server } = proxied_server;
+        let client = FeedClient::at(server, "prices");
+        client.put("bread", "2.40").await;
+        let url = format!("{}/v1/feeds/prices", proxy_process.origin());
+        let stream = Client::builder().disable_timeout().finish().get(url);
+        let stream = stream.insert_header(("accept", "text/event-stream"));
+        let stream = stream.insert_header(("authorization", client.authorization())).send();
+        let stream = within(AT_ONCE, "a stream begins", stream).await.expect("the proxy answers");
+        assert_eq!(stream.status(), 200);
+        let (mut stream, mut read) = (pin!(stream), String::new());
+        for price in ["2.40", "2.60", "2.80"] {
+            // The first update precedes the stream.
+            client.put("bread", price).await;
+            while !read.contains(price) {
+                let more = within(AT_ONCE, "an event arrives", stream.next()).await;
+                let more = more.expect("the stream is open").expect("the stream is open");
+                read.push_str(&String::from_utf8_lossy(&more));
+            }
         }
     }
 }
@@ -205,24 +187,19 @@ async fn nginx_counts_ipv6_addresses_by_their_first_56_bits() {
 }
 
 #[actix_web::test]
-async fn internal_paths_are_not_served_through_nginx() {
-    nodes_are_private(&ProxiedServer::start(Kind::Nginx).await).await;
-}
-
-#[actix_web::test]
-async fn internal_paths_are_not_served_through_caddy() {
-    nodes_are_private(&ProxiedServer::start(Kind::Caddy).await).await;
-}
-
-async fn nodes_are_private(proxied_server: &ProxiedServer) {
-    let ProxiedServer { proxy_process, server } = proxied_server;
-    let sender = Sender::new();
-    for path in INTERNAL_PATHS {
-        let inside = sender.get(&format!("{}{path}", server.origin())).await;
-        assert_eq!(inside.status, 200, "{inside}");
-        let outside = sender.get(&format!("{}{path}", proxy_process.origin())).await;
-        let body = String::from_utf8_lossy(&outside.body).into_owned();
-        // Kalends' own 404 has a JSON body, and would mean that the proxy forwarded the request.
-        assert!(outside.status == 404 && !body.contains("errno"), "{path}: {outside}");
+async fn internal_paths_are_not_served_through_nginx_and_caddy() {
+    for kind in [Kind::Nginx, Kind::Caddy] {
+        println!("{kind:?}");
+        let proxied_server = &ProxiedServer::start(kind).await;
+        let ProxiedServer { proxy_process, server } = proxied_server;
+        let sender = Sender::new();
+        for path in INTERNAL_PATHS {
+            let inside = sender.get(&format!("{}{path}", server.origin())).await;
+            assert_eq!(inside.status, 200, "{inside}");
+            let outside = sender.get(&format!("{}{path}", proxy_process.origin())).await;
+            let body = String::from_utf8_lossy(&outside.body).into_owned();
+            // Kalends' own 404 has a JSON body, and would mean that the proxy forwarded the request.
+            assert!(outside.status == 404 && !body.contains("errno"), "{path}: {outside}");
+        }
     }
 }

@@ -2,13 +2,12 @@
 
 use super::subscription::link;
 use super::{Receipts, Sent, acked, send};
-use crate::harness::{AT_ONCE, Agent, Launch, Sender, Server, Signer, until};
+use crate::harness::{Agent, Launch, Sender, Server, Signer};
 
 #[actix_web::test]
 async fn a_full_subscription_refuses_further_messages_and_another_takes_them() {
     let server = Server::start_with(&["--receipt-messages-max", "2"]);
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&server).await;
     let first = send(&channel, "0", None).await;
     let got = agent.notification().await;
     acked(&mut agent, &got, 100).await;
@@ -20,10 +19,7 @@ async fn a_full_subscription_refuses_further_messages_and_another_takes_them() {
     refused.assert_error(429, 201);
     assert!(refused.header("retry-after").is_some(), "{refused}");
     assert_ne!(send(&channel, "2", None).await.receipts, first.receipts);
-    until(AT_ONCE, "it is logged", async || {
-        server.log().contains("receipt subscriptions are full")
-    })
-    .await;
+    server.has_logged("receipt subscriptions are full").await;
 }
 
 #[actix_web::test]

@@ -9,8 +9,7 @@ use crate::harness::{Agent, Launch, Sender, Server, Signer};
 async fn a_stream_reports_each_of_many_messages_once_and_continues_behind_the_last() {
     const MESSAGES: usize = 300;
     let server = Server::start();
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&server).await;
     let first = send(&channel, "0", None).await;
     let mut receipts = Receipts::at(&first.receipts);
     let mut events = receipts.events().await;
@@ -100,8 +99,7 @@ async fn a_wait_at_the_end_of_its_subscription_ends_with_404() {
 #[actix_web::test]
 async fn a_request_for_receipts_is_checked_like_one_for_a_feed() {
     let server = Server::start();
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&server).await;
     let sent = send(&channel, "0", None).await;
     let sender = Sender::new();
     for (query, errno) in

@@ -7,8 +7,7 @@ use crate::harness::{Agent, Launch, Sender, Server, Signer};
 #[actix_web::test]
 async fn a_connected_agents_ack_is_reported_with_its_code() {
     let server = Server::start();
-    let mut agent = Agent::new(&server).await;
-    let channel = agent.register().await;
+    let (mut agent, channel) = Agent::subscribed(&server).await;
     let first = send(&channel, "0", None).await;
     let mut receipts = Receipts::at(&first.receipts);
     assert_eq!(receipts.there_are().await, [], "nothing was acked");
@@ -46,6 +45,10 @@ async fn a_stored_messages_ack_is_reported_after_a_restart_and_a_second_ack_is_n
     assert_eq!(receipts.there_are().await, []);
 }
 
+fn two_hours_later() -> Launch {
+    Launch::default().with(&["--feed-sweep-s=1", "--dev", "--clock-offset-s=7200"])
+}
+
 #[actix_web::test]
 async fn an_expired_message_is_reported_and_a_replaced_or_deleted_one_never() {
     let mut server = Server::start_with(&["--feed-sweep-s", "1"]);
@@ -61,11 +64,7 @@ async fn an_expired_message_is_reported_and_a_replaced_or_deleted_one_never() {
     let deleted = send(&channel, "deleted", Some(&expiring.receipts)).await;
     assert_eq!(sender.delete(&deleted.location).await.status, 204);
     server.terminate();
-    server.restart_as(Launch::default().with(&[
-        "--feed-sweep-s=1",
-        "--dev",
-        "--clock-offset-s=7200",
-    ]));
+    server.restart_as(two_hours_later());
     let url = expiring.receipts.clone();
     let mut receipts = Receipts::at(&url);
     let mut got = Vec::new();
@@ -107,11 +106,7 @@ async fn a_push_that_is_refused_leaves_no_receipt_behind() {
     let refused = refused.header("link", &link(&kept.receipts)).send().await;
     refused.assert_error(410, 106);
     server.terminate();
-    server.restart_as(Launch::default().with(&[
-        "--feed-sweep-s=1",
-        "--dev",
-        "--clock-offset-s=7200",
-    ]));
+    server.restart_as(two_hours_later());
     let mut receipts = Receipts::at(&kept.receipts);
     assert_eq!(receipts.next().await[0].state(), (&*kept.location, "expired", None));
     assert_eq!(receipts.there_are().await, []);

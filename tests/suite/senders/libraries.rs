@@ -33,6 +33,14 @@ impl World {
         Self { authority, server, dir: TempDir::new().expect("a directory can be made") }
     }
 
+    /// With a key of web-push, and an agent that is subscribed for it.
+    async fn with_vapid_details() -> (Self, Value, Subscriber) {
+        let (world, vapid) = (Self::start(), vapid_details(&KeyPair::generate()));
+        let key = vapid["publicKey"].as_str().expect("it is a text");
+        let user = world.subscriber(key).await;
+        (world, vapid, user)
+    }
+
     async fn subscriber(&self, vapid_key: &str) -> Subscriber {
         Subscriber::new(&self.authority, &self.server, vapid_key).await
     }
@@ -112,9 +120,7 @@ fn errno(body: &Value) -> Value {
 
 #[actix_web::test]
 async fn web_push_of_npm_delivers_in_both_encodings_signed_and_without_a_payload() {
-    let world = World::start();
-    let vapid = vapid_details(&KeyPair::generate());
-    let mut user = world.subscriber(vapid["publicKey"].as_str().expect("it is a text")).await;
+    let (world, vapid, mut user) = World::with_vapid_details().await;
     let order = |payload: Value, options: Value| {
         let mut options = options;
         options["vapidDetails"] = vapid.clone();
@@ -141,9 +147,7 @@ async fn web_push_of_npm_delivers_in_both_encodings_signed_and_without_a_payload
 
 #[actix_web::test]
 async fn topic_and_urgency_of_web_push_of_npm_have_their_effect() {
-    let world = World::start();
-    let vapid = vapid_details(&KeyPair::generate());
-    let mut user = world.subscriber(vapid["publicKey"].as_str().expect("it is a text")).await;
+    let (world, vapid, mut user) = World::with_vapid_details().await;
     user.wants("normal").await;
     let order = |payload: &str, urgency: &str, topic: Option<&str>| {
         let options = json!({"vapidDetails": vapid, "urgency": urgency, "topic": topic});
@@ -164,9 +168,7 @@ async fn topic_and_urgency_of_web_push_of_npm_have_their_effect() {
 
 #[actix_web::test]
 async fn a_refusal_reaches_web_push_of_npm_as_its_error_with_status_and_body() {
-    let world = World::start();
-    let vapid = vapid_details(&KeyPair::generate());
-    let mut user = world.subscriber(vapid["publicKey"].as_str().expect("it is a text")).await;
+    let (world, vapid, mut user) = World::with_vapid_details().await;
     let order = |vapid: &Value, user: &Subscriber| {
         let options = json!({"vapidDetails": vapid});
         json!({"subscription": user.subscription(), "payload": "x", "options": options})
@@ -187,9 +189,7 @@ async fn a_refusal_reaches_web_push_of_npm_as_its_error_with_status_and_body() {
 
 #[actix_web::test]
 async fn web_push_of_npm_gets_the_link_of_a_receipt() {
-    let world = World::start();
-    let vapid = vapid_details(&KeyPair::generate());
-    let mut user = world.subscriber(vapid["publicKey"].as_str().expect("it is a text")).await;
+    let (world, vapid, mut user) = World::with_vapid_details().await;
     let options = json!({"vapidDetails": vapid, "headers": {"Prefer": "respond-async"}});
     let order = json!({"subscription": user.subscription(), "payload": "x", "options": options});
     let orders = json!([order]);

@@ -14,7 +14,7 @@ use storage::maintenance::StoreAdmin as _;
 use storage::{Embedded, Store as _};
 use tempfile::TempDir;
 
-use crate::harness::push_service::APP;
+use crate::bridges::phones;
 use crate::harness::{
     Agent, Channel, ExitOutput, Fault, Launch, Program, Proxy, PushService, Role, Rule, Sender,
     Server, WireServer, dynamo, kalends, shared_keys, within,
@@ -42,23 +42,21 @@ async fn run(to: &str, data_dir: &Path, url: &str, more: &[&str]) -> ExitOutput 
 }
 
 async fn copied(to: &str, data_dir: &Path, url: &str) -> String {
-    let ended = run(to, data_dir, url, &["--server-stopped"]).await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stdout.ends_with("both stores have the same rows\n"), "{ended:?}");
-    ended.stdout
+    let printed = run(to, data_dir, url, &["--server-stopped"]).await.succeeded();
+    assert!(printed.ends_with("both stores have the same rows\n"), "{printed}");
+    printed
 }
 
 async fn assert_refused(to: &str, data_dir: &Path, url: &str, why: &str) {
     let ended = run(to, data_dir, url, &["--server-stopped"]).await;
-    assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{ended:?}");
-    assert!(ended.stderr.contains(why), "{ended:?}");
+    ended.failed(1, why);
+    assert_eq!(ended.stdout, "", "{ended:?}");
 }
 
 /// The rows and the digest of each table, of two stores that are equal.
 async fn digests(to: &str, data_dir: &Path, url: &str) -> Value {
     let ended = run(to, data_dir, url, &["--server-stopped", "--verify-only", "--json"]).await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    serde_json::from_str(&ended.stdout).expect("it prints JSON")
+    serde_json::from_str(&ended.succeeded()).expect("it prints JSON")
 }
 
 /// The value of the one key of the feed `prices`.
@@ -113,18 +111,6 @@ async fn assert_each_once(server: &Server, uaid: &str) {
     assert_eq!(agent.pending_notifications().await, []);
 }
 
-/// Registers a phone behind FCM. Returns its endpoint.
-async fn phone(server: &Server) -> String {
-    let url = format!("{}/v1/fcm/{APP}/registration", server.origin());
-    let body = json!({"token": "a-token-of-fcm", "key": null}).to_string();
-    let sender = Sender::new();
-    let request = sender.post(&url).header("content-type", "application/json").raw_body(body);
-    let answer = request.send().await;
-    assert_eq!(answer.status, 200, "{answer}");
-    let json: Value = serde_json::from_slice(&answer.body).expect("it is JSON");
-    json["endpoint"].as_str().expect("it is a text").to_owned()
-}
-
 #[actix_web::test]
 async fn everything_moves_to_a_cluster_and_back() {
     let (wire, service, keys) = (WireServer::start(), PushService::start(), shared_keys());
@@ -144,11 +130,9 @@ async fn everything_moves_to_a_cluster_and_back() {
     let (id, simple_endpoint) = simple.register().await;
     simple.leave().await;
     simplepush::store(&simple_endpoint, "version=8&data=eight").await;
-    let phone = phone(&server).await;
+    let phone = phones::register(&sender, &server.origin(), "fcm", "a-token-of-fcm").await;
     assert!(server.terminate().success());
-    let mut put = kalends(&["feed", "put", "prices", "gold", "7", "--data-dir"]);
-    put.arg(&dir);
-    assert_eq!(Program::run(put).await.code, Some(0));
+    server.run(&["feed", "put", "prices", "gold", "7"]).await.succeeded();
     let prices = price(Launch::default(), &dir).await;
 
     let there = copied("dynamodb", &dir, &wire.url).await;
@@ -179,7 +163,7 @@ async fn everything_moves_to_a_cluster_and_back() {
     simple.ack(json!({"channelID": id, "version": 8})).await;
     simple.has_nothing_more().await;
     assert_eq!(service.messages().len(), 0);
-    push(&moved(&phone), "to a phone").await;
+    push(&moved(&phone.endpoint), "to a phone").await;
     assert_eq!(service.messages().len(), 1);
     push(&moved(&quiet.endpoint), "of the cluster").await;
     // A record that names a killed node is copied without it.
@@ -224,8 +208,7 @@ async fn a_copy_to_dynamodb_that_is_killed_is_finished_by_the_next_one() {
     assert!(not_started.to_string().contains(&why), "{not_started}");
     let verified =
         run("dynamodb", &dir, &proxy.url(), &["--server-stopped", "--verify-only"]).await;
-    assert_eq!(verified.code, Some(1), "{verified:?}");
-    assert!(verified.stderr.contains("differs from its source in 2"), "{verified:?}");
+    verified.failed(1, "differs from its source in 2");
     let (other, ..) = with_pushes(&keys).await;
     assert_refused("dynamodb", &other.data_dir(), &proxy.url(), &why).await;
     let (stranger, ..) = with_pushes(&shared_keys()).await;
@@ -253,10 +236,8 @@ async fn a_copy_to_sqlite_that_is_killed_is_finished_by_the_next_one() {
     assert!(not_started.contains("unfinished copy of the tables router"), "{not_started}");
     let home = TempDir::new().unwrap();
     let file = home.path().join("a.tar");
-    let mut backup = kalends(&["backup", "--data-dir"]);
-    backup.arg(&dir).arg(&file);
-    let ended = Program::run(backup).await;
-    assert!(ended.code == Some(1) && ended.stderr.contains("unfinished copy"), "{ended:?}");
+    let backup = ["backup", &file.display().to_string()];
+    server.run(&backup).await.failed(1, "unfinished copy");
     assert!(!file.exists());
     copied("embedded", &dir, &proxy.url()).await;
     server.restart();
@@ -272,8 +253,7 @@ async fn a_copy_that_cannot_be_right_is_refused_before_anything_is_changed() {
     let dir = source.data_dir();
     assert_refused("dynamodb", &dir, url, "a server is running").await;
     assert!(source.terminate().success());
-    let ended = run("dynamodb", &dir, url, &[]).await;
-    assert!(ended.code == Some(1) && ended.stderr.contains("add --server-stopped"), "{ended:?}");
+    run("dynamodb", &dir, url, &[]).await.failed(1, "add --server-stopped");
 
     let launch = Launch { keys: Some(keys), ..dynamo::launch(url) };
     let mut there = Server::launch(launch);

@@ -6,7 +6,7 @@ use std::thread::available_parallelism;
 
 use serde::Serialize;
 
-use super::usage::resident_kib;
+use crate::shared::usage::resident_kib;
 
 /// Memory at one time, in KiB.
 #[derive(Debug, Clone, Copy, Serialize)]

@@ -7,8 +7,6 @@ mod machine;
 mod pushes;
 mod report;
 mod server;
-#[path = "../../shared/usage.rs"]
-mod usage;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,13 +15,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::shared::usage::CpuTime;
 use crowd::{Counts, Crowd};
 use machine::Memory;
 use pushes::SENDERS;
 pub(crate) use report::Report;
 use report::{Accepting, Idle, PushReport, Restart};
 use server::Server;
-use usage::CpuTime;
 
 /// An error is a text that gives the cause, and what to do.
 pub(crate) type Result<T> = std::result::Result<T, String>;

@@ -16,10 +16,10 @@ use tokio::time::sleep;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
 
 use super::Plan;
-use super::agent::Agent;
-use super::sender::Sender;
 use super::server::{Room, Server};
-use super::vapid::authorization;
+use crate::shared::agent::Agent;
+use crate::shared::sender::Sender;
+use crate::shared::vapid::authorization;
 
 /// Connections of an attacker that works on several.
 const CONNECTIONS: usize = 32;
@@ -153,11 +153,11 @@ impl Prepared {
         let (mut server, mut agents) = (Server::start(plan, &arguments, room).await, Vec::new());
         match attack {
             Attack::Fill | Attack::Subscription | Attack::Disk => {
-                agents.push(offline(server.address).await);
+                agents.push(Agent::offline(server.address).await);
             }
             Attack::Key | Attack::Address => {
                 for _ in 0..CONNECTIONS {
-                    agents.push(offline(server.address).await);
+                    agents.push(Agent::offline(server.address).await);
                 }
             }
             Attack::Carry => {
@@ -220,10 +220,13 @@ impl Prepared {
     async fn work(self, nth: usize) {
         match self.attack {
             Attack::None => {}
-            Attack::Fill | Attack::Disk => self.fill().await,
+            Attack::Fill | Attack::Disk => {
+                let body = "x".repeat(PAYLOAD_BYTES);
+                self.push_to(&self.agents[0].1, body, &[("ttl", "10800")]).await;
+            }
             Attack::Upgrades => self.send_bad_handshakes().await,
             Attack::Carry | Attack::Idle => self.connect(nth).await,
-            Attack::Records => self.make_records().await,
+            Attack::Records => self.make_records(None).await,
             Attack::Backlogs => self.reconnect(nth).await,
             Attack::Handles => self.open_connections().await,
             Attack::Slow if nth == SILENT_AGENTS => self.break_off_handshakes().await,
@@ -236,7 +239,7 @@ impl Prepared {
             Attack::Address if nth.is_multiple_of(2) => {
                 self.push_as(nth, ("x-forwarded-for", FORWARDED)).await;
             }
-            Attack::Address => self.enter_as(FORWARDED).await,
+            Attack::Address => self.make_records(Some(HeaderValue::from_static(FORWARDED))).await,
             Attack::Frames => self.send_frames().await,
             Attack::Pipelines => self.send_unread_requests().await,
         }
@@ -250,10 +253,10 @@ impl Prepared {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    async fn fill(self) {
-        let (sender, body) = (Sender::new(), "x".repeat(PAYLOAD_BYTES));
+    async fn push_to(&self, endpoint: &str, body: String, headers: &[(&str, &str)]) {
+        let sender = Sender::new();
         loop {
-            match sender.send(&self.agents[0].1, body.clone()).await {
+            match sender.send_with(endpoint, body.clone(), headers).await {
                 Some(201) => self.count(),
                 Some(_) => self.count_refused(),
                 None => sleep(PAUSE).await,
@@ -263,32 +266,7 @@ impl Prepared {
 
     /// Pushes what is not stored to one agent, and names itself with the header.
     async fn push_as(self, nth: usize, name: (&str, &str)) {
-        let (sender, (_, endpoint)) = (Sender::new(), &self.agents[nth]);
-        loop {
-            match sender.send_with(endpoint, "x".to_owned(), &[("ttl", "0"), name]).await {
-                Some(201) => self.count(),
-                Some(_) => self.count_refused(),
-                None => sleep(PAUSE).await,
-            }
-        }
-    }
-
-    /// Makes new agents with channels, which a proxy forwards from this address.
-    async fn enter_as(self, address: &'static str) {
-        let forwarded = HeaderValue::from_static(address);
-        loop {
-            let agent = Agent::try_enter_through(self.address, None, Some(forwarded.clone())).await;
-            let Some(mut agent) = agent else {
-                self.count_refused();
-                continue;
-            };
-            for _ in 0..CHANNELS {
-                match agent.try_register().await {
-                    Some(_) => self.count(),
-                    None => self.count_refused(),
-                }
-            }
-        }
+        self.push_to(&self.agents[nth].1, "x".to_owned(), &[("ttl", "0"), name]).await;
     }
 
     /// Each wants another protocol than a WebSocket, so that the HTTP server keeps the connection for more.
@@ -344,18 +322,19 @@ impl Prepared {
         }
     }
 
-    async fn make_records(self) {
+    /// Makes new agents with channels, which a proxy may forward from an address.
+    async fn make_records(self, forwarded: Option<HeaderValue>) {
         loop {
-            let Some(mut agent) = Agent::try_enter(self.address, None).await else {
+            let agent = Agent::try_enter_through(self.address, None, forwarded.clone()).await;
+            let Some(mut agent) = agent else {
                 self.count_refused();
                 continue;
             };
             for _ in 0..CHANNELS {
-                if agent.try_register().await.is_none() {
-                    self.count_refused();
-                    break;
+                match agent.try_register().await {
+                    Some(_) => self.count(),
+                    None => self.count_refused(),
                 }
-                self.count();
             }
         }
     }
@@ -420,14 +399,6 @@ impl Prepared {
     }
 }
 
-/// A new agent with a channel, disconnected.
-async fn offline(address: SocketAddr) -> (String, String) {
-    let mut agent = Agent::new(address).await;
-    let (endpoint, uaid) = (agent.register().await, agent.uaid.clone());
-    agent.leave().await;
-    (uaid, endpoint)
-}
-
 /// Agents for which as many messages wait, at most `each_max` for one and as many as the server takes.
 async fn with_messages(
     address: SocketAddr,
@@ -436,7 +407,7 @@ async fn with_messages(
 ) -> Vec<(String, String)> {
     let (mut agents, mut stored) = (Vec::new(), 0);
     while stored < count {
-        let (uaid, endpoint) = offline(address).await;
+        let (uaid, endpoint) = Agent::offline(address).await;
         let share = each_max.min(count - stored);
         let mut senders = JoinSet::new();
         for first in 0..CONNECTIONS {

@@ -9,9 +9,9 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
 
-use super::agent::{Agent, Closed, number_of};
-use super::percentile::percentile;
-use super::sender::Sender;
+use crate::shared::agent::{Agent, Closed, number_of};
+use crate::shared::percentile::percentile;
+use crate::shared::sender::Sender;
 
 /// Time between two actions of a kind.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -66,9 +66,7 @@ impl Honest {
         let endpoint = agent.register().await;
         let (due, arrived) = Default::default();
         let present = Present { address, sender: sender.clone(), agent, endpoint, due, arrived };
-        let mut agent = Agent::new(address).await;
-        let (endpoint, uaid) = (agent.register().await, agent.uaid.clone());
-        agent.leave().await;
+        let (uaid, endpoint) = Agent::offline(address).await;
         Self { present, absent: Absent { address, sender, uaid, endpoint, due: BTreeSet::new() } }
     }
 

@@ -1,19 +1,9 @@
 //! One attack beside an honest client.
 
-#[path = "../../cluster_load/agent.rs"]
-mod agent;
 mod attack;
 mod commits;
 mod honest;
-#[path = "../../shared/percentile.rs"]
-mod percentile;
-#[path = "../../shared/process.rs"]
-mod process;
-#[path = "../../cluster_load/sender.rs"]
-mod sender;
 mod server;
-#[path = "../../shared/vapid.rs"]
-mod vapid;
 
 use std::fmt;
 use std::net::SocketAddr;

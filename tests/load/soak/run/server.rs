@@ -11,14 +11,14 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use rustix::fs::statvfs;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::Plan;
-use super::process::Process;
+use crate::shared::process::Process;
 
 /// Maximum time of an answer, and of an end.
 const WAIT: Duration = Duration::from_secs(60);
@@ -77,12 +77,8 @@ impl Server {
     /// Stops a server of ours, and starts it again on its data with other arguments.
     pub(crate) async fn restart(self, plan: &Plan, arguments: &[String]) -> Self {
         let Own { mut process, dir, .. } = self.own.expect("the server is ours");
-        let pid = Pid::from_raw(process.pid() as i32);
-        kill_process(pid.expect("it runs"), Signal::TERM).expect("it runs");
-        timeout(WAIT, process.child.wait())
-            .await
-            .expect("it ends soon")
-            .expect("it can be waited for");
+        process.signal(Signal::TERM);
+        process.ended_within(WAIT).await.expect("it ends soon");
         Self::spawn(plan, dir, arguments, Room::Plenty).await
     }
 
