@@ -10,25 +10,9 @@ use state_machine::{Span, Uaid};
 use crate::clockwork::{self, pass, settle};
 use crate::feeds::{FeedStore, node as feeds_on, put};
 use crate::node::{Node, UserAgent, log};
+use crate::wire::Unlimited;
 
 const LIFETIME_S: u64 = 60;
-
-/// The address of the agents has no limits.
-struct Unlimited;
-
-impl Admission for Unlimited {
-    fn hello(&self, _: Option<Uaid>) -> Result<(), CloseReason> {
-        Ok(())
-    }
-
-    fn new_agent(&self) -> bool {
-        true
-    }
-
-    fn register(&self, _: Uaid) -> bool {
-        true
-    }
-}
 
 /// Adds a token that lives for [`LIFETIME_S`].
 async fn add(feeds: &Feeds, node: &Node, id: AccessId) -> AccessGrant {
@@ -84,7 +68,7 @@ fn a_replaced_token_closes_its_agents_and_refuses_those_that_have_not_said_hello
         let mut at_bob = UserAgent::with_uaid(&node, bob_uaid).await;
         let connect = |sha256: &str| {
             let slot = access.try_connect(sha256);
-            slot.map(|slot| WithAccess { of_address: Box::new(Unlimited), slot })
+            slot.map(|slot| WithAccess { of_address: Box::new(Unlimited(())), slot })
         };
         let early = connect(&of_alice.sha256).ok().unwrap();
 

@@ -17,13 +17,11 @@ fn pushes_that_wait_for_acks_leave_room_for_pushes_to_be_stored() {
         let (mut agents, mut waiting) = (Vec::new(), Vec::new());
         for number in 0..WAITING {
             let mut agent = UserAgent::new(&node, number).await;
-            let message = node.message();
-            waiting.push(node.send(agent.uaid, message.clone()));
-            assert_eq!(agent.is_notified().await, message.id);
+            waiting.push(node.sends(&mut agent).await.1);
             agents.push(agent);
         }
         assert_eq!(node.endpoints.in_flight(), usize::from(WAITING));
-        assert_eq!(node.send(offline, node.message()).await.unwrap(), Outcome::Stored);
+        node.stores(offline).await;
         pass(ACK_WAIT).await;
         for sent in waiting {
             assert_eq!(sent.await.unwrap(), Outcome::Stored);
@@ -46,7 +44,7 @@ fn a_push_beyond_in_flight_max_is_rejected() {
 
         node.gate.set_open(true);
         assert_eq!(stored.await.unwrap(), Outcome::Stored);
-        assert_eq!(node.send(second, node.message()).await.unwrap(), Outcome::Stored);
+        node.stores(second).await;
     });
 }
 
@@ -56,9 +54,7 @@ fn a_push_that_was_not_acked_is_stored_though_in_flight_max_is_reached() {
         let node = with_room_for_one().await;
         let mut agent = UserAgent::new(&node, 1).await;
         let offline = offline(&node, 2).await;
-        let waited = node.message();
-        let waiting = node.send(agent.uaid, waited.clone());
-        assert_eq!(agent.is_notified().await, waited.id);
+        let (_, waiting) = node.sends(&mut agent).await;
         node.gate.set_open(false);
         let stored = node.send(offline, node.message());
         node.gate.has_messages(1).await;
@@ -103,11 +99,7 @@ fn an_agent_whose_pushes_wait_leaves_room_for_those_of_others() {
         let waits = node.send(frozen.uaid, fleeting());
         settle().await;
         assert_eq!(node.send(frozen.uaid, fleeting()).await.unwrap(), Outcome::Dropped);
-        let message = node.message();
-        let sent = node.send(other.uaid, message.clone());
-        assert_eq!(other.is_notified().await, message.id);
-        other.acks(message.id);
-        assert_eq!(sent.await.unwrap(), Outcome::Delivered);
+        node.delivers(&mut other).await;
         drop(go_on);
         assert_eq!(waits.await.unwrap(), Outcome::Delivered);
     });
@@ -118,23 +110,20 @@ fn a_busy_client_costs_a_push_one_write_and_a_second_look() {
     clockwork::run(async {
         let node = Node::start().await;
         let mut agent = UserAgent::new(&node, 1).await;
-        let first = node.message();
-        let waiting = node.send(agent.uaid, first.clone());
-        assert_eq!(agent.is_notified().await, first.id);
+        let (first, waiting) = node.sends(&mut agent).await;
         node.gate.take_calls();
         node.orders.lift();
 
-        let second = node.message();
-        assert_eq!(node.send(agent.uaid, second.clone()).await.unwrap(), Outcome::Stored);
+        let second = node.stores(agent.uaid).await;
         assert_eq!(node.gate.take_calls(), ["record", "store_message", "record"]);
         settle().await;
         assert_eq!(node.orders.orders(), [""; 0], "the client asks for nothing while it is busy");
 
-        agent.acks(first.id);
+        agent.acks(first);
         assert_eq!(waiting.await.unwrap(), Outcome::Delivered);
-        assert_eq!(agent.is_notified().await, second.id);
+        assert_eq!(agent.is_notified().await, second);
         assert_eq!(node.gate.take_calls(), [""; 0], "a direct push writes nothing");
-        agent.acks(second.id);
+        agent.acks(second);
         node.until_nothing_is_stored(agent.uaid).await;
     });
 }
@@ -146,11 +135,7 @@ fn a_direct_push_costs_one_read_and_no_write() {
         let mut agent = UserAgent::new(&node, 1).await;
         settle().await;
         node.orders.lift();
-        let message = node.message();
-        let sent = node.send(agent.uaid, message.clone());
-        assert_eq!(agent.is_notified().await, message.id);
-        agent.acks(message.id);
-        assert_eq!(sent.await.unwrap(), Outcome::Delivered);
+        node.delivers(&mut agent).await;
         settle().await;
         assert_eq!(node.gate.take_calls(), ["record"]);
         assert_eq!(node.orders.orders(), [""; 0]);
@@ -190,11 +175,8 @@ fn a_node_that_hangs_delays_no_push_for_another_node() {
             waiting.push(sender.send(agent.uaid, sender.message()));
         }
         settle().await;
-        let message = sender.message();
-        let sent = sender.send(neighbour.uaid, message.clone());
-        assert_eq!(neighbour.is_notified().await, message.id);
-        neighbour.acks(message.id);
-        assert_eq!(sent.await.unwrap(), Outcome::Delivered, "with no time gone by");
+        // With no time gone by.
+        sender.delivers(&mut neighbour).await;
         assert!(waiting.iter().all(|sent| !sent.is_finished()));
         pass(ACK_WAIT).await;
         pass(ACK_WAIT).await;

@@ -15,7 +15,7 @@ use state_machine::{
 use storage::{BridgedRegistration, Store};
 use tokio::sync::watch;
 
-use crate::clockwork::{self, settle};
+use crate::clockwork;
 use crate::node::{Bounds, CHANNEL, Node, log};
 
 const OTHER: Chid = Chid([0xC2; 16]);
@@ -40,6 +40,10 @@ impl TestBridge {
     /// The tokens that messages were sent to.
     fn sent(&self) -> Vec<String> {
         self.sent.lock().unwrap().clone()
+    }
+
+    async fn has_sent(&self, messages: usize) {
+        clockwork::until("sent", async || self.sent(), |sent| sent.len() >= messages).await;
     }
 }
 
@@ -68,6 +72,13 @@ async fn node_with(bridge: &Arc<TestBridge>, in_flight_max: usize) -> Node {
     let node = Node::within(bounds).await;
     node.store.ensure_month(october()).await.unwrap();
     node
+}
+
+/// A node whose bridge accepts each message.
+async fn accepting(in_flight_max: usize) -> (Arc<TestBridge>, Node) {
+    let bridge = TestBridge::answering(BridgeOutcome::Accepted);
+    let node = node_with(&bridge, in_flight_max).await;
+    (bridge, node)
 }
 
 fn agents_of(node: &Node) -> &BridgedAgents {
@@ -121,8 +132,7 @@ async fn push(node: &Node, uaid: Uaid) -> Outcome {
 #[test]
 fn a_push_is_sent_to_the_bridge_of_the_agent_and_not_stored() {
     clockwork::run_in_real_time(async {
-        let bridge = TestBridge::answering(BridgeOutcome::Accepted);
-        let node = node_with(&bridge, 10).await;
+        let (bridge, node) = accepting(10).await;
         let uaid = agents_of(&node).register(recipient("one"), CHANNEL).await.unwrap();
         assert_eq!(push(&node, uaid).await, Outcome::Delivered);
         agents_of(&node).update(uaid, recipient("two")).await.unwrap();
@@ -138,8 +148,7 @@ fn a_push_is_sent_to_the_bridge_of_the_agent_and_not_stored() {
 #[test]
 fn a_push_moves_an_agent_of_an_earlier_month() {
     clockwork::run_in_real_time(async {
-        let bridge = TestBridge::answering(BridgeOutcome::Accepted);
-        let node = node_with(&bridge, 10).await;
+        let (_bridge, node) = accepting(10).await;
         of_october(&node.store).await;
         assert_eq!(push(&node, UAID).await, Outcome::Delivered);
         let record = record(&node.store).await;
@@ -153,8 +162,7 @@ fn a_push_moves_an_agent_of_an_earlier_month() {
 #[test]
 fn a_push_is_sent_although_the_agent_cannot_move() {
     clockwork::run_in_real_time(async {
-        let bridge = TestBridge::answering(BridgeOutcome::Accepted);
-        let node = node_with(&bridge, 10).await;
+        let (_bridge, node) = accepting(10).await;
         of_october(&node.store).await;
         node.store.drop_month(november()).await.unwrap();
         for _push in 0..2 {
@@ -189,17 +197,14 @@ fn a_recipient_that_is_gone_loses_its_record() {
 #[test]
 fn a_slow_bridge_leaves_the_places_of_pushes_that_need_the_store_free() {
     clockwork::run_in_real_time(async {
-        let bridge = TestBridge::answering(BridgeOutcome::Accepted);
-        let node = node_with(&bridge, 1).await;
+        let (bridge, node) = accepting(1).await;
         let uaid = agents_of(&node).register(recipient("one"), CHANNEL).await.unwrap();
         bridge.is_open.send_replace(false);
         let mut slow = Vec::new();
         for number in 1..=3 {
             let message = node.message();
             slow.push(node.endpoint.send(DeliverPush { uaid, message, is_repeated: false }));
-            while bridge.sent().len() < number {
-                settle().await;
-            }
+            bridge.has_sent(number).await;
         }
         assert_eq!(push(&node, UAID).await, Outcome::NoSuchUser, "and not a refusal");
         assert_eq!(node.endpoints.in_flight(), 3);
@@ -214,8 +219,7 @@ fn a_slow_bridge_leaves_the_places_of_pushes_that_need_the_store_free() {
 #[test]
 fn the_pushes_to_one_agent_leave_places_at_its_bridge_to_another() {
     clockwork::run_in_real_time(async {
-        let bridge = TestBridge::answering(BridgeOutcome::Accepted);
-        let node = node_with(&bridge, 10).await;
+        let (bridge, node) = accepting(10).await;
         let flooded = agents_of(&node).register(recipient("one"), CHANNEL).await.unwrap();
         let victim = agents_of(&node).register(recipient("two"), CHANNEL).await.unwrap();
         bridge.is_open.send_replace(false);
@@ -223,9 +227,7 @@ fn the_pushes_to_one_agent_leave_places_at_its_bridge_to_another() {
         let slow = [flooded, flooded, flooded, victim].map(|uaid| {
             node.endpoint.send(DeliverPush { uaid, message: message(), is_repeated: false })
         });
-        while bridge.sent().len() < 4 {
-            settle().await;
-        }
+        bridge.has_sent(4).await;
         let busy = Outcome::Bridge(BridgeOutcome::Busy { retry_after: None });
         assert_eq!(push(&node, flooded).await, busy);
         assert_eq!((bridge.sent().len(), node.endpoints.bridge_refused()), (4, 1));

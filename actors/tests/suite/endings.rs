@@ -7,7 +7,6 @@ use serde_json::json;
 use state_machine::connection::{CloseReason, Event};
 use state_machine::delivery::{NodeAnswer, Outcome};
 use state_machine::{Chid, Month, Span, Uaid};
-use tokio::task::yield_now;
 
 use crate::clockwork::{self, pass, settle};
 use crate::node::{ACK_WAIT, Node, UserAgent};
@@ -26,9 +25,7 @@ fn the_store_operations_of_a_client_that_stops_at_once_are_done() {
             let month = Month::of(node.clients.clock.now());
             node.store.channels(agent.uaid, month).await.unwrap().unwrap()
         };
-        while !channels().await.contains(&other) {
-            yield_now().await;
-        }
+        clockwork::until("channels", channels, |channels| channels.contains(&other)).await;
     });
 }
 
@@ -37,15 +34,12 @@ fn the_last_acks_are_settled_though_the_agent_hangs_up_at_once() {
     clockwork::run(async {
         let node = Node::start().await;
         let uaid = UserAgent::new(&node, 1).await.hangs_up().await;
-        let (first, second) = (node.message(), node.message());
-        for message in [&first, &second] {
-            assert_eq!(node.send(uaid, message.clone()).await.unwrap(), Outcome::Stored);
-        }
+        let [first, second] = [node.stores(uaid).await, node.stores(uaid).await];
         let mut agent = UserAgent::back(&node, uaid).await;
-        assert_eq!(agent.is_notified().await, first.id);
-        assert_eq!(agent.is_notified().await, second.id);
-        agent.acks(second.id);
-        agent.acks(first.id);
+        assert_eq!(agent.is_notified().await, first);
+        assert_eq!(agent.is_notified().await, second);
+        agent.acks(second);
+        agent.acks(first);
         agent.does(Event::SocketClosed);
         assert_eq!(agent.is_closed().await, CloseReason::SocketClosed);
         node.until_nothing_is_stored(uaid).await;
@@ -57,12 +51,10 @@ fn a_push_is_delivered_though_its_caller_was_dropped() {
     clockwork::run(async {
         let node = Node::start().await;
         let mut agent = UserAgent::new(&node, 1).await;
-        let message = node.message();
-        let sent = node.send(agent.uaid, message.clone());
-        assert_eq!(agent.is_notified().await, message.id);
+        let (id, sent) = node.sends(&mut agent).await;
         sent.abort();
         pass(ACK_WAIT).await;
-        node.until_stored(agent.uaid, &[message.id]).await;
+        node.until_stored(agent.uaid, &[id]).await;
         node.endpoints_rest().await;
     });
 }
@@ -74,15 +66,13 @@ fn a_shutdown_answers_the_endpoints_that_wait_and_they_store() {
         let mut agents = [UserAgent::new(&node, 1).await, UserAgent::new(&node, 2).await];
         let mut waiting = Vec::new();
         for agent in &mut agents {
-            let message = node.message();
-            waiting.push((agent.uaid, message.id, node.send(agent.uaid, message.clone())));
-            assert_eq!(agent.is_notified().await, message.id);
+            waiting.push((agent.uaid, node.sends(agent).await));
         }
         node.registry.send(ShutDown { spread: Duration::ZERO }).await.unwrap();
         for agent in &mut agents {
             assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
         }
-        for (uaid, id, sent) in waiting {
+        for (uaid, (id, sent)) in waiting {
             assert_eq!(sent.await.unwrap(), Outcome::Stored, "with no time gone by");
             assert_eq!(node.stored(uaid).await, [id]);
         }
@@ -110,9 +100,7 @@ fn an_older_connection_is_replaced_and_leaves_its_successor_registered() {
         let node = Node::start().await;
         let mut older = UserAgent::new(&node, 1).await;
         let before = node.find(older.uaid).await;
-        let message = node.message();
-        let sent = node.send(older.uaid, message.clone());
-        assert_eq!(older.is_notified().await, message.id);
+        let (id, sent) = node.sends(&mut older).await;
 
         let mut newer = UserAgent::back(&node, older.uaid).await;
         assert_eq!(older.is_closed().await, CloseReason::Replaced);
@@ -120,9 +108,7 @@ fn an_older_connection_is_replaced_and_leaves_its_successor_registered() {
         settle().await;
         let after = node.find(older.uaid).await;
         assert!(after.is_some() && after != before);
-        assert_eq!(newer.is_notified().await, message.id);
-        newer.acks(message.id);
-        node.until_nothing_is_stored(newer.uaid).await;
+        node.is_taken(&mut newer, id).await;
     });
 }
 
@@ -139,8 +125,7 @@ fn a_connection_that_vanished_is_forgotten_at_the_next_push() {
         assert_eq!(node.find(agent.uaid).await, None);
 
         // The endpoint takes that for gone: the record names no node any more.
-        let message = node.message();
-        assert_eq!(node.send(agent.uaid, message.clone()).await.unwrap(), Outcome::Stored);
+        node.stores(agent.uaid).await;
         let record = node.store.record(agent.uaid).await.unwrap().unwrap();
         assert_eq!(record.node, None);
         agent.heard_nothing_more();

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use state_machine::connection::{CloseReason, ConnectionSeed};
 use state_machine::{Month, Span, Uaid};
 use tokio::sync::mpsc;
-use tokio::task::yield_now;
 
 use crate::clockwork;
 use crate::node::{Bounds, CHANNEL, Ground, Node, UserAgent};
@@ -190,15 +189,11 @@ fn a_store_with_little_space_lets_a_known_agent_move_to_the_next_month() {
         let later = Node::on(&ground, &Bounds { now, ..Bounds::default() });
         later.orders.refuse_subscriptions();
         let agent = UserAgent::back(&later, known).await;
-        while !later
-            .store
-            .record(known)
-            .await
-            .unwrap()
-            .is_some_and(|record| record.curmonth == Month::of(now) && record.oldmonth.is_none())
-        {
-            yield_now().await;
-        }
+        let months = async || {
+            let record = later.store.record(known).await.unwrap().unwrap();
+            (record.curmonth, record.oldmonth)
+        };
+        clockwork::until("months", months, |months| *months == (Month::of(now), None)).await;
         agent.hangs_up().await;
     });
 }

@@ -8,7 +8,7 @@ use actors::mailbox::MailboxState;
 use actors::observe::{
     BreakerState, ClientState, EndpointState, Observe, PeerStatus, RegistryState,
 };
-use actors::registry::{CountConnections, ObserveClient, ShutDown};
+use actors::registry::{ObserveClient, ShutDown};
 use actors::{FeedLimits, NodeDirectory};
 use serde_json::json;
 use state_machine::connection::PhaseName;
@@ -22,7 +22,7 @@ use crate::backpressure::offline;
 use crate::broadcasts::Town;
 use crate::clockwork::{self, pass, settle};
 use crate::feeds::{self, Call, FeedStore, Reader, feed, put};
-use crate::node::{ACK_WAIT, Bounds, Fate, Node, UserAgent, WAITING_MAX};
+use crate::node::{ACK_WAIT, Bounds, Fate, Node, UserAgent, WAITING_MAX, fill};
 
 #[test]
 fn the_registry_counts_clients_by_phase_until_all_are_closed() {
@@ -89,11 +89,9 @@ fn the_endpoint_and_the_registry_count_a_push_until_it_is_acked() {
         let node = Node::start().await;
         let mut agent = UserAgent::new(&node, 1).await;
         assert_eq!(pushes(&node).await, (0, 0, 0));
-        let message = node.message();
-        let sent = node.send(agent.uaid, message.clone());
-        assert_eq!(agent.is_notified().await, message.id);
+        let (id, sent) = node.sends(&mut agent).await;
         assert_eq!(pushes(&node).await, (0, 1, 1));
-        agent.acks(message.id);
+        agent.acks(id);
         assert_eq!(sent.await.unwrap(), Outcome::Delivered);
         assert_eq!(pushes(&node).await, (0, 0, 0));
     });
@@ -123,7 +121,7 @@ fn the_endpoint_counts_the_pushes_that_it_refuses_because_too_many_messages_wait
         let node = Node::start().await;
         let uaid = offline(&node, 1).await;
         for _ in 0..WAITING_MAX {
-            assert_eq!(node.send(uaid, node.message()).await.unwrap(), Outcome::Stored);
+            node.stores(uaid).await;
         }
         assert_eq!(endpoint(&node).await.refused_full, 0);
         for refused in 1..=2 {
@@ -186,7 +184,7 @@ fn the_registry_counts_the_messages_in_its_mailbox() {
         let bounds = Bounds { registry_mailbox_max: 4, ..Bounds::default() };
         let node = Node::within(bounds).await;
         let observed = node.registry.send(Observe::<RegistryState>::new());
-        while node.registry.try_send(CountConnections).is_ok() {}
+        fill(&node.registry);
         let MailboxState { length, max } = observed.await.unwrap().mailbox;
         assert!(length >= 3 && max == 4, "{length} of {max}");
         assert_eq!(registry(&node).await.mailbox, MailboxState { length: 0, max: 4 });

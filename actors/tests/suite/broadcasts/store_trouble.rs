@@ -3,7 +3,6 @@
 use actix::dev::SendError;
 use actors::broadcasts::{self, BroadcastLimits, Unsubscribe};
 use serde_json::json;
-use slog::{Discard, Logger, o};
 use state_machine::ConnectionId;
 use state_machine::feed::FeedName;
 use storage::StoreError;
@@ -11,6 +10,7 @@ use storage::StoreError;
 use super::{ID, SPREAD, Town, told_one, view};
 use crate::clockwork::{self, pass, settle};
 use crate::feeds::{Call, FeedStore, NOW, POLL, RETRY, node as feeds_on, put};
+use crate::node::log;
 
 #[test]
 fn broadcasts_are_read_before_the_first_agent_connects() {
@@ -94,8 +94,7 @@ fn the_mailbox_is_bounded() {
         let clock = actors::Clock::starting_at(NOW);
         let limits = BroadcastLimits { spread: SPREAD, mailbox_max: 1 };
         let feeds = feeds_on(&FeedStore::new());
-        let view = broadcasts::start(&feeds, limits, clock, Logger::root(Discard, o!()));
-        let view = view.await.unwrap();
+        let view = broadcasts::start(&feeds, limits, clock, log()).await.unwrap();
         settle().await;
         let leave =
             || view.unsubscribe.try_send(Unsubscribe { connection: ConnectionId(1), slot: 0 });

@@ -2,11 +2,12 @@
 //! is met.
 
 use actors::{FeedLimits, TooManyFollowers};
-use futures_util::future::join_all;
 use state_machine::Span;
 use state_machine::feed::{FeedKey, FeedSyncId, FeedValue, WriteResult};
 
-use super::{Call, FeedStore, POLL, Reader, feed, limits, node, node_within, put};
+use super::{
+    Call, FeedStore, POLL, Reader, feed, fred, limits, node, node_within, put, put_all, put_each,
+};
 use crate::clockwork::{self, pass, settle};
 
 #[test]
@@ -57,7 +58,7 @@ fn feeds_beyond_feeds_open_max_are_published_when_there_is_room() {
         settle().await;
         store.keeps_back([Call::Publish]);
         let names: Vec<_> = (0..10).map(|number| feed(&format!("feed-{number}"))).collect();
-        join_all(names.iter().map(|name| put(&feeds, name, "key", "value"))).await;
+        put_each(&feeds, &names).await;
         settle().await;
         assert_eq!((store.calls(Call::Publish), feeds.stats().open), (2, 2));
 
@@ -93,7 +94,7 @@ fn writes_during_a_full_mailbox_are_published_by_a_sweep() {
         settle().await;
         assert_eq!(store.calls(Call::List), 1, "the sweep at start");
         let names: Vec<_> = (0..50).map(|number| feed(&format!("feed-{number}"))).collect();
-        join_all(names.iter().map(|name| put(&feeds, name, "key", "value"))).await;
+        put_each(&feeds, &names).await;
         settle().await;
         assert!(store.pending() > 0, "the publisher has not heard of all");
         pass(Span(100)).await;
@@ -132,12 +133,10 @@ fn followers_are_noticed_though_the_mailbox_was_full() {
 #[test]
 fn one_order_of_a_feed_is_under_way_at_a_time() {
     clockwork::run(async {
-        let (store, fred) = (FeedStore::new(), feed("fred"));
-        let feeds = node(&store);
+        let (store, fred, feeds) = fred();
         settle().await;
         store.keeps_back([Call::Publish]);
-        let keys: Vec<_> = (0..50).map(|number| format!("key {number}")).collect();
-        join_all(keys.iter().map(|key| put(&feeds, &fred, key, "value"))).await;
+        put_all(&feeds, &fred, (0..50).map(|number| format!("key {number}"))).await;
         settle().await;
         assert_eq!(store.calls(Call::Publish), 1);
         store.keeps_back([]);

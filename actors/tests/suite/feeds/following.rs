@@ -3,14 +3,16 @@
 use actors::{FeedSubscription, SubscriptionError};
 use state_machine::feed::{ConsumerEnd, FeedKey, FeedSyncId};
 
-use super::{Call, FeedStore, Reader, feed, node, put, shown};
+use super::{
+    Call, FeedStore, Reader, feed, fred, fred_with_bob, fred_with_reader, node, put, put_each,
+    shown,
+};
 use crate::clockwork::{self, settle};
 
 #[test]
 fn a_follower_begins_behind_its_cursor() {
     clockwork::run(async {
-        let (store, fred) = (FeedStore::new(), feed("fred"));
-        let feeds = node(&store);
+        let (_, fred, feeds) = fred();
         for number in 1..=3 {
             put(&feeds, &fred, &format!("key {number}"), "value").await;
             settle().await;
@@ -26,8 +28,8 @@ fn a_follower_begins_behind_its_cursor() {
 #[test]
 fn a_feed_that_is_not_there_cannot_be_followed() {
     clockwork::run(async {
-        let feeds = node(&FeedStore::new());
-        let mut follower = feeds.subscribe(feed("fred"), FeedSyncId::NONE).unwrap();
+        let (_, fred, feeds) = fred();
+        let mut follower = feeds.subscribe(fred, FeedSyncId::NONE).unwrap();
         let end = SubscriptionError::End(ConsumerEnd::NoSuchFeed);
         assert_eq!(follower.next().await, Err(end));
         assert_eq!(follower.next().await, Err(end), "and it stays so");
@@ -37,10 +39,7 @@ fn a_feed_that_is_not_there_cannot_be_followed() {
 #[test]
 fn a_cursor_from_the_future_cannot_be_followed_from() {
     clockwork::run(async {
-        let fred = feed("fred");
-        let feeds = node(&FeedStore::new());
-        put(&feeds, &fred, "name", "bob").await;
-        settle().await;
+        let (_, fred, feeds) = fred_with_bob().await;
         let mut follower = feeds.subscribe(fred, FeedSyncId(2)).unwrap();
         let end = ConsumerEnd::CursorFromTheFuture { head: FeedSyncId(1) };
         assert_eq!(follower.next().await, Err(SubscriptionError::End(end)));
@@ -50,8 +49,7 @@ fn a_cursor_from_the_future_cannot_be_followed_from() {
 #[test]
 fn a_subscription_to_a_missing_feed_begins_with_its_first_write() {
     clockwork::run(async {
-        let fred = feed("fred");
-        let feeds = node(&FeedStore::new());
+        let (_, fred, feeds) = fred();
         let mut follower = feeds.subscribe_when_created(fred.clone(), FeedSyncId::NONE);
         assert!(stops_waiting(&mut follower).await);
         put(&feeds, &fred, "name", "bob").await;
@@ -63,10 +61,7 @@ fn a_subscription_to_a_missing_feed_begins_with_its_first_write() {
 #[test]
 fn a_next_call_that_is_dropped_loses_no_update() {
     clockwork::run(async {
-        let (store, fred) = (FeedStore::new(), feed("fred"));
-        let feeds = node(&store);
-        put(&feeds, &fred, "name", "bob").await;
-        settle().await;
+        let (store, fred, feeds) = fred_with_bob().await;
         let mut follower = feeds.subscribe(fred.clone(), FeedSyncId::NONE).unwrap();
         store.keeps_back([Call::Fetch]);
         for _ in 0..3 {
@@ -90,8 +85,7 @@ fn a_next_call_that_is_dropped_loses_no_update() {
 #[test]
 fn a_slow_follower_is_not_read_ahead_for() {
     clockwork::run(async {
-        let (store, fred) = (FeedStore::new(), feed("fred"));
-        let feeds = node(&store);
+        let (store, fred, feeds) = fred();
         for number in 0..20 {
             put(&feeds, &fred, &format!("key {number}"), "value").await;
         }
@@ -116,10 +110,7 @@ fn a_slow_follower_is_not_read_ahead_for() {
 #[test]
 fn a_follower_learns_the_head_of_a_feed_whose_rows_are_deleted() {
     clockwork::run(async {
-        let (store, fred) = (FeedStore::new(), feed("fred"));
-        let feeds = node(&store);
-        put(&feeds, &fred, "name", "bob").await;
-        settle().await;
+        let (store, fred, feeds) = fred_with_bob().await;
         put(&feeds, &fred, "other", "value").await;
         settle().await;
         // The last number is given up, and there is no new one before it is published again.
@@ -137,9 +128,7 @@ fn dropped_followers_are_no_longer_counted() {
     clockwork::run(async {
         let (store, names) = (FeedStore::new(), ["a", "b", "c"].map(feed));
         let feeds = node(&store);
-        for name in &names {
-            put(&feeds, name, "key", "value").await;
-        }
+        put_each(&feeds, &names).await;
         let mut readers: Vec<Reader> = names
             .iter()
             .flat_map(|name| [Reader::of(&feeds, name), Reader::of(&feeds, name)])
@@ -147,29 +136,19 @@ fn dropped_followers_are_no_longer_counted() {
         for reader in &mut readers {
             reader.catches_up().await;
         }
-        let load = feeds.stats();
-        assert_eq!((load.followers, load.followed, load.open), (6, 3, 3));
-
-        readers.truncate(3);
-        settle().await;
-        let load = feeds.stats();
-        assert_eq!((load.followers, load.followed, load.open), (3, 2, 2));
-
-        drop(readers);
-        settle().await;
-        let load = feeds.stats();
-        assert_eq!((load.followers, load.followed, load.open), (0, 0, 0));
+        for (kept, expected) in [(6, (6, 3, 3)), (3, (3, 2, 2)), (0, (0, 0, 0))] {
+            readers.truncate(kept);
+            settle().await;
+            let load = feeds.stats();
+            assert_eq!((load.followers, load.followed, load.open), expected, "{kept} are kept");
+        }
     });
 }
 
 #[test]
 fn a_node_that_stops_ends_subscriptions_and_still_publishes() {
     clockwork::run(async {
-        let (store, fred) = (FeedStore::new(), feed("fred"));
-        let feeds = node(&store);
-        put(&feeds, &fred, "name", "bob").await;
-        let mut reader = Reader::of(&feeds, &fred);
-        assert_eq!(reader.hears().await, "name=bob");
+        let (store, fred, feeds, mut reader) = fred_with_reader().await;
         let before = actix_web::rt::spawn(async move { reader.follower.next().await });
         settle().await;
         feeds.close();

@@ -7,14 +7,16 @@ use futures_util::future::join_all;
 use state_machine::Span;
 use state_machine::feed::{FeedKey, FeedName, FeedSyncId, Version};
 
-use super::{Call, FeedStore, NOW, POLL, Reader, SWEEP, feed, limits, node, node_within, put};
+use super::{
+    Call, FeedStore, NOW, POLL, Reader, SWEEP, feed, fred, fred_with_bob, fred_with_reader, limits,
+    node, node_within, put, put_all,
+};
 use crate::clockwork::{self, pass, settle};
 
 #[test]
 fn a_write_reaches_its_follower() {
     clockwork::run(async {
-        let (store, fred) = (FeedStore::new(), feed("fred"));
-        let feeds = node(&store);
+        let (store, fred, feeds) = fred();
         assert_eq!(put(&feeds, &fred, "name", "bob").await, Version(1));
         let mut reader = Reader::of(&feeds, &fred);
         assert_eq!(reader.hears().await, "name=bob");
@@ -27,9 +29,7 @@ fn a_write_reaches_its_follower() {
 #[test]
 fn a_republished_last_record_reaches_a_consumer_that_has_read_it() {
     clockwork::run(async {
-        let (store, fred) = (FeedStore::new(), feed("fred"));
-        let feeds = node(&store);
-        put(&feeds, &fred, "name", "bob").await;
+        let (_, fred, feeds) = fred_with_bob().await;
         let mut reader = Reader::of(&feeds, &fred);
         assert_eq!(reader.next().await.updates[0].version, Version(2));
         let name = FeedKey::parse("name").unwrap();
@@ -45,10 +45,8 @@ fn a_republished_last_record_reaches_a_consumer_that_has_read_it() {
 #[test]
 fn more_keys_than_a_batch_are_published_in_several_batches() {
     clockwork::run(async {
-        let (store, fred) = (FeedStore::new(), feed("fred"));
-        let feeds = node(&store);
-        let keys: Vec<String> = (0..20).map(|number| format!("key {number}")).collect();
-        join_all(keys.iter().map(|key| put(&feeds, &fred, key, "value"))).await;
+        let (store, fred, feeds) = fred();
+        put_all(&feeds, &fred, (0..20).map(|number| format!("key {number}"))).await;
         let mut reader = Reader::of(&feeds, &fred);
         reader.catches_up().await;
         reader.has_seen_all(&store, &fred);
@@ -59,9 +57,7 @@ fn more_keys_than_a_batch_are_published_in_several_batches() {
 #[test]
 fn an_update_reaches_a_hundred_followers() {
     clockwork::run(async {
-        let (store, fred) = (FeedStore::new(), feed("fred"));
-        let feeds = node(&store);
-        put(&feeds, &fred, "name", "bob").await;
+        let (_, fred, feeds) = fred_with_bob().await;
         let mut readers: Vec<Reader> = (0..100).map(|_| Reader::of(&feeds, &fred)).collect();
         let heard = join_all(readers.iter_mut().map(Reader::hears)).await;
         assert!(heard.iter().all(|heard| heard == "name=bob"));
@@ -102,11 +98,8 @@ fn concurrent_writes_of_two_nodes_reach_the_followers_of_both() {
 #[test]
 fn an_update_of_another_node_is_read_within_a_poll() {
     clockwork::run(async {
-        let (store, fred) = (FeedStore::new(), feed("fred"));
-        let (here, there) = (node(&store), node(&store));
-        put(&here, &fred, "name", "bob").await;
-        let mut reader = Reader::of(&here, &fred);
-        assert_eq!(reader.hears().await, "name=bob");
+        let (store, fred, _here, mut reader) = fred_with_reader().await;
+        let there = node(&store);
         settle().await;
         put(&there, &fred, "name", "jim").await;
         reader.catches_up().await;
@@ -124,9 +117,7 @@ fn a_node_that_starts_publishes_what_an_earlier_one_left_unpublished() {
             store.writes_and_dies(&feed(&format!("feed-{number}")), "key", "value");
         }
         let _feeds = node(&store);
-        while store.pending() > 0 {
-            settle().await;
-        }
+        clockwork::until("pending", async || store.pending(), |pending| *pending == 0).await;
         assert_eq!(store.calls(Call::List), 3, "pages of feeds");
     });
 }
@@ -134,8 +125,7 @@ fn a_node_that_starts_publishes_what_an_earlier_one_left_unpublished() {
 #[test]
 fn a_sweep_publishes_what_a_killed_node_left_unpublished() {
     clockwork::run(async {
-        let (store, fred) = (FeedStore::new(), feed("fred"));
-        let feeds = node(&store);
+        let (store, fred, feeds) = fred();
         settle().await;
         store.writes_and_dies(&fred, "name", "bob");
         pass(Span(SWEEP.0 - 1)).await;
@@ -149,11 +139,7 @@ fn a_sweep_publishes_what_a_killed_node_left_unpublished() {
 #[test]
 fn a_followed_feed_is_published_at_the_next_poll_after_its_writer_was_killed() {
     clockwork::run(async {
-        let (store, fred) = (FeedStore::new(), feed("fred"));
-        let feeds = node(&store);
-        put(&feeds, &fred, "name", "bob").await;
-        let mut reader = Reader::of(&feeds, &fred);
-        assert_eq!(reader.hears().await, "name=bob");
+        let (store, fred, _feeds, mut reader) = fred_with_reader().await;
         store.writes_and_dies(&fred, "name", "jim");
         pass(POLL).await;
         assert_eq!(reader.hears().await, "name=jim");
@@ -182,8 +168,7 @@ fn receipts_that_a_killed_node_left_unpublished_are_published_for_their_reader_a
 #[test]
 fn a_feed_without_followers_is_visited_by_sweeps_only() {
     clockwork::run(async {
-        let (store, fred) = (FeedStore::new(), feed("fred"));
-        let feeds = node(&store);
+        let (store, fred, feeds) = fred();
         settle().await;
         put(&feeds, &fred, "name", "bob").await;
         settle().await;

@@ -6,15 +6,13 @@ use actors::{FeedSubscription, SubscriptionError};
 use futures_util::future::join_all;
 use state_machine::feed::{ConsumerEnd, FeedSyncId};
 
-use super::{Call, FeedStore, Reader, feed, node, put};
+use super::{Call, FeedStore, Reader, feed, fred_with_bob, node, put};
 use crate::clockwork::{self, settle};
 
 #[test]
 fn a_hundred_followers_read_an_update_once() {
     clockwork::run(async {
-        let (store, fred) = (FeedStore::new(), feed("fred"));
-        let feeds = node(&store);
-        put(&feeds, &fred, "name", "bob").await;
+        let (store, fred, feeds) = fred_with_bob().await;
         let mut readers: Vec<_> = (0..100).map(|_| Reader::of(&feeds, &fred)).collect();
         join_all(readers.iter_mut().map(Reader::catches_up)).await;
         for value in ["jim", "joe"] {
@@ -31,10 +29,7 @@ fn a_hundred_followers_read_an_update_once() {
 #[test]
 fn followers_share_a_page_and_its_text() {
     clockwork::run(async {
-        let (store, fred) = (FeedStore::new(), feed("fred"));
-        let feeds = node(&store);
-        put(&feeds, &fred, "name", "bob").await;
-        settle().await;
+        let (_, fred, feeds) = fred_with_bob().await;
         let follow = || feeds.subscribe(fred.clone(), FeedSyncId::NONE).unwrap();
         let [mut one, mut other, mut third] = [follow(), follow(), follow()];
         let (page, same) = (one.next_shared().await.unwrap(), other.next_shared().await.unwrap());
@@ -50,9 +45,7 @@ fn followers_share_a_page_and_its_text() {
 #[test]
 fn a_follower_does_not_join_a_read_that_began_before_a_greater_head() {
     clockwork::run(async {
-        let (store, fred) = (FeedStore::new(), feed("fred"));
-        let feeds = node(&store);
-        put(&feeds, &fred, "name", "bob").await;
+        let (store, fred, feeds) = fred_with_bob().await;
         let mut readers = [Reader::of(&feeds, &fred), Reader::of(&feeds, &fred)];
         settle().await;
         store.keeps_back([Call::Fetch]);
@@ -96,10 +89,7 @@ fn a_follower_with_a_later_cursor_than_the_read_that_it_joins_reads_by_itself() 
 #[test]
 fn followers_go_on_when_the_one_that_began_their_read_stops_waiting() {
     clockwork::run(async {
-        let (store, fred) = (FeedStore::new(), feed("fred"));
-        let feeds = node(&store);
-        put(&feeds, &fred, "name", "bob").await;
-        settle().await;
+        let (store, fred, feeds) = fred_with_bob().await;
         let mut first = feeds.subscribe(fred.clone(), FeedSyncId::NONE).unwrap();
         let mut reader = Reader::of(&feeds, &fred);
         settle().await;

@@ -5,17 +5,16 @@ use state_machine::Span;
 use state_machine::feed::{FeedKey, FeedSyncId, FeedValue};
 use storage::StoreError;
 
-use super::{Call, FeedStore, POLL, RETRY, Reader, SWEEP, feed, node, put};
+use super::{
+    Call, FeedStore, POLL, RETRY, Reader, SWEEP, feed, fred, fred_with_bob, fred_with_reader, node,
+    put, put_each,
+};
 use crate::clockwork::{self, pass, settle};
 
 #[test]
 fn a_feed_that_could_not_be_published_is_published_later() {
     clockwork::run(async {
-        let (store, fred) = (FeedStore::new(), feed("fred"));
-        let feeds = node(&store);
-        put(&feeds, &fred, "name", "bob").await;
-        let mut reader = Reader::of(&feeds, &fred);
-        assert_eq!(reader.hears().await, "name=bob");
+        let (store, fred, feeds, mut reader) = fred_with_reader().await;
         store.fails([Call::Publish]);
         let before = store.calls(Call::Publish);
         put(&feeds, &fred, "name", "jim").await;
@@ -34,10 +33,7 @@ fn a_feed_that_could_not_be_published_is_published_later() {
 #[test]
 fn a_follower_whose_page_could_not_be_read_gets_it_later() {
     clockwork::run(async {
-        let (store, fred) = (FeedStore::new(), feed("fred"));
-        let feeds = node(&store);
-        put(&feeds, &fred, "name", "bob").await;
-        settle().await;
+        let (store, fred, feeds) = fred_with_bob().await;
         store.fails([Call::Fetch]);
         let mut reader = Reader::of(&feeds, &fred);
         reader.catches_up().await;
@@ -57,8 +53,7 @@ fn a_follower_whose_page_could_not_be_read_gets_it_later() {
 #[test]
 fn a_failed_write_is_reported_and_published_if_it_was_written() {
     clockwork::run(async {
-        let (store, fred) = (FeedStore::new(), feed("fred"));
-        let feeds = node(&store);
+        let (store, fred, feeds) = fred();
         settle().await;
         store.fails([Call::Write]);
         let (key, value) = (FeedKey::parse("name").unwrap(), FeedValue::parse("bob").unwrap());
@@ -110,9 +105,7 @@ fn a_late_answer_of_the_store_delays_no_other_feed() {
     clockwork::run(async {
         let (store, names) = (FeedStore::new(), ["a", "b"].map(feed));
         let feeds = node(&store);
-        for name in &names {
-            put(&feeds, name, "key", "value").await;
-        }
+        put_each(&feeds, &names).await;
         let mut reader = Reader::of(&feeds, &names[0]);
         reader.catches_up().await;
         store.keeps_back([Call::Publish, Call::List]);

@@ -22,11 +22,11 @@ use state_machine::delivery::NodeAnswer;
 use state_machine::{NodeId, Span, Uaid};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
-use tokio::task::yield_now;
 
 use crate::clockwork::{self, settle};
 use crate::net;
 use crate::node::{self, Bounds, message_of};
+use crate::store_double::StoreDouble;
 use crate::wire::Unlimited;
 use store::NothingStored;
 
@@ -123,9 +123,8 @@ impl Server {
         settle().await;
         let before = (Counts::of_thread(), self.shared.counters.counts());
         drop(peers::connect(self.address, clients, true).await);
-        while self.shared.counters.counts() != before.1 {
-            yield_now().await;
-        }
+        let clients = async || self.shared.counters.counts();
+        clockwork::until("clients", clients, |clients| *clients == before.1).await;
         settle().await;
         Counts::of_thread().since(&before.0).bytes()
     }
@@ -168,7 +167,7 @@ fn shared() -> (Arc<ClientShared>, Directory) {
         Config { node: NodeId::new("here"), frozen_month: None, simplepush: false, limits };
     let shared = ClientShared {
         config: Arc::new(config),
-        store: Arc::new(NothingStored),
+        store: Arc::new(StoreDouble(NothingStored)),
         registry: directory.registry().clone(),
         nodes: Arc::new(NoPeers(NodeAnswer::NotHere)),
         counters: Arc::clone(directory.clients()),

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use state_machine::connection::CloseReason;
 use state_machine::delivery::Outcome;
 use state_machine::{MessageId, Span, Uaid};
-use tokio::task::yield_now;
 
 use super::Places;
 use crate::clockwork::{self, pass, settle};
@@ -52,9 +51,7 @@ fn all_sessions_are_closed_though_nothing_ran_until_the_drain_was_over() {
         tokio::time::advance(SPREAD).await;
         settle().await;
         assert_eq!(connected(&places.a).await, 0);
-        for agent in &mut agents {
-            assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
-        }
+        are_closed(&mut agents).await;
     });
 }
 
@@ -75,9 +72,7 @@ fn a_drain_of_no_time_closes_more_sessions_than_one_batch() {
         }
         assert_eq!(connected(&places.a).await, usize::from(MANY));
         shut_down(&places.a, Duration::ZERO).await;
-        for agent in &mut agents {
-            assert_eq!(agent.is_closed().await, CloseReason::Shutdown, "with no time gone by");
-        }
+        are_closed(&mut agents).await;
     });
 }
 
@@ -88,16 +83,11 @@ fn a_session_that_is_still_open_during_a_drain_gets_direct_pushes() {
         pass(Span(SECOND.0 * 5)).await;
         let (mut open, mut closed) = (0, 0);
         for agent in &mut agents {
-            let message = places.sender.message();
-            let is_open = places.a.find(agent.uaid).await.is_some();
-            let sent = places.sender.send(agent.uaid, message.clone());
-            if is_open {
-                assert_eq!(agent.is_notified().await, message.id);
-                agent.acks(message.id);
-                assert_eq!(sent.await.unwrap(), Outcome::Delivered);
+            if places.a.find(agent.uaid).await.is_some() {
+                places.sender.delivers(agent).await;
                 open += 1;
             } else {
-                assert_eq!(sent.await.unwrap(), Outcome::Stored, "with no time gone by");
+                places.sender.stores(agent.uaid).await;
                 closed += 1;
             }
         }
@@ -113,14 +103,10 @@ fn unacked_pushes_are_stored_when_the_drain_closes_their_session() {
         let mut waiting = Vec::new();
         pass(SECOND).await;
         shut_down(&places.a, Duration::ZERO).await;
-        for agent in &mut agents {
-            assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
-        }
+        are_closed(&mut agents).await;
         let mut agents = agents_on(&places.b).await;
         for agent in &mut agents {
-            let message = places.sender.message();
-            waiting.push((message.id, places.sender.send(agent.uaid, message.clone())));
-            assert_eq!(agent.is_notified().await, message.id);
+            waiting.push(places.sender.sends(agent).await);
         }
         shut_down(&places.b, Duration::from_millis(500)).await;
         pass(Span(500)).await;
@@ -158,9 +144,7 @@ fn a_session_that_ended_during_a_drain_is_skipped() {
         assert_eq!(connected(&places.a).await, 3);
         tokio::time::advance(SPREAD).await;
         settle().await;
-        for agent in &mut there {
-            assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
-        }
+        are_closed(&mut there).await;
     });
 }
 
@@ -170,19 +154,13 @@ fn a_second_shutdown_can_shorten_a_drain_and_not_lengthen_it() {
         let (places, mut agents) = drained(SPREAD).await;
         shut_down(&places.a, 10 * SPREAD).await;
         pass(SECOND).await;
-        assert_eq!(
-            connected(&places.a).await,
-            usize::from(AGENTS) - 2,
-            "the notification had no effect"
-        );
+        assert_eq!(connected(&places.a).await, usize::from(AGENTS) - 2, "no effect");
         shut_down(&places.a, Duration::from_millis(800)).await;
         for left in (0..8).rev() {
             assert_eq!(connected(&places.a).await, left);
             pass(Span(100)).await;
         }
-        for agent in &mut agents {
-            assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
-        }
+        are_closed(&mut agents).await;
     });
 }
 
@@ -212,9 +190,7 @@ fn a_frozen_session_delays_no_other_and_closes_when_it_resumes() {
             pass(SECOND).await;
         }
         assert_eq!(connected(&places.a).await, 1);
-        for agent in &mut agents[1..] {
-            assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
-        }
+        are_closed(&mut agents[1..]).await;
         drop(go_on);
         assert_eq!(agents[0].is_closed().await, CloseReason::Shutdown);
         until_no_node(&places, agents[0].uaid).await;
@@ -299,12 +275,21 @@ impl Mover {
     async fn ends_well(mut self, places: &Places) {
         self.follows(places).await;
         let uaid = self.agent.uaid;
-        while !places.sender.stored(uaid).await.is_empty() {
-            settle().await;
+        let stored = async || {
             self.listens(true);
-        }
+            settle().await;
+            places.sender.stored(uaid).await
+        };
+        clockwork::until("stored", stored, Vec::is_empty).await;
         assert_eq!(self.heard, self.sent);
         assert_eq!(places.node_of(uaid).await.as_deref(), Some("b"));
+    }
+}
+
+/// Each gets a close frame, with no further time gone by.
+async fn are_closed(agents: &mut [UserAgent]) {
+    for agent in agents {
+        assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
     }
 }
 
@@ -336,7 +321,6 @@ async fn connected(node: &Node) -> usize {
 
 /// The store has the order when the session has closed.
 async fn until_no_node(places: &Places, uaid: Uaid) {
-    while places.node_of(uaid).await.is_some() {
-        yield_now().await;
-    }
+    let node = async || places.node_of(uaid).await;
+    clockwork::until("node of the record", node, Option::is_none).await;
 }

@@ -13,44 +13,28 @@ use crate::node::{ACK_WAIT, Bounds, CHANNEL, Fate, UserAgent, Way};
 const LATE: Span = Span(5000);
 
 #[test]
-fn an_agent_that_connects_to_another_node_is_closed_on_the_first_and_gets_what_it_held() {
-    clockwork::run(async {
-        let places = Places::new().await;
-        let mut older = UserAgent::new(&places.a, 1).await;
-        let (id, sent) = places.sends(&mut older).await;
-
-        let mut newer = UserAgent::back(&places.b, older.uaid).await;
-        assert_eq!(older.is_closed().await, CloseReason::Replaced);
-        assert_eq!(sent.await.unwrap(), Outcome::Stored, "with no time gone by");
-        assert_eq!(places.a.find(older.uaid).await, None);
-        assert_eq!(places.node_of(older.uaid).await.as_deref(), Some("b"));
-        places.takes_all(&mut newer, &[id]).await;
-
-        places.delivers(&mut newer).await;
-    });
-}
-
-#[test]
-fn an_agent_that_connects_twice_to_one_node_is_closed_once_and_gets_what_it_held() {
-    clockwork::run(async {
-        let places = Places::new().await;
-        let mut older = UserAgent::new(&places.a, 1).await;
-        let (id, sent) = places.sends(&mut older).await;
-
-        let mut newer = UserAgent::back(&places.a, older.uaid).await;
-        assert_eq!(older.is_closed().await, CloseReason::Replaced);
-        assert_eq!(sent.await.unwrap(), Outcome::Stored, "with no time gone by");
-        assert_eq!(places.node_of(older.uaid).await.as_deref(), Some("a"));
-        places.takes_all(&mut newer, &[id]).await;
-    });
+fn an_agent_that_connects_again_is_closed_on_the_older_connection_and_gets_what_it_held() {
+    for is_elsewhere in [true, false] {
+        clockwork::run(async {
+            let places = Places::new().await;
+            let (mut older, id, sent) = places.with_unacked().await;
+            let (node, name) = if is_elsewhere { (&places.b, "b") } else { (&places.a, "a") };
+            let mut newer = UserAgent::back(node, older.uaid).await;
+            assert_eq!(older.is_closed().await, CloseReason::Replaced, "connected to {name}");
+            assert_eq!(sent.await.unwrap(), Outcome::Stored, "with no time gone by");
+            assert_eq!(places.a.find(older.uaid).await.is_none(), is_elsewhere);
+            assert_eq!(places.node_of(older.uaid).await.as_deref(), Some(name));
+            places.takes_all(&mut newer, &[id]).await;
+            places.sender.delivers(&mut newer).await;
+        });
+    }
 }
 
 #[test]
 fn an_ack_on_the_newer_connection_counts_though_its_message_is_stored_after_it() {
     clockwork::run(async {
         let places = Places::new().await;
-        let mut older = UserAgent::new(&places.a, 1).await;
-        let (id, sent) = places.sends(&mut older).await;
+        let (mut older, id, sent) = places.with_unacked().await;
 
         places.sender.gate.set_open(false);
         let mut newer = UserAgent::back(&places.b, older.uaid).await;
@@ -68,8 +52,7 @@ fn an_ack_on_the_newer_connection_counts_though_its_message_is_stored_after_it()
 fn an_ack_on_the_newer_connection_deletes_what_the_endpoint_had_stored() {
     clockwork::run(async {
         let places = Places::new().await;
-        let mut older = UserAgent::new(&places.a, 1).await;
-        let (id, sent) = places.sends(&mut older).await;
+        let (mut older, id, sent) = places.with_unacked().await;
         pass(ACK_WAIT).await;
         assert_eq!(sent.await.unwrap(), Outcome::Stored, "it was sent and not acked");
 
@@ -102,7 +85,7 @@ fn a_late_connected_elsewhere_does_not_close_an_agent_that_reconnected() {
         third.heard_nothing_more();
         assert!(places.a.find(third.uaid).await.is_some());
         assert_eq!(places.node_of(third.uaid).await.as_deref(), Some("a"));
-        places.delivers(&mut third).await;
+        places.sender.delivers(&mut third).await;
     });
 }
 
@@ -140,7 +123,7 @@ fn an_older_connection_that_was_not_notified_gets_no_push_of_the_newer_one() {
         let mut newer = UserAgent::back(&places.b, older.uaid).await;
         settle().await;
         older.heard_nothing_more();
-        places.delivers(&mut newer).await;
+        places.sender.delivers(&mut newer).await;
 
         older.does(Event::ShutdownBegan);
         assert_eq!(older.is_closed().await, CloseReason::Shutdown);
@@ -225,7 +208,7 @@ fn one_of_two_nodes_that_register_an_agent_at_once_keeps_it() {
 
         assert_eq!(slow.is_closed().await, CloseReason::Replaced);
         assert_eq!(places.node_of(uaid).await.as_deref(), Some("b"));
-        places.delivers(&mut quick).await;
+        places.sender.delivers(&mut quick).await;
     });
 }
 

@@ -27,11 +27,7 @@ fn a_push_that_does_not_reach_its_node_is_stored_and_sent_when_the_node_is_notif
             is_still_there(&places, &agent).await;
 
             places.set_way("a", Way::Open);
-            let next = places.sender.message();
-            let sent = places.sender.send(agent.uaid, next.clone());
-            assert_eq!(agent.is_notified().await, next.id);
-            agent.acks(next.id);
-            assert_eq!(sent.await.unwrap(), Outcome::Delivered);
+            places.sender.delivers(&mut agent).await;
             // The lost notification is sent again once the way is open.
             places.ground.neighbours.notify_stored(&NodeId::new("a"), agent.uaid);
             places.takes_all(&mut agent, &[first]).await;
@@ -57,20 +53,18 @@ fn a_message_whose_notification_is_lost_is_found_by_the_storage_recheck() {
 }
 
 #[test]
-fn a_message_whose_ack_answer_is_lost_is_stored_and_not_sent_again() {
-    clockwork::run(is_acked_unheard(Way::LosesAnswers));
-}
-
-#[test]
-fn a_message_whose_ack_answer_is_late_is_stored_and_not_sent_again() {
-    clockwork::run(is_acked_unheard(Way::AnswersLate(TOO_LATE)));
+fn a_message_whose_ack_answer_is_lost_or_late_is_stored_and_not_sent_again() {
+    for way in [Way::LosesAnswers, Way::AnswersLate(TOO_LATE)] {
+        println!("{way:?}");
+        clockwork::run(is_acked_unheard(way));
+    }
 }
 
 /// The agent acks a message, of which its endpoint does not hear in time.
 async fn is_acked_unheard(way: Way) {
     let (places, mut agent) = connected().await;
     places.set_way("a", way);
-    let (id, sent) = places.sends(&mut agent).await;
+    let (id, sent) = places.sender.sends(&mut agent).await;
     agent.acks(id);
     pass(ANSWER_WAIT).await;
     assert_eq!(sent.await.unwrap(), Outcome::Stored);

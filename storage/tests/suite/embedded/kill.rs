@@ -5,13 +5,14 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 
-use state_machine::{Message, MessageId, Topic, Uaid};
+use state_machine::{Message, MessageId, Uaid};
 use storage::{Embedded, MessageTables, RegisterResult, RouterTable, Stored};
 use tokio::task::JoinSet;
 
 use crate::embedded::{
     CHID, CHILD_DIR, NOW, agent, message, month, open, registration, run_as_child, waiting,
 };
+use crate::names;
 
 const AGENTS: u8 = 16;
 
@@ -98,8 +99,7 @@ impl Heard {
 }
 
 fn topical(number: u32) -> Message {
-    let id = MessageId::from_uuid_v7(u128::from(number) << 80, true);
-    Message { id, topic: Some(Topic::parse("t").unwrap()), ..message(number) }
+    names::with_topic(number, "t", message(number))
 }
 
 /// The child: one task per agent, each prints what was answered.

@@ -17,6 +17,7 @@ use tokio::time::sleep;
 use crate::embedded::{
     CHID, CHILD_DIR, NOW, agent, message, month, open, registration, run_as_child, waiting,
 };
+use crate::names::each_page;
 
 /// Enough for ten batches of a drop.
 const AGENTS: u8 = 250;
@@ -86,15 +87,14 @@ async fn drop_all(store: Arc<Embedded>, report: impl Fn()) {
 /// The users in the index, those who are being dropped included.
 async fn records(store: &Embedded) -> BTreeSet<Uaid> {
     let seen = MonthRange { first: month(), last: month() };
-    let (mut found, mut after) = (BTreeSet::new(), None);
-    loop {
+    let mut found = BTreeSet::new();
+    each_page(async |after| {
         let page = store.inactive_users(seen, after).await.unwrap();
         found.extend(page.users.iter().map(|user| user.uaid));
-        match page.next {
-            Some(next) => after = Some(next),
-            None => return found,
-        }
-    }
+        page.next
+    })
+    .await;
+    found
 }
 
 /// The users who have channels, or messages in the first month.

@@ -11,6 +11,7 @@ use storage::{Embedded, FeedTables, PageLimit, Store};
 use tokio::task::JoinSet;
 
 use crate::embedded::{CHILD_DIR, open, run_as_child};
+use crate::names::until_done;
 
 /// Each has a key of its own, whose values are the numbers 1, 2, 3 and so on.
 const WRITERS: u32 = 6;
@@ -80,7 +81,8 @@ impl Heard {
         let head = store.feeds(None, 1).await.unwrap()[0].sequence.value.0;
         assert!(head >= self.head, "{head} was {} before", self.head);
         before.iter().for_each(|update| self.note(&line_of(update)));
-        while store.publish(feed(), None, 100).await.unwrap().unwrap().count > 0 {}
+        until_done(async || store.publish(feed(), None, 100).await.unwrap().unwrap().count > 0)
+            .await;
         let held = everything(store).await;
         let given_now = held.iter().filter(|update| !before.contains(update));
         for update in given_now {

@@ -15,14 +15,11 @@ mod snapshot;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use bytes::Bytes;
-use state_machine::{
-    Chid, Encoding, LastConnect, Message, MessageId, Month, NodeId, Payload, RouterType, Span,
-    Time, Uaid, Urgency,
-};
+use state_machine::{Chid, LastConnect, Message, Month, NodeId, RouterType, Time, Uaid};
 use storage::{Embedded, EmbeddedOptions, PageLimit, Registration, Store};
 
-const NOW: Time = Time(1_793_700_000_000);
+use crate::names::{self, NOW};
+
 const CHID: Chid = Chid([7; 16]);
 
 /// Where a test that runs itself once more as a child process finds its directory.
@@ -78,7 +75,7 @@ fn refusal(dir: &Path) -> String {
 }
 
 fn month() -> Month {
-    "2026_11".parse().unwrap()
+    names::month("2026_11")
 }
 
 fn agent(number: u8) -> Uaid {
@@ -97,20 +94,8 @@ fn registration(uaid: Uaid, connected_at: u64) -> Registration {
 }
 
 fn message(number: u32) -> Message {
-    Message {
-        id: MessageId::from_uuid_v7(u128::from(number) << 80, false),
-        chid: CHID,
-        topic: None,
-        urgency: Urgency::Normal,
-        accepted_at: NOW,
-        ttl: Span::from_secs(60),
-        offers: 0,
-        receipt: None,
-        payload: Some(Payload {
-            data: Bytes::from(number.to_string().repeat(50)),
-            encoding: Encoding::Aes128Gcm,
-        }),
-    }
+    let payload = Some(names::payload(number.to_string().repeat(50)));
+    Message { payload, ..names::message(number, CHID, NOW) }
 }
 
 /// A store with one agent of one channel and one message.
@@ -124,14 +109,5 @@ async fn furnish(store: &Embedded) {
 
 async fn waiting(store: &dyn Store, uaid: Uaid, at: Time) -> Vec<Message> {
     let all = PageLimit { rows: usize::MAX, bytes: usize::MAX };
-    let mut messages = Vec::new();
-    let mut after = None;
-    loop {
-        let page = store.fetch_messages(uaid, month(), after, all, at).await.unwrap();
-        messages.extend(page.messages);
-        match page.next {
-            Some(next) => after = Some(next),
-            None => return messages,
-        }
-    }
+    names::all_messages(store, uaid, month(), all, at).await
 }

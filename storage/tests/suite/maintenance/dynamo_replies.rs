@@ -8,9 +8,8 @@ use std::time::Duration;
 use aws_sdk_dynamodb::config::SharedHttpClient;
 use aws_smithy_http_client::test_util::infallible_client_fn;
 use serde_json::{Value, json};
-use storage::{Dynamo, DynamoOptions, MessageTables, StoreAdmin, StoreError};
+use storage::{Dynamo, DynamoOpenError, DynamoOptions, MessageTables, StoreAdmin, StoreError};
 
-use crate::maintenance::engines::open_on;
 use crate::maintenance::world::{agent, month};
 use crate::wire_engine;
 
@@ -43,10 +42,14 @@ fn options() -> DynamoOptions {
     }
 }
 
+fn open_on(server: SharedHttpClient) -> Result<Dynamo, DynamoOpenError> {
+    Dynamo::open_with(&options(), wire_engine::overrides(Some(server)))
+}
+
 fn open(
     answer: impl Fn(&str, &Value) -> Result<Value, &'static str> + Send + Sync + 'static,
 ) -> Dynamo {
-    open_on(&options(), server(answer)).unwrap()
+    open_on(server(answer)).unwrap()
 }
 
 /// The router table as it should be.
@@ -200,7 +203,7 @@ async fn an_index_under_construction_is_reported() {
         "DescribeTable" => Ok(router("ACTIVE", "CREATING")),
         _ => good(operation, body),
     });
-    let Err(error) = open_on(&options(), half_made) else { panic!("opened") };
+    let Err(error) = open_on(half_made) else { panic!("opened") };
     let text = error.to_string();
     assert!(text.contains("its index AccessIndex is still being built"), "{text}");
 }
@@ -211,7 +214,7 @@ async fn a_table_that_never_becomes_active_is_an_error_after_the_maximum_wait() 
         "DescribeTable" => Ok(router("INACCESSIBLE_ENCRYPTION_CREDENTIALS", "ACTIVE")),
         _ => good(operation, body),
     });
-    let Err(error) = open_on(&options(), stuck) else { panic!("opened") };
+    let Err(error) = open_on(stuck) else { panic!("opened") };
     let text = error.to_string();
     assert!(text.contains("its state is INACCESSIBLE_ENCRYPTION_CREDENTIALS"), "{text}");
 }

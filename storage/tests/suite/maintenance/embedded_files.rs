@@ -10,6 +10,7 @@ use storage::{Embedded, EmbeddedOptions, Notification, StoreAdmin, StoreError};
 
 use crate::maintenance::engines::{dynamodb, embedded};
 use crate::maintenance::world::{DECEMBER, World, agent, chid, chids, message, month};
+use crate::names::each_page;
 
 #[tokio::test]
 async fn a_router_file_of_the_first_version_is_brought_up_to_date_with_its_users() {
@@ -133,15 +134,13 @@ async fn waiting_messages_are_counted_in_pages_and_without_those_that_are_delete
     }
     let first = message(1);
     world.delete_messages(agent(7), vec![month("2026_12")], vec![first.key()]).await.unwrap();
-    let (mut pages, mut after, mut messages, mut bytes) = (0, None, 0, 0);
-    loop {
+    let (mut messages, mut bytes) = (0, 0);
+    let pages = each_page(async |after| {
         let page = world.waiting_page(month("2026_12"), after).await.unwrap();
-        (pages, messages, bytes) = (pages + 1, messages + page.messages, bytes + page.bytes);
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
-    }
+        (messages, bytes) = (messages + page.messages, bytes + page.bytes);
+        page.next
+    });
+    let pages = pages.await;
     let size = first.payload.as_ref().map_or(0, |payload| payload.data.len() as u64);
     assert_eq!((pages, messages, bytes), (3, 2000, 2000 * size));
     let refused = dynamodb().waiting_page(month("2026_12"), None).await;
