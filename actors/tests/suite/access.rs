@@ -59,51 +59,47 @@ async fn write(feeds: &Feeds, id: AccessId, grant: &AccessGrant) {
     settle().await;
 }
 
-#[test]
-fn a_replaced_token_closes_its_agents_and_refuses_those_that_have_not_said_hello() {
-    clockwork::run(async {
-        let TwoTokens { feeds, node, access, alice, of_alice, alice_uaid, bob_uaid } =
-            TwoTokens::start().await;
-        let mut at_alice = UserAgent::with_uaid(&node, alice_uaid).await;
-        let mut at_bob = UserAgent::with_uaid(&node, bob_uaid).await;
-        let connect = |sha256: &str| {
-            let slot = access.try_connect(sha256);
-            slot.map(|slot| WithAccess { of_address: Box::new(Unlimited(())), slot })
-        };
-        let early = connect(&of_alice.sha256).ok().unwrap();
+#[clockwork::test]
+async fn a_replaced_token_closes_its_agents_and_refuses_those_that_have_not_said_hello() {
+    let TwoTokens { feeds, node, access, alice, of_alice, alice_uaid, bob_uaid } =
+        TwoTokens::start().await;
+    let mut at_alice = UserAgent::with_uaid(&node, alice_uaid).await;
+    let mut at_bob = UserAgent::with_uaid(&node, bob_uaid).await;
+    let connect = |sha256: &str| {
+        let slot = access.try_connect(sha256);
+        slot.map(|slot| WithAccess { of_address: Box::new(Unlimited(())), slot })
+    };
+    let early = connect(&of_alice.sha256).ok().unwrap();
 
-        write(&feeds, alice, &AccessGrant { sha256: "new".into(), ..of_alice.clone() }).await;
-        assert_eq!(at_alice.is_closed().await, CloseReason::AccessEnded);
-        assert!(!access.has_ended(alice_uaid));
-        assert_eq!(early.hello(Some(alice_uaid)), Err(CloseReason::AccessEnded));
-        let former = connect(&of_alice.sha256).err();
-        assert_eq!(former, Some(AccessRefusal::NoSuchToken));
-        assert_eq!(connect("new").ok().unwrap().hello(Some(alice_uaid)), Ok(()));
-        at_bob.heard_nothing_more();
-    });
+    write(&feeds, alice, &AccessGrant { sha256: "new".into(), ..of_alice.clone() }).await;
+    assert_eq!(at_alice.is_closed().await, CloseReason::AccessEnded);
+    assert!(!access.has_ended(alice_uaid));
+    assert_eq!(early.hello(Some(alice_uaid)), Err(CloseReason::AccessEnded));
+    let former = connect(&of_alice.sha256).err();
+    assert_eq!(former, Some(AccessRefusal::NoSuchToken));
+    assert_eq!(connect("new").ok().unwrap().hello(Some(alice_uaid)), Ok(()));
+    at_bob.heard_nothing_more();
 }
 
-#[test]
-fn a_token_that_is_revoked_or_expires_closes_its_agents_and_no_others() {
-    clockwork::run(async {
-        let TwoTokens { feeds, node, access, alice, of_alice, alice_uaid, bob_uaid } =
-            TwoTokens::start().await;
-        let mut of = [
-            UserAgent::with_uaid(&node, alice_uaid).await,
-            UserAgent::with_uaid(&node, bob_uaid).await,
-            UserAgent::new(&node, 7).await,
-        ];
-        let [at_alice, at_bob, without] = &mut of;
+#[clockwork::test]
+async fn a_token_that_is_revoked_or_expires_closes_its_agents_and_no_others() {
+    let TwoTokens { feeds, node, access, alice, of_alice, alice_uaid, bob_uaid } =
+        TwoTokens::start().await;
+    let mut of = [
+        UserAgent::with_uaid(&node, alice_uaid).await,
+        UserAgent::with_uaid(&node, bob_uaid).await,
+        UserAgent::new(&node, 7).await,
+    ];
+    let [at_alice, at_bob, without] = &mut of;
 
-        write(&feeds, alice, &AccessGrant { revoked_s: Some(1), ..of_alice }).await;
-        assert_eq!(at_alice.is_closed().await, CloseReason::AccessEnded);
-        assert!(access.has_ended(alice_uaid) && !access.has_ended(bob_uaid));
+    write(&feeds, alice, &AccessGrant { revoked_s: Some(1), ..of_alice }).await;
+    assert_eq!(at_alice.is_closed().await, CloseReason::AccessEnded);
+    assert!(access.has_ended(alice_uaid) && !access.has_ended(bob_uaid));
 
-        pass(Span::from_secs(LIFETIME_S - 2)).await;
-        at_bob.heard_nothing_more();
-        pass(Span::from_secs(2)).await;
-        assert_eq!(at_bob.is_closed().await, CloseReason::AccessEnded);
-        assert!(access.has_ended(bob_uaid) && !access.has_ended(without.uaid));
-        without.heard_nothing_more();
-    });
+    pass(Span::from_secs(LIFETIME_S - 2)).await;
+    at_bob.heard_nothing_more();
+    pass(Span::from_secs(2)).await;
+    assert_eq!(at_bob.is_closed().await, CloseReason::AccessEnded);
+    assert!(access.has_ended(bob_uaid) && !access.has_ended(without.uaid));
+    without.heard_nothing_more();
 }

@@ -10,6 +10,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use actix::System;
+pub(crate) use clockwork_test::test;
 use state_machine::Span;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;

@@ -50,21 +50,19 @@ fn a_message_is_sent_once_and_leaves_no_row_in_any_order_of_events() {
 }
 
 /// The nudge that follows a store would do it too; nothing may depend on that.
-#[test]
-fn an_ack_whose_reply_is_lost_deletes_the_row_without_a_notification() {
-    clockwork::run(async {
-        let node = Node::start().await;
-        let mut agent = UserAgent::new(&node, 1).await;
-        let message = node.message();
-        let answer = node.deliver(agent.uaid, message.clone());
-        assert_eq!(agent.is_notified().await, message.id);
-        drop(answer);
-        let month = Month::of(message.accepted_at);
-        let stored = node.store.store_message(agent.uaid, month, message.clone()).await;
-        assert_eq!(stored, Ok(store::Stored::Done));
-        agent.acks(message.id);
-        node.until_nothing_is_stored(agent.uaid).await;
-    });
+#[clockwork::test]
+async fn an_ack_whose_reply_is_lost_deletes_the_row_without_a_notification() {
+    let node = Node::start().await;
+    let mut agent = UserAgent::new(&node, 1).await;
+    let message = node.message();
+    let answer = node.deliver(agent.uaid, message.clone());
+    assert_eq!(agent.is_notified().await, message.id);
+    drop(answer);
+    let month = Month::of(message.accepted_at);
+    let stored = node.store.store_message(agent.uaid, month, message.clone()).await;
+    assert_eq!(stored, Ok(store::Stored::Done));
+    agent.acks(message.id);
+    node.until_nothing_is_stored(agent.uaid).await;
 }
 
 fn plays(steps: [Step; 3], outcome: Outcome) {

@@ -231,46 +231,36 @@ fn print(title: &str, client: &PerClient) {
     }
 }
 
-#[test]
-fn an_idle_client_allocates_no_more_than_it_did() {
-    clockwork::run(async {
-        let client = Server::start().await.per_client(false).await;
-        print("after hello", &client);
-        assert!(client.bytes <= BYTES_AFTER_HELLO_MAX, "{} bytes", client.bytes);
-    });
+#[clockwork::test]
+async fn an_idle_client_allocates_no_more_than_it_did() {
+    let client = Server::start().await.per_client(false).await;
+    print("after hello", &client);
+    assert!(client.bytes <= BYTES_AFTER_HELLO_MAX, "{} bytes", client.bytes);
 }
 
-#[test]
-fn an_idle_client_with_a_channel_allocates_no_more_than_it_did() {
-    clockwork::run(async {
-        let client = Server::start().await.per_client(true).await;
-        print("with a channel", &client);
-        assert!(client.bytes <= BYTES_WITH_CHANNEL_MAX, "{} bytes", client.bytes);
-    });
+#[clockwork::test]
+async fn an_idle_client_with_a_channel_allocates_no_more_than_it_did() {
+    let client = Server::start().await.per_client(true).await;
+    print("with a channel", &client);
+    assert!(client.bytes <= BYTES_WITH_CHANNEL_MAX, "{} bytes", client.bytes);
 }
 
-#[test]
-fn an_idle_http_connection_has_no_buffers() {
-    clockwork::run(async {
-        let bytes = Server::start().await.per_idle_connection().await;
-        println!("an idle HTTP connection: {bytes} bytes");
-        assert!(bytes <= BYTES_PARKED_MAX, "{bytes} bytes");
-    });
+#[clockwork::test]
+async fn an_idle_http_connection_has_no_buffers() {
+    let bytes = Server::start().await.per_idle_connection().await;
+    println!("an idle HTTP connection: {bytes} bytes");
+    assert!(bytes <= BYTES_PARKED_MAX, "{bytes} bytes");
 }
 
-#[test]
-fn clients_that_have_ended_allocate_nothing() {
-    clockwork::run(async {
-        let left = Server::start().await.left_by(500).await;
-        assert!(left < BYTES_AFTER_HELLO_MAX, "{left} bytes");
-    });
+#[clockwork::test]
+async fn clients_that_have_ended_allocate_nothing() {
+    let left = Server::start().await.left_by(500).await;
+    assert!(left < BYTES_AFTER_HELLO_MAX, "{left} bytes");
 }
 
-#[test]
-fn a_direct_push_makes_no_more_allocations_than_it_did() {
-    clockwork::run(async {
-        let made = Server::start().await.per_push().await;
-        println!("a direct push: {made} allocations");
-        assert!(made <= ALLOCATIONS_OF_PUSH_MAX, "{made} allocations");
-    });
+#[clockwork::test]
+async fn a_direct_push_makes_no_more_allocations_than_it_did() {
+    let made = Server::start().await.per_push().await;
+    println!("a direct push: {made} allocations");
+    assert!(made <= ALLOCATIONS_OF_PUSH_MAX, "{made} allocations");
 }
