@@ -64,8 +64,7 @@ async fn a_push_that_was_not_acked_is_stored_though_in_flight_max_is_reached() {
 async fn at_most_ack_waiters_max_pushes_wait_for_a_frozen_connection() {
     let mut bounds = Bounds::default();
     bounds.endpoint.pushes_awaiting_ack_max = 1;
-    let node = Node::within(bounds).await;
-    let mut agent = UserAgent::new(&node, 1).await;
+    let (node, mut agent) = Node::with_agent(bounds).await;
     let go_on = agent.stands_still().await;
     let fleeting = || Message { ttl: Span(0), ..node.message() };
     let first = fleeting();
@@ -97,8 +96,7 @@ async fn an_agent_whose_pushes_wait_leaves_room_for_those_of_others() {
 
 #[clockwork::test]
 async fn a_busy_client_costs_a_push_one_write_and_a_second_look() {
-    let node = Node::start().await;
-    let mut agent = UserAgent::new(&node, 1).await;
+    let (node, mut agent) = Node::with_agent(Bounds::default()).await;
     let (first, waiting) = node.sends(&mut agent).await;
     node.gate.take_calls();
     node.orders.lift();
@@ -118,8 +116,7 @@ async fn a_busy_client_costs_a_push_one_write_and_a_second_look() {
 
 #[clockwork::test]
 async fn a_direct_push_costs_one_read_and_no_write() {
-    let node = Node::start().await;
-    let mut agent = UserAgent::new(&node, 1).await;
+    let (node, mut agent) = Node::with_agent(Bounds::default()).await;
     settle().await;
     node.orders.lift();
     node.delivers(&mut agent).await;

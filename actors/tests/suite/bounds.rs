@@ -16,8 +16,8 @@ use crate::sessions::scripted_broadcasts::ScriptedBroadcasts;
 
 #[clockwork::test]
 async fn a_push_into_a_full_mailbox_is_busy_at_once() {
-    let node = Node::within(Bounds { client_mailbox_max: 1, ..Bounds::default() }).await;
-    let mut agent = UserAgent::new(&node, 1).await;
+    let (node, mut agent) =
+        Node::with_agent(Bounds { client_mailbox_max: 1, ..Bounds::default() }).await;
     let go_on = agent.stands_still().await;
     let (first, second) = (node.message(), node.message());
     let mut waits = node.deliver(agent.uaid, first.clone());
@@ -33,8 +33,8 @@ async fn a_push_into_a_full_mailbox_is_busy_at_once() {
 
 #[clockwork::test]
 async fn a_message_stored_while_the_mailbox_is_full_is_found_without_another_notification() {
-    let node = Node::within(Bounds { client_mailbox_max: 1, ..Bounds::default() }).await;
-    let mut agent = UserAgent::new(&node, 1).await;
+    let (node, mut agent) =
+        Node::with_agent(Bounds { client_mailbox_max: 1, ..Bounds::default() }).await;
     let go_on = agent.stands_still().await;
     let in_the_mailbox = node.deliver(agent.uaid, node.message());
     drop(in_the_mailbox);
@@ -68,8 +68,7 @@ async fn a_push_beyond_the_ack_waiters_is_stored_at_once() {
 
 #[clockwork::test]
 async fn a_push_whose_node_never_answers_is_stored_after_the_answer_wait() {
-    let node = Node::start().await;
-    let mut agent = UserAgent::new(&node, 1).await;
+    let (node, mut agent) = Node::with_agent(Bounds::default()).await;
     let go_on = agent.stands_still().await;
     let message = node.message();
     let sent = node.send(agent.uaid, message.clone());
@@ -87,8 +86,8 @@ async fn a_push_whose_node_never_answers_is_stored_after_the_answer_wait() {
 
 #[clockwork::test]
 async fn a_push_reaches_its_agent_while_the_registrys_mailbox_is_full() {
-    let node = Node::within(Bounds { registry_mailbox_max: 1, ..Bounds::default() }).await;
-    let mut agent = UserAgent::new(&node, 1).await;
+    let (node, mut agent) =
+        Node::with_agent(Bounds { registry_mailbox_max: 1, ..Bounds::default() }).await;
     settle().await;
     fill(&node.registry);
     accepts(&node, &mut agent).await;
@@ -141,8 +140,7 @@ async fn a_connection_is_served_though_the_broadcaster_has_stopped() {
 
 #[clockwork::test]
 async fn a_notification_is_answered_with_whether_the_agent_is_connected() {
-    let node = Node::start().await;
-    let mut agent = UserAgent::new(&node, 1).await;
+    let (node, mut agent) = Node::with_agent(Bounds::default()).await;
     let (here, stranger) = (agent.uaid, Uaid([2; 16]));
     let moved = |uaid| ConnectedElsewhere { uaid, connected_at: Time(u64::MAX) };
     let stored = async |uaid| node.registry.send(MessageStored { uaid }).await;
@@ -158,8 +156,8 @@ async fn a_notification_is_answered_with_whether_the_agent_is_connected() {
 
 #[clockwork::test]
 async fn a_full_registry_rejects_a_try_send_and_answers_a_send() {
-    let node = Node::within(Bounds { registry_mailbox_max: 1, ..Bounds::default() }).await;
-    let mut agent = UserAgent::new(&node, 1).await;
+    let (node, mut agent) =
+        Node::with_agent(Bounds { registry_mailbox_max: 1, ..Bounds::default() }).await;
     let uaid = agent.uaid;
     settle().await;
     let message = node.message();
@@ -176,8 +174,8 @@ async fn a_full_registry_rejects_a_try_send_and_answers_a_send() {
 
 #[clockwork::test]
 async fn a_signal_for_a_connection_with_a_full_mailbox_is_handled_later() {
-    let node = Node::within(Bounds { client_mailbox_max: 1, ..Bounds::default() }).await;
-    let mut agent = UserAgent::new(&node, 1).await;
+    let (node, mut agent) =
+        Node::with_agent(Bounds { client_mailbox_max: 1, ..Bounds::default() }).await;
     let go_on = agent.stands_still().await;
     drop(node.deliver(agent.uaid, node.message()));
     settle().await;
@@ -192,8 +190,7 @@ async fn a_signal_for_a_connection_with_a_full_mailbox_is_handled_later() {
 
 #[clockwork::test]
 async fn a_node_without_peers_gives_its_answer_for_records_of_other_nodes() {
-    let node = Node::start().await;
-    let agent = UserAgent::new(&node, 1).await;
+    let (node, agent) = Node::with_agent(Bounds::default()).await;
     for foreign_answer in [NodeAnswer::NotHere, NodeAnswer::Unreachable] {
         let name = node.clients.config.node.clone();
         let peers = Arc::new(NoPeers(foreign_answer));

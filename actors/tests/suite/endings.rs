@@ -9,13 +9,12 @@ use state_machine::delivery::{NodeAnswer, Outcome};
 use state_machine::{Chid, Month, Span, Uaid};
 
 use crate::clockwork::{self, pass, settle};
-use crate::node::{ACK_WAIT, Node, UserAgent};
+use crate::node::{ACK_WAIT, Bounds, Node, UserAgent};
 use crate::wire::Vanish;
 
 #[clockwork::test]
 async fn the_store_operations_of_a_client_that_stops_at_once_are_done() {
-    let node = Node::start().await;
-    let mut agent = UserAgent::new(&node, 1).await;
+    let (node, mut agent) = Node::with_agent(Bounds::default()).await;
     let other = Chid([0xC2; 16]);
     agent.says(&json!({"messageType": "register", "channelID": other.to_string()}));
     agent.does(Event::SocketClosed);
@@ -44,8 +43,7 @@ async fn the_last_acks_are_settled_though_the_agent_hangs_up_at_once() {
 
 #[clockwork::test]
 async fn a_push_is_delivered_though_its_caller_was_dropped() {
-    let node = Node::start().await;
-    let mut agent = UserAgent::new(&node, 1).await;
+    let (node, mut agent) = Node::with_agent(Bounds::default()).await;
     let (id, sent) = node.sends(&mut agent).await;
     sent.abort();
     pass(ACK_WAIT).await;
@@ -102,8 +100,7 @@ async fn an_older_connection_is_replaced_and_leaves_its_successor_registered() {
 
 #[clockwork::test]
 async fn a_connection_that_vanished_is_forgotten_at_the_next_push() {
-    let node = Node::start().await;
-    let mut agent = UserAgent::new(&node, 1).await;
+    let (node, mut agent) = Node::with_agent(Bounds::default()).await;
     agent.client.try_send(Vanish).unwrap();
     settle().await;
     assert!(node.find(agent.uaid).await.is_some(), "the registry was not notified");
@@ -120,8 +117,7 @@ async fn a_connection_that_vanished_is_forgotten_at_the_next_push() {
 
 #[clockwork::test]
 async fn a_connection_that_vanished_is_forgotten_at_the_next_notification() {
-    let node = Node::start().await;
-    let agent = UserAgent::new(&node, 1).await;
+    let (node, agent) = Node::with_agent(Bounds::default()).await;
     agent.client.try_send(Vanish).unwrap();
     settle().await;
     let nudge = || node.registry.send(MessageStored { uaid: agent.uaid });
@@ -131,8 +127,7 @@ async fn a_connection_that_vanished_is_forgotten_at_the_next_notification() {
 
 #[clockwork::test]
 async fn a_push_in_the_mailbox_of_a_client_that_stops_is_stored() {
-    let node = Node::start().await;
-    let agent = UserAgent::new(&node, 1).await;
+    let (node, agent) = Node::with_agent(Bounds::default()).await;
     let go_on = agent.stands_still().await;
     agent.does(Event::SocketClosed);
     let message = node.message();

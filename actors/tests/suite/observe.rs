@@ -64,8 +64,7 @@ async fn a_client_whose_registration_is_not_stored_is_counted_as_identified() {
 
 #[clockwork::test]
 async fn a_client_actor_that_vanishes_is_no_longer_counted() {
-    let node = Node::start().await;
-    let mut agent = UserAgent::new(&node, 1).await;
+    let (node, mut agent) = Node::with_agent(Bounds::default()).await;
     let message = node.message();
     let waiting = node.deliver(agent.uaid, message.clone());
     assert_eq!(agent.is_notified().await, message.id);
@@ -79,8 +78,7 @@ async fn a_client_actor_that_vanishes_is_no_longer_counted() {
 
 #[clockwork::test]
 async fn the_endpoint_and_the_registry_count_a_push_until_it_is_acked() {
-    let node = Node::start().await;
-    let mut agent = UserAgent::new(&node, 1).await;
+    let (node, mut agent) = Node::with_agent(Bounds::default()).await;
     assert_eq!(pushes(&node).await, (0, 0, 0));
     let (id, sent) = node.sends(&mut agent).await;
     assert_eq!(pushes(&node).await, (0, 1, 1));
@@ -122,8 +120,7 @@ async fn the_endpoint_counts_the_pushes_that_it_refuses_because_too_many_message
 
 #[clockwork::test]
 async fn a_client_reports_its_phase_its_unacked_messages_and_its_mailbox() {
-    let node = Node::start().await;
-    let mut agent = UserAgent::new(&node, 1).await;
+    let (node, mut agent) = Node::with_agent(Bounds::default()).await;
     settle().await;
     let message = node.message();
     let waiting = node.deliver(agent.uaid, message.clone());
@@ -145,8 +142,7 @@ async fn a_client_reports_its_phase_its_unacked_messages_and_its_mailbox() {
 
 #[clockwork::test]
 async fn messages_behind_the_observer_are_counted_in_the_mailbox() {
-    let node = Node::start().await;
-    let agent = UserAgent::new(&node, 1).await;
+    let (node, agent) = Node::with_agent(Bounds::default()).await;
     settle().await;
     let go_on = agent.stands_still().await;
     let (reply, state) = oneshot::channel();

@@ -52,8 +52,7 @@ fn a_message_is_sent_once_and_leaves_no_row_in_any_order_of_events() {
 /// The nudge that follows a store would do it too; nothing may depend on that.
 #[clockwork::test]
 async fn an_ack_whose_reply_is_lost_deletes_the_row_without_a_notification() {
-    let node = Node::start().await;
-    let mut agent = UserAgent::new(&node, 1).await;
+    let (node, mut agent) = Node::with_agent(Bounds::default()).await;
     let message = node.message();
     let answer = node.deliver(agent.uaid, message.clone());
     assert_eq!(agent.is_notified().await, message.id);

@@ -2,6 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use bytes::Bytes;
 use state_machine::{
@@ -9,7 +13,7 @@ use state_machine::{
 };
 use storage::{PageLimit, Store};
 
-/// In November 2026.
+/// A time in November 2026, in milliseconds.
 pub(crate) const NOW: Time = Time(1_793_700_000_000);
 
 /// No read of a test has as many pages.
@@ -94,4 +98,16 @@ pub(crate) async fn all_messages(
         }
     }
     panic!("the pages do not end, there is one after {after:?}");
+}
+
+/// The longest wait for a child or for a disk. Only what never happens reaches it.
+pub(crate) const WAIT: Duration = Duration::from_secs(300);
+
+/// What a child process printed, once it has ended.
+pub(crate) fn output_of(command: &mut Command) -> Output {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (ended, output) = mpsc::channel();
+    thread::spawn(move || drop(ended.send(child.wait_with_output().unwrap())));
+    let output = output.recv_timeout(WAIT);
+    output.unwrap_or_else(|_| panic!("a child process does not end: {command:?}"))
 }

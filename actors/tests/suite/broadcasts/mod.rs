@@ -41,6 +41,13 @@ impl Town {
         Self { node: Node::within(bounds).await, feeds }
     }
 
+    /// One in which the first version is known.
+    pub(crate) async fn informed() -> Self {
+        let town = Self::on(&FeedStore::new()).await;
+        town.puts("1").await;
+        town
+    }
+
     /// Makes a new version of the broadcast known.
     pub(crate) async fn puts(&self, version: &str) {
         put(&self.feeds, &FeedName::broadcasts(), ID, version).await;

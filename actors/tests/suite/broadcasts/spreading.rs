@@ -11,8 +11,7 @@ const SECOND: Span = Span::from_secs(1);
 
 #[clockwork::test]
 async fn a_change_is_sent_once_to_each_of_a_thousand_agents_evenly_spread() {
-    let town = Town::on(&FeedStore::new()).await;
-    town.puts("1").await;
+    let town = Town::informed().await;
     let mut agents = town.agents(1000, "1").await;
     town.puts("2").await;
     let mut times = vec![0; agents.len()];
@@ -33,8 +32,7 @@ async fn a_change_is_sent_once_to_each_of_a_thousand_agents_evenly_spread() {
 
 #[clockwork::test]
 async fn changes_during_a_fan_out_are_sent_once_a_period() {
-    let town = Town::on(&FeedStore::new()).await;
-    town.puts("1").await;
+    let town = Town::informed().await;
     let mut agents = town.agents(100, "1").await;
     town.puts("2").await;
     let (mut heard, mut frames) = (vec![String::new(); agents.len()], 0);
@@ -58,8 +56,7 @@ async fn changes_during_a_fan_out_are_sent_once_a_period() {
 
 #[clockwork::test]
 async fn an_agent_that_connects_during_a_fan_out_gets_the_change_in_hello() {
-    let town = Town::on(&FeedStore::new()).await;
-    town.puts("1").await;
+    let town = Town::informed().await;
     let mut early = town.agents(10, "1").await;
     town.puts("2").await;
     pass(SECOND).await;
@@ -76,8 +73,7 @@ async fn an_agent_that_connects_during_a_fan_out_gets_the_change_in_hello() {
 
 #[clockwork::test]
 async fn an_agent_that_left_does_not_stop_the_fan_out() {
-    let town = Town::on(&FeedStore::new()).await;
-    town.puts("1").await;
+    let town = Town::informed().await;
     let mut agents = town.agents(10, "1").await;
     agents.remove(3).hangs_up().await;
     settle().await;
@@ -98,8 +94,7 @@ async fn a_broadcast_is_sent_when_it_is_created() {
 
 #[clockwork::test]
 async fn an_agent_that_subscribes_later_gets_the_broadcast_at_once_and_then_with_the_others() {
-    let town = Town::on(&FeedStore::new()).await;
-    town.puts("1").await;
+    let town = Town::informed().await;
     let mut agent = crate::node::UserAgent::new(&town.node, 1).await;
     agent.says(&json!({"messageType": "broadcast_subscribe", "broadcasts": {ID: "0"}}));
     settle().await;

@@ -70,8 +70,7 @@ async fn a_broadcast_of_another_node_is_sent_here() {
 
 #[clockwork::test]
 async fn a_node_that_stops_sends_the_broadcasts_that_it_knows() {
-    let town = Town::on(&FeedStore::new()).await;
-    town.puts("1").await;
+    let town = Town::informed().await;
     town.feeds.close();
     settle().await;
     let (_, hello) = town.agent(500, "0").await;

@@ -135,6 +135,13 @@ impl Node {
         Self::on(&Ground::on_disk().await, &bounds)
     }
 
+    /// A node, and an agent that is connected to it.
+    pub(crate) async fn with_agent(bounds: Bounds) -> (Self, UserAgent) {
+        let node = Self::within(bounds).await;
+        let agent = UserAgent::new(&node, 1).await;
+        (node, agent)
+    }
+
     /// A node on a store that is there.
     pub(crate) fn on(ground: &Ground, bounds: &Bounds) -> Self {
         let Ground { store, neighbours, .. } = ground.clone();

@@ -37,6 +37,13 @@ impl World {
         self.put(name, message).await;
     }
 
+    /// Sends a message with the wish for a receipt.
+    async fn sent(&self, name: &str, message: Message) -> Message {
+        let wanted = wanting(message);
+        self.send(name, &wanted).await;
+        wanted
+    }
+
     async fn settle(&self, name: &str, messages: &[(MessageKey, Settlement)]) -> SettledMessages {
         let months = vec![month(name)];
         self.settle_messages(agent(1), months, messages.to_vec()).await.unwrap()
@@ -125,8 +132,7 @@ pub(crate) async fn a_message_without_a_receipt_is_only_deleted(world: World) {
 }
 
 pub(crate) async fn an_ack_again_changes_no_receipt(world: World) {
-    let wanted = wanting(message(1));
-    world.send(NEW, &wanted).await;
+    let wanted = world.sent(NEW, message(1)).await;
     let acked = [(wanted.key(), ACKED)];
     world.settle(NEW, &acked).await;
     assert_eq!(world.receipts_after(0).await.len(), 1);
@@ -143,8 +149,7 @@ pub(crate) async fn an_ack_again_changes_no_receipt(world: World) {
 }
 
 pub(crate) async fn an_ack_needs_the_right_agent_channel_and_month(world: World) {
-    let wanted = wanting(message(1));
-    world.send(NEW, &wanted).await;
+    let wanted = world.sent(NEW, message(1)).await;
     let other = MessageKey { chid: chid(2), ..wanted.key() };
     for (uaid, name, key) in [
         (agent(2), NEW, wanted.key()),
@@ -162,8 +167,7 @@ pub(crate) async fn an_ack_needs_the_right_agent_channel_and_month(world: World)
 }
 
 pub(crate) async fn a_topic_message_is_acked_without_its_topic_being_known(world: World) {
-    let wanted = wanting(topical(1, "t"));
-    world.send(NEW, &wanted).await;
+    let wanted = world.sent(NEW, topical(1, "t")).await;
     let key = MessageKey { topic: None, ..wanted.key() };
     assert_eq!(world.settle(NEW, &[(key, ACKED)]).await.deleted, 1);
     let receipt = Receipt::Delivered(AckCode::Delivered);
@@ -202,8 +206,7 @@ pub(crate) async fn a_message_stored_again_keeps_its_receipt(world: World) {
 }
 
 pub(crate) async fn an_expired_message_has_the_receipt_once(world: World) {
-    let wanted = wanting(message(1));
-    world.send(NEW, &wanted).await;
+    let wanted = world.sent(NEW, message(1)).await;
     assert_eq!(world.expire(wanted.kept_until() - Span(1)).await, 0);
     assert_eq!(world.receipts_after(0).await, []);
     assert_eq!(world.expire(wanted.kept_until()).await, 1);
@@ -213,8 +216,7 @@ pub(crate) async fn an_expired_message_has_the_receipt_once(world: World) {
 }
 
 pub(crate) async fn an_ack_after_the_end_replaces_expired(world: World) {
-    let wanted = wanting(message(1));
-    world.send(NEW, &wanted).await;
+    let wanted = world.sent(NEW, message(1)).await;
     world.expire(LATER).await;
     world.receipts_after(0).await;
     world.settle(NEW, &[(wanted.key(), ACKED)]).await;
@@ -246,8 +248,7 @@ pub(crate) async fn a_withdrawn_or_cancelled_message_has_no_receipt(world: World
 }
 
 pub(crate) async fn a_deleted_message_is_expected_until_it_has_expired(world: World) {
-    let wanted = wanting(message(1));
-    world.send(NEW, &wanted).await;
+    let wanted = world.sent(NEW, message(1)).await;
     let deleted = world.delete_messages(agent(1), vec![month(NEW)], vec![wanted.key()]).await;
     assert_eq!(deleted, Ok(1));
     assert_eq!(world.expire(LATER).await, 1);

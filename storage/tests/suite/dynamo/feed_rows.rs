@@ -42,8 +42,7 @@ async fn published(store: &Dynamo) -> Vec<(u64, String)> {
 
 #[tokio::test]
 async fn the_rows_of_a_feed_are_as_they_are_documented() {
-    let tables = Tables::new();
-    let store = tables.open();
+    let (tables, store) = Tables::with_node();
     for name in ["a", "b"] {
         write(&store, name).await;
     }
@@ -69,8 +68,7 @@ async fn the_rows_of_a_feed_are_as_they_are_documented() {
 
 #[tokio::test]
 async fn updates_that_make_no_sense_are_passed_over_and_counted() {
-    let tables = Tables::new();
-    let store = tables.open();
+    let (tables, store) = Tables::with_node();
     for name in ["a", "b", "c", "d"] {
         write(&store, name).await;
     }
@@ -90,8 +88,7 @@ async fn updates_that_make_no_sense_are_passed_over_and_counted() {
 
 #[tokio::test]
 async fn unreadable_waiting_rows_block_no_other_key() {
-    let tables = Tables::new();
-    let store = tables.open();
+    let (tables, store) = Tables::with_node();
     write(&store, "m").await;
     tables.put_feed_row("p:", &[("version", n(1))]).await;
     tables.put_feed_row("p:a", &[]).await;
@@ -108,8 +105,7 @@ async fn unreadable_waiting_rows_block_no_other_key() {
 
 #[tokio::test]
 async fn feeds_that_make_no_sense_hide_no_other() {
-    let tables = Tables::new();
-    let store = tables.open();
+    let (tables, store) = Tables::with_node();
     write(&store, "a").await;
     tables.put("sequences", &[("name", s("A name that is none"))]).await;
     tables.put("sequences", &[("name", s("a-feed"))]).await;
@@ -126,8 +122,7 @@ async fn feeds_that_make_no_sense_hide_no_other() {
 /// `settled` never passes the unfinished publication of a dead publisher.
 #[tokio::test]
 async fn what_a_publisher_left_that_died_is_seen_after_the_next_publication() {
-    let tables = Tables::new();
-    let store = tables.open();
+    let (tables, store) = Tables::with_node();
     for name in ["a", "b"] {
         write(&store, name).await;
     }
@@ -143,8 +138,7 @@ async fn what_a_publisher_left_that_died_is_seen_after_the_next_publication() {
 
 #[tokio::test]
 async fn values_of_more_bytes_than_a_transaction_has_are_published_in_several() {
-    let tables = Tables::new();
-    let store = tables.open();
+    let (_tables, store) = Tables::with_node();
     let large = FeedValue::parse(&"x".repeat(FeedValue::BYTES_MAX)).unwrap();
     for number in 0..6 {
         let written = store.write_key(feed(), key(&number.to_string()), large.clone(), KEYS_MAX);

@@ -27,13 +27,18 @@ struct World {
 impl World {
     /// With tables for November and December in which the channel is registered.
     async fn open() -> Self {
-        let tables = Tables::new();
-        let store = tables.open();
+        let (tables, store) = Tables::with_node();
         for month in [november(), december()] {
             store.ensure_month(month).await.unwrap();
             store.add_channels(AGENT, month, BTreeSet::from([CHANNEL])).await.unwrap();
         }
         Self { store, tables }
+    }
+
+    async fn with_original_rows() -> Self {
+        let world = Self::open().await;
+        original_rows(&world).await;
+        world
     }
 
     async fn put_record(&self, attributes: &[(&str, AttributeValue)]) {
@@ -128,8 +133,7 @@ fn original_messages() -> [Message; 3] {
 
 #[tokio::test]
 async fn messages_of_autopush_are_delivered_before_ours() {
-    let world = World::open().await;
-    original_rows(&world).await;
+    let world = World::with_original_rows().await;
     world.store(november(), message(1)).await;
     let [first, second, third] = original_messages();
     assert_eq!(world.waiting(november()).await, [first, second, third, message(1)]);
@@ -156,8 +160,7 @@ async fn messages_of_autopush_are_deleted_by_their_returned_ids() {
 
 #[tokio::test]
 async fn messages_of_autopush_and_ours_are_deleted_together() {
-    let world = World::open().await;
-    original_rows(&world).await;
+    let world = World::with_original_rows().await;
     for message in [message(1), topical(2)] {
         world.store(november(), message).await;
     }
@@ -220,8 +223,7 @@ async fn our_message_replaces_the_originals_of_its_topic() {
 
 #[tokio::test]
 async fn rows_of_autopush_are_moved_unchanged() {
-    let world = World::open().await;
-    original_rows(&world).await;
+    let world = World::with_original_rows().await;
     let rows = world.message_rows(november()).await;
     world.store.move_messages(AGENT, november(), december()).await.unwrap();
     assert_eq!(world.message_rows(december()).await, rows);

@@ -7,6 +7,7 @@ use storage::{Dynamo, DynamoOpenError, DynamoOptions};
 
 use crate::dynamo::script::Script;
 use crate::dynamo::things::{Tables, options};
+use crate::names::output_of;
 use crate::wire_engine::{self, wire_server};
 
 fn open(options: &DynamoOptions) -> DynamoOpenError {
@@ -80,16 +81,16 @@ const ENDPOINT: &str = "ENDPOINT_TO_OPEN";
 
 fn in_process_with(environment: &[(&str, &str)], expected: &str) {
     let home = tempfile::tempdir().unwrap();
-    let output = Command::new(env::current_exe().unwrap())
+    let mut child = Command::new(env::current_exe().unwrap());
+    child
         .args(["--exact", "dynamo::opening::a_missing_region_or_credential_is_reported"])
         .env_clear()
         .env("HOME", home.path())
         .env("AWS_EC2_METADATA_DISABLED", "true")
         .env(ENDPOINT, &wire_server::shared().url)
         .env(EXPECTED, expected)
-        .envs(environment.iter().copied())
-        .output()
-        .unwrap();
+        .envs(environment.iter().copied());
+    let output = output_of(&mut child);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("1 passed"), "{expected}: {said}");
 }

@@ -46,6 +46,13 @@ impl Tables {
         Self { options, raw: raw_client() }
     }
 
+    /// Tables, and a node on them.
+    pub(crate) fn with_node() -> (Self, Dynamo) {
+        let tables = Self::new();
+        let store = tables.open();
+        (tables, store)
+    }
+
     /// Opens a further node on the tables.
     pub(crate) fn open(&self) -> Dynamo {
         Dynamo::open_with(&self.options, overrides(None)).unwrap()

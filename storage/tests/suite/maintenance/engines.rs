@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use storage::{Dynamo, DynamoOpenError, DynamoOptions, Embedded, EmbeddedOptions};
+use tokio::task::spawn_blocking;
 
 pub(crate) use crate::dynamo::things::raw_client as client;
 use crate::maintenance::world::{SPREAD, World};
@@ -27,4 +29,13 @@ pub(crate) fn options() -> DynamoOptions {
 
 pub(crate) fn open(options: &DynamoOptions) -> Result<Dynamo, DynamoOpenError> {
     Dynamo::open_with(options, wire_engine::overrides(None))
+}
+
+/// Nodes that start at the same time.
+pub(crate) async fn open_at_once(options: &DynamoOptions, count: usize) -> Vec<Dynamo> {
+    let opening = (0..count).map(|_| {
+        let options = options.clone();
+        spawn_blocking(move || open(&options).unwrap())
+    });
+    join_all(opening).await.into_iter().map(Result::unwrap).collect()
 }
