@@ -71,13 +71,19 @@ async fn a_replaced_token_closes_its_agents_and_refuses_those_that_have_not_said
     };
     let early = connect(&of_alice.sha256).ok().unwrap();
 
-    write(&feeds, alice, &AccessGrant { sha256: "new".into(), ..of_alice.clone() }).await;
+    let new = AccessGrant { sha256: "new".into(), agents_max: 1, ..of_alice.clone() };
+    write(&feeds, alice, &new).await;
     assert_eq!(at_alice.is_closed().await, CloseReason::AccessEnded);
     assert!(!access.has_ended(alice_uaid));
     assert_eq!(early.hello(Some(alice_uaid)), Err(CloseReason::AccessEnded));
     let former = connect(&of_alice.sha256).err();
     assert_eq!(former, Some(AccessRefusal::NoSuchToken));
-    assert_eq!(connect("new").ok().unwrap().hello(Some(alice_uaid)), Ok(()));
+    drop(early);
+    let slot = connect("new").ok().unwrap();
+    assert_eq!(slot.hello(Some(alice_uaid)), Ok(()));
+    assert_eq!(connect("new").err(), Some(AccessRefusal::Full));
+    drop(slot);
+    assert!(connect("new").is_ok(), "its place is free again");
     at_bob.heard_nothing_more();
 }
 

@@ -5,7 +5,7 @@ use std::future::ready;
 use std::sync::{Arc, Mutex};
 
 use actors::{Bridge, BridgedAgents, BridgedLimits, Clock, DeliverPush};
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use state_machine::bridged_call::BridgedError;
 use state_machine::delivery::Outcome;
 use state_machine::{
@@ -306,6 +306,15 @@ async fn a_recipient_is_replaced_by_a_node_whose_clock_is_behind() {
     let uaid = agents(&node.store, NOW, None).register(recipient("one"), CHANNEL).await.unwrap();
     behind.update(uaid, recipient("two")).await.unwrap();
     assert_eq!(behind.recipient(uaid).await, Ok(recipient("two")));
+}
+
+#[clockwork::test(run_in_real_time)]
+async fn recipients_that_are_replaced_at_once_are_written_one_after_the_other() {
+    let node = Node::start().await;
+    let agents = agents(&node.store, NOW, None);
+    let uaid = agents.register(recipient("one"), CHANNEL).await.unwrap();
+    let updates = ["two", "three"].map(|token| agents.update(uaid, recipient(token)));
+    assert_eq!(join_all(updates).await, [Ok(()), Ok(())]);
 }
 
 #[clockwork::test(run_in_real_time)]

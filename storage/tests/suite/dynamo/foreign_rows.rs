@@ -208,6 +208,11 @@ async fn a_message_of_autopush_expires() {
     let accepted: Vec<Time> =
         world.waiting(november()).await.iter().map(|message| message.accepted_at).collect();
     assert_eq!(accepted, [Time(0), Time((SECONDS - 59) * 1000)]);
+    let (timestamp, expiry) = (("timestamp", n(SECONDS)), ("expiry", n(SECONDS + 60)));
+    world.put_row(&format!("{CHANNEL}:lives up to its expiry"), [timestamp, expiry]).await;
+    let waiting = world.waiting(november()).await;
+    let lives = |message: &Message| message.expires_at() == Time((SECONDS + 60) * 1000);
+    assert!(waiting.iter().any(lives), "{waiting:?}");
 }
 
 /// Random ids have no order in time.
