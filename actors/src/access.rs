@@ -3,11 +3,12 @@
 //! All of them are in memory. A push to an agent without a token costs one comparison of its uaid.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use actix::dev::SendError;
 use actix::{Actor, AsyncContext, Context, StreamHandler};
+use parking_lot::RwLock;
 use slog::{Logger, info, warn};
 use state_machine::access::{AccessGrant, AccessId, AccessTable};
 use state_machine::connection::CloseReason;
@@ -84,21 +85,8 @@ pub struct WithAccess {
 
 /// Reads all tokens. Fails if the store does.
 pub async fn load(feeds: &Feeds, clock: Clock) -> Result<Access, StoreError> {
-    let mut table = AccessTable::default();
-    let limit = feeds.limits().consumer.page;
-    loop {
-        let (feed, after) = (FeedName::access(), table.cursor());
-        let Some(page) = feeds.store().fetch_feed(feed, after, limit).await? else { break };
-        if page.is_too_late(after) {
-            table = AccessTable::default();
-            continue;
-        }
-        let is_last = page.is_last() || page.cursor <= after;
-        table.apply(page);
-        if is_last {
-            break;
-        }
-    }
+    let apply = |table: &mut AccessTable, page| drop(table.apply(page));
+    let table = feeds.read_all(FeedName::access(), apply).await?;
     let (table, usage) = (RwLock::new(table), RwLock::default());
     Ok(Access(Arc::new(Shared { table, usage, clock })))
 }
@@ -108,7 +96,7 @@ impl Access {
     pub fn follow(&self, feeds: &Feeds, registry: BoundedAddr<RegistryActor>, log: Logger) {
         let now = self.0.clock.now();
         // There are no connections yet.
-        let table = self.table();
+        let table = self.0.table.read();
         let ended = table.iter().filter(|(_, grant)| grant.has_ended(now));
         let closed = ended.map(|(id, _)| id).collect();
         drop(table);
@@ -119,7 +107,7 @@ impl Access {
 
     /// Counts a connection with the token that has this SHA-256, in hex.
     pub fn try_connect(&self, sha256: &str) -> Result<AccessSlot, AccessRefusal> {
-        let table = self.table();
+        let table = self.0.table.read();
         let found = table.find(sha256, self.0.clock.now());
         let (id, agents_max) = found
             .map(|(id, grant)| (id, u64::from(grant.agents_max)))
@@ -135,12 +123,14 @@ impl Access {
 
     /// Whether the token of this agent was revoked or has expired. False for an agent without one.
     pub fn has_ended(&self, uaid: Uaid) -> bool {
-        uaid.access().is_some_and(|id| self.table().has_ended(id, self.0.clock.now()))
+        uaid.access().is_some_and(|id| self.0.table.read().has_ended(id, self.0.clock.now()))
     }
 
     /// Counts an accepted push to an agent.
     pub fn count_push(&self, uaid: Uaid, bytes: usize) {
-        let Some(id) = uaid.access().filter(|id| self.table().get(*id).is_some()) else { return };
+        let Some(id) = uaid.access().filter(|id| self.0.table.read().get(*id).is_some()) else {
+            return;
+        };
         let usage = self.usage(id);
         usage.pushes.fetch_add(1, Ordering::Relaxed);
         usage.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -148,7 +138,7 @@ impl Access {
 
     /// What a token has used on this node.
     pub fn counts(&self, id: AccessId) -> AccessCounts {
-        let usage = self.0.usage.read().unwrap_or_else(PoisonError::into_inner);
+        let usage = self.0.usage.read();
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         usage.get(&id).map_or_else(AccessCounts::default, |usage| AccessCounts {
             connections: count(&usage.connections),
@@ -158,31 +148,19 @@ impl Access {
     }
 
     fn usage(&self, id: AccessId) -> Arc<AccessUsage> {
-        let there = self.0.usage.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
-        there.unwrap_or_else(|| {
-            let mut usage = self.0.usage.write().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(usage.entry(id).or_default())
-        })
+        let there = self.0.usage.read().get(&id).cloned();
+        there.unwrap_or_else(|| Arc::clone(self.0.usage.write().entry(id).or_default()))
     }
 
     /// Applies a page of the feed. Returns the ids whose token was replaced: no connection with the former one gets a
     /// slot after it, and those without a hello are refused by it.
     fn apply(&self, page: FeedPage) -> Vec<AccessId> {
-        let mut table = self.table_mut();
+        let mut table = self.0.table.write();
         let replaced = table.apply(page);
         for id in &replaced {
             self.usage(*id).replacements.fetch_add(1, Ordering::Relaxed);
         }
         replaced
-    }
-
-    // No holder of the lock can leave a change half done.
-    fn table(&self) -> RwLockReadGuard<'_, AccessTable> {
-        self.0.table.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn table_mut(&self) -> RwLockWriteGuard<'_, AccessTable> {
-        self.0.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -201,7 +179,7 @@ impl Drop for AccessSlot {
 impl Admission for WithAccess {
     fn hello(&self, uaid: Option<Uaid>) -> Result<(), CloseReason> {
         let AccessSlot { id, usage, replacements, access } = &self.slot;
-        let table = access.table();
+        let table = access.0.table.read();
         let is_replaced = usage.replacements.load(Ordering::Relaxed) != *replacements;
         if is_replaced || table.has_ended(*id, access.0.clock.now()) {
             return Err(CloseReason::AccessEnded);
@@ -234,7 +212,7 @@ struct AccessActor {
 
 impl AccessActor {
     fn subscription(&self) -> FeedSubscription {
-        let cursor = self.access.table().cursor();
+        let cursor = self.access.0.table.read().cursor();
         self.feeds.subscribe_when_created(FeedName::access(), cursor)
     }
 
@@ -243,7 +221,7 @@ impl AccessActor {
         let now = self.access.0.clock.now();
         let mut wait = None;
         {
-            let table = self.access.table();
+            let table = self.access.0.table.read();
             let is_over = |id: &AccessId, grant: &AccessGrant| {
                 self.replaced.contains(id) || grant.has_ended(now) && !self.closed.contains(id)
             };
@@ -299,7 +277,7 @@ impl StreamHandler<Result<FeedPage, SubscriptionError>> for AccessActor {
             Err(SubscriptionError::End(error)) => {
                 warn!(self.log, "the access tokens were replaced, reading them from the beginning";
                     "error" => ?error);
-                *self.access.table_mut() = AccessTable::default();
+                *self.access.0.table.write() = AccessTable::default();
                 ctx.add_stream(pages(self.subscription()));
             }
         }

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use state_machine::Uaid;
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl AckWaiters {
 
     /// Counts a push to this agent, unless it is one too many.
     pub(crate) fn try_add(&self, uaid: Uaid) -> Option<AckWaiter<'_>> {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         if waiting.total >= self.max {
             return None;
         }
@@ -46,18 +46,13 @@ impl AckWaiters {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.lock().total
-    }
-
-    /// A panic cannot leave the counts half-updated.
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock().total
     }
 }
 
 impl Drop for AckWaiter<'_> {
     fn drop(&mut self) {
-        let mut waiting = self.waiters.lock();
+        let mut waiting = self.waiters.waiting.lock();
         waiting.total -= 1;
         if let Entry::Occupied(mut of_agent) = waiting.of_agent.entry(self.uaid) {
             *of_agent.get_mut() -= 1;
@@ -86,6 +81,6 @@ mod tests {
         let again = waiters.try_add(one);
         assert!(again.is_some());
         drop((first, third, again));
-        assert!(waiters.len() == 0 && waiters.lock().of_agent.is_empty());
+        assert!(waiters.len() == 0 && waiters.waiting.lock().of_agent.is_empty());
     }
 }

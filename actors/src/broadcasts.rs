@@ -8,11 +8,10 @@ use std::sync::Arc;
 use actix::{Actor, AsyncContext, Context, Handler, StreamHandler};
 use slog::{Logger, debug, warn};
 use state_machine::broadcast::Broadcasts;
-use state_machine::feed::{ConsumerEnd, FeedName, FeedPage, FeedSyncId};
+use state_machine::feed::{FeedName, FeedPage, FeedSyncId};
 use state_machine::staggered_fanout::FanoutSchedule;
-use state_machine::store::PageLimit;
 use state_machine::{ConnectionId, Span};
-use storage::{FeedTables, StoreError};
+use storage::StoreError;
 use tokio::sync::watch;
 
 use crate::alarm::Alarm;
@@ -91,7 +90,7 @@ pub async fn start(
     clock: Clock,
     log: Logger,
 ) -> Result<BroadcastView, StoreError> {
-    let loaded = load(&**feeds.store(), feeds.limits().consumer.page).await?;
+    let loaded = feeds.read_all(FeedName::broadcasts(), Broadcasts::apply).await?;
     debug!(log, "read the broadcasts"; "cursor" => loaded.cursor().0);
     let (view, now) = watch::channel(Arc::new(loaded));
     let actor = BroadcastActor {
@@ -106,25 +105,6 @@ pub async fn start(
     let addr = BoundedAddr::start(actor);
     let (subscribe, unsubscribe) = (addr.recipient(), addr.recipient());
     Ok(BroadcastView { now, subscribe, unsubscribe, observe: addr.recipient() })
-}
-
-/// Reads all of them, page by page. A feed that does not exist has none.
-async fn load(store: &dyn FeedTables, limit: PageLimit) -> Result<Broadcasts, StoreError> {
-    let mut all = Broadcasts::default();
-    let mut after = FeedSyncId::NONE;
-    while let Some(page) = store.fetch_feed(FeedName::broadcasts(), after, limit).await? {
-        if page.is_too_late(after) {
-            (all, after) = (Broadcasts::default(), FeedSyncId::NONE);
-            continue;
-        }
-        let is_last = page.cursor >= page.head || page.cursor <= after;
-        after = page.cursor;
-        all.apply(page);
-        if is_last {
-            break;
-        }
-    }
-    Ok(all)
 }
 
 impl BroadcastActor {
@@ -146,11 +126,7 @@ impl BroadcastActor {
         match error {
             // The node is stopping: connections are served from the view to the end.
             SubscriptionError::Closed => {}
-            SubscriptionError::End(
-                ConsumerEnd::CursorFromTheFuture { .. }
-                | ConsumerEnd::CursorTooOld { .. }
-                | ConsumerEnd::NoSuchFeed,
-            ) => {
+            SubscriptionError::End(_) => {
                 warn!(self.log, "cannot follow the broadcasts' feed from here, reading it from the beginning";
                     "error" => %error);
                 self.view.send_replace(Arc::default());

@@ -155,7 +155,7 @@ impl<T: Transport> Client<T> {
         let event = self.admit_hello(event);
         self.poll_broadcasts(&event, ctx);
         self.step(event, ctx);
-        while let Some(signal) = self.mailbox.signals().take() {
+        while let Some(signal) = self.mailbox.signals.take() {
             self.on_signal(signal, ctx);
         }
         self.set_wake_up();
@@ -193,7 +193,7 @@ impl<T: Transport> Client<T> {
     fn poll_broadcasts(&mut self, event: &Event, ctx: &mut T::Context) {
         match self.connection.broadcasts_due(event) {
             Some(BroadcastsDue::Before) => self.on_signal(Signal::BroadcastsChanged, ctx),
-            Some(BroadcastsDue::After) => self.mailbox.signals().raise(Signal::BroadcastsChanged),
+            Some(BroadcastsDue::After) => self.mailbox.signals.raise(Signal::BroadcastsChanged),
             None => {}
         }
     }
@@ -327,7 +327,7 @@ impl<T: Transport> Client<T> {
             // No push would find this connection: the agent is to reconnect.
             warn!(self.shared.log, "the registry's mailbox is full or closed, closing a connection";
                 "connection" => self.id.0);
-            self.mailbox.signals().raise(Signal::ShutdownBegan);
+            self.mailbox.signals.raise(Signal::ShutdownBegan);
         }
     }
 
@@ -345,7 +345,7 @@ impl<T: Transport> Client<T> {
                 // The connection would miss all changes: the agent is to reconnect.
                 warn!(self.shared.log, "the broadcaster's mailbox is full, closing a connection";
                     "connection" => self.id.0);
-                self.mailbox.signals().raise(Signal::ShutdownBegan);
+                self.mailbox.signals.raise(Signal::ShutdownBegan);
             }
             // Reconnecting would not help, and messages are delivered without broadcasts.
             Err(SendError::Closed(_)) => {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actix::{Actor, Context, Handler, ResponseFuture};
@@ -51,12 +51,10 @@ pub struct EndpointShared {
     ack_waiters: AckWaiters,
     /// Pushes in flight that wait for a bridge, or have waited for one.
     bridge_waiters: AckWaiters,
-    /// Pushes that were refused because too many to the same agent wait for its bridge.
-    bridge_refused: AtomicU64,
-    bridge_log_limiter: SharedLogLimiter,
-    /// Pushes that were refused because too many messages wait for their user agents.
-    refused_full: AtomicU64,
-    full_log_limiter: SharedLogLimiter,
+    /// Counts pushes that were refused because too many to the same agent wait for its bridge.
+    bridge_refused: SharedLogLimiter,
+    /// Counts pushes that were refused because too many messages wait for their user agents.
+    refused_full: SharedLogLimiter,
     /// The mailboxes of all endpoint actors, counted together.
     mailbox: Mailbox,
     space_limiter: SharedLogLimiter,
@@ -113,12 +111,8 @@ impl EndpointShared {
         limits: EndpointLimits,
         log: Logger,
     ) -> Self {
-        let in_flight = AtomicUsize::new(0);
         let EndpointLimits { pushes_awaiting_ack_max, agent_pushes_awaiting_ack_max, .. } = limits;
         let ack_waiters = AckWaiters::new(pushes_awaiting_ack_max, agent_pushes_awaiting_ack_max);
-        let refused_full = AtomicU64::new(0);
-        let full_log_limiter = SharedLogLimiter::new(FULL_LOG_EVERY);
-        let mailbox = Mailbox::new(limits.mailbox_max);
         Self {
             store,
             nodes,
@@ -127,14 +121,12 @@ impl EndpointShared {
             clock,
             limits,
             log,
-            in_flight,
+            in_flight: AtomicUsize::new(0),
             ack_waiters,
             bridge_waiters: AckWaiters::new(usize::MAX, limits.agent_pushes_awaiting_bridge_max),
-            bridge_refused: AtomicU64::new(0),
-            bridge_log_limiter: SharedLogLimiter::new(BRIDGE_LOG_EVERY),
-            refused_full,
-            full_log_limiter,
-            mailbox,
+            bridge_refused: SharedLogLimiter::new(BRIDGE_LOG_EVERY),
+            refused_full: SharedLogLimiter::new(FULL_LOG_EVERY),
+            mailbox: Mailbox::new(limits.mailbox_max),
             space_limiter: SharedLogLimiter::new(SPACE_LOG_EVERY),
             store_times: StoreTimes::default(),
         }
@@ -142,8 +134,7 @@ impl EndpointShared {
 
     /// Counts a push that was refused for the bound of waiting messages.
     fn count_full(&self, scope: FullScope) {
-        self.refused_full.fetch_add(1, Ordering::Relaxed);
-        if let Some(refused) = self.full_log_limiter.count(self.clock.now()) {
+        if let Some(refused) = self.refused_full.count(self.clock.now()) {
             info!(self.log, "too many messages wait for a user agent, refusing further pushes to it";
                 "bound_of" => ?scope, "refused" => refused);
         }
@@ -151,8 +142,7 @@ impl EndpointShared {
 
     /// Counts a push that was refused for the bound of its agent behind a bridge.
     fn count_bridge_refused(&self, recipient: &BridgeRecipient) {
-        self.bridge_refused.fetch_add(1, Ordering::Relaxed);
-        if let Some(refused) = self.bridge_log_limiter.count(self.clock.now()) {
+        if let Some(refused) = self.bridge_refused.count(self.clock.now()) {
             info!(self.log, "too many pushes to one user agent wait for a bridge, further ones get 429";
                 "bridge" => recipient.bridge.as_str(), "app" => &*recipient.app,
                 "max" => self.limits.agent_pushes_awaiting_bridge_max, "refused" => refused);
@@ -161,7 +151,7 @@ impl EndpointShared {
 
     /// Pushes that were refused because too many to the same agent wait for its bridge.
     pub fn bridge_refused(&self) -> u64 {
-        self.bridge_refused.load(Ordering::Relaxed)
+        self.bridge_refused.total()
     }
 
     /// Pushes in flight, whatever they wait for.
@@ -172,7 +162,7 @@ impl EndpointShared {
 
     /// Pushes that were refused because too many messages wait for their user agents.
     pub fn refused_full(&self) -> u64 {
-        self.refused_full.load(Ordering::Relaxed)
+        self.refused_full.total()
     }
 
     /// Logs once in [`SPACE_LOG_EVERY`] that messages are refused, and how many.
@@ -255,8 +245,7 @@ struct PushInFlight<'a> {
 #[expect(dead_code, reason = "kept until the push ends")]
 enum Counted<'a> {
     InFlight(Permit<'a>),
-    AckWaiter(AckWaiter<'a>),
-    BridgeWaiter(AckWaiter<'a>),
+    Waiter(AckWaiter<'a>),
 }
 
 impl PushInFlight<'_> {
@@ -302,7 +291,7 @@ impl PushInFlight<'_> {
             DeliveryEffect::ClearNode { node, connected_at } => {
                 let cleared = |store: &dyn Store| store.clear_node(self.uaid, node, connected_at);
                 let cleared = self.timed(StoreCall::ClearNode, cleared).await;
-                self.note(cleared.err());
+                let _ = self.checked(cleared);
                 DeliveryEvent::NodeCleared
             }
             DeliveryEffect::ConfirmChannel { month } => {
@@ -318,7 +307,7 @@ impl PushInFlight<'_> {
                 let deleted =
                     |store: &dyn Store| store.delete_messages(self.uaid, vec![month], messages);
                 let deleted = self.timed(StoreCall::Delete, deleted).await;
-                self.note(deleted.err());
+                let _ = self.checked(deleted);
                 DeliveryEvent::OldRowDeleted
             }
             DeliveryEffect::MoveAgent => DeliveryEvent::AgentMoved(self.move_agent().await),
@@ -381,7 +370,7 @@ impl PushInFlight<'_> {
         let Self { shared, .. } = *self;
         match shared.ack_waiters.try_add(self.uaid) {
             // Kept to the end: a push that has waited is not rejected for want of the other permit.
-            Some(waiter) => self.counted = Counted::AckWaiter(waiter),
+            Some(waiter) => self.counted = Counted::Waiter(waiter),
             None => return NodeAnswer::Busy,
         }
         let answer = self.shared.nodes.deliver(node, self.uaid, self.message.clone());
@@ -403,7 +392,7 @@ impl PushInFlight<'_> {
     async fn send_to_bridge(&mut self, recipient: &BridgeRecipient) -> BridgeOutcome {
         let Self { shared, .. } = *self;
         match shared.bridge_waiters.try_add(self.uaid) {
-            Some(waiter) => self.counted = Counted::BridgeWaiter(waiter),
+            Some(waiter) => self.counted = Counted::Waiter(waiter),
             None => {
                 shared.count_bridge_refused(recipient);
                 return BridgeOutcome::Busy { retry_after: None };
@@ -426,20 +415,14 @@ impl PushInFlight<'_> {
 
     fn checked<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreFailed> {
         answer.map_err(|error| {
-            self.note(Some(error));
+            match error {
+                StoreError::NoSpace => self.shared.note_no_space(),
+                error => {
+                    warn!(self.shared.log, "a store operation of a push failed"; "error" => %error);
+                }
+            }
             StoreFailed
         })
-    }
-
-    fn note(&self, error: Option<StoreError>) {
-        let log = &self.shared.log;
-        match error {
-            Some(StoreError::NoSpace) => self.shared.note_no_space(),
-            Some(error) => {
-                warn!(log, "a store operation of a push failed"; "error" => %error);
-            }
-            None => {}
-        }
     }
 }
 

@@ -4,11 +4,12 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use futures_util::Stream;
+use parking_lot::{Mutex, MutexGuard};
 use state_machine::connection::PushAnswer;
 use state_machine::delivery::NodeAnswer;
 use state_machine::{Message, Time, Uaid};
@@ -69,7 +70,7 @@ pub struct Signals {
 /// The mailbox of a client actor.
 #[derive(Debug)]
 pub(crate) struct ClientMailbox {
-    signals: Signals,
+    pub(crate) signals: Signals,
     mail: Mutex<Mail>,
 }
 
@@ -160,24 +161,20 @@ impl ClientMailbox {
         Self { signals: Signals::default(), mail: Mutex::new(Mail { max, ..Mail::default() }) }
     }
 
-    pub(crate) fn signals(&self) -> &Signals {
-        &self.signals
-    }
-
     pub(crate) fn state(&self) -> MailboxState {
-        let mail = self.lock();
+        let mail = self.mail.lock();
         MailboxState { length: mail.length(), max: mail.max as usize }
     }
 
     /// Whether the client must end though its peer does not read. If not, the task is woken by what arrives next.
     pub(crate) fn poll_must_end(&self, cx: &Context<'_>) -> bool {
-        self.lock().client = Some(cx.waker().clone());
+        self.mail.lock().client = Some(cx.waker().clone());
         self.signals.must_end()
     }
 
     /// Lets the client look at the clock and at its signals, even if the mailbox is full.
     pub(crate) fn wake(&self) -> Result<(), Disconnected> {
-        let mut mail = self.lock();
+        let mut mail = self.mail.lock();
         if mail.is_closed {
             return Err(Disconnected);
         }
@@ -188,7 +185,7 @@ impl ClientMailbox {
 
     /// The client has ended: what is in the mailbox is dropped.
     pub(crate) fn close(&self) {
-        let mut mail = self.lock();
+        let mut mail = self.mail.lock();
         mail.is_closed = true;
         let (queue, client) = (std::mem::take(&mut mail.queue), mail.client.take());
         drop(mail);
@@ -197,7 +194,7 @@ impl ClientMailbox {
 
     /// Locks the mailbox, if there is room for a message.
     fn room(&self) -> Result<MutexGuard<'_, Mail>, NoRoom> {
-        let mail = self.lock();
+        let mail = self.mail.lock();
         if mail.is_closed {
             return Err(NoRoom::Closed);
         }
@@ -205,11 +202,6 @@ impl ClientMailbox {
             return Err(NoRoom::Full);
         }
         Ok(mail)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Mail> {
-        // A panic cannot leave it half-updated.
-        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -250,7 +242,7 @@ impl Stream for Inbox {
     type Item = ClientMail;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ClientMail>> {
-        let mut mail = self.0.lock();
+        let mut mail = self.0.mail.lock();
         if let Some(message) = mail.take() {
             return Poll::Ready(Some(message));
         }

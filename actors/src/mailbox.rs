@@ -7,11 +7,11 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use actix::dev::{RecipientRequest, Request, SendError, ToEnvelope};
+use actix::dev::{RecipientRequest, Request, SendError};
 use actix::{Actor, Addr, Context, Handler, Message, Recipient};
 
 /// An actor whose mailbox has a bound.
-pub trait BoundedActor: Actor {
+pub trait BoundedActor: Actor<Context = Context<Self>> {
     /// The mailbox: always the same one, so that every sender counts in one place.
     fn mailbox(&self) -> Mailbox;
 }
@@ -75,13 +75,18 @@ impl<M: Message> Message for Queued<M> {
     type Result = M::Result;
 }
 
+/// A message for an actor on any thread.
+pub trait Mail: Message<Result: Send> + Send + 'static {}
+
+impl<M: Message<Result: Send> + Send + 'static> Mail for M {}
+
 /// The address of a bounded actor. Every message that is sent through it is counted.
 pub struct BoundedAddr<A: Actor> {
     addr: Addr<A>,
     mailbox: Mailbox,
 }
 
-impl<A: BoundedActor<Context = Context<A>>> BoundedAddr<A> {
+impl<A: BoundedActor> BoundedAddr<A> {
     /// Starts an actor on the current arbiter, with the bound of its mailbox.
     pub fn start(actor: A) -> Self {
         let mailbox = actor.mailbox();
@@ -91,37 +96,30 @@ impl<A: BoundedActor<Context = Context<A>>> BoundedAddr<A> {
         });
         Self { addr, mailbox }
     }
-}
 
-impl<A: Actor> BoundedAddr<A> {
     /// Sends a message, unless the mailbox is full or closed.
-    pub fn try_send<M>(&self, message: M) -> Result<(), SendError<M>>
+    pub fn try_send<M: Mail>(&self, message: M) -> Result<(), SendError<M>>
     where
-        M: Message<Result: Send> + Send + 'static,
         A: Handler<Queued<M>>,
-        A::Context: ToEnvelope<A, Queued<M>>,
     {
         self.addr.try_send(self.mailbox.queue(message)).map_err(returned)
     }
 
     /// Sends a message: waits for room if the mailbox is full, then for the answer.
-    pub fn send<M>(&self, message: M) -> Request<A, Queued<M>>
+    pub fn send<M: Mail>(&self, message: M) -> Request<A, Queued<M>>
     where
-        M: Message<Result: Send> + Send + 'static,
         A: Handler<Queued<M>>,
-        A::Context: ToEnvelope<A, Queued<M>>,
     {
         self.addr.send(self.mailbox.queue(message))
     }
 
     /// An address for one type of message.
-    pub fn recipient<M>(&self) -> BoundedRecipient<M>
+    pub fn recipient<M: Mail>(&self) -> BoundedRecipient<M>
     where
-        M: Message<Result: Send> + Send + 'static,
         A: Handler<Queued<M>>,
-        A::Context: ToEnvelope<A, Queued<M>>,
     {
-        BoundedRecipient::new(self.addr.clone(), self.mailbox.clone())
+        let (recipient, mailbox) = (self.addr.clone().recipient(), self.mailbox.clone());
+        BoundedRecipient { recipient, mailbox }
     }
 
     /// Whether the actor is alive.
@@ -142,15 +140,7 @@ pub struct BoundedRecipient<M: Message<Result: Send> + Send> {
     mailbox: Mailbox,
 }
 
-impl<M: Message<Result: Send> + Send + 'static> BoundedRecipient<M> {
-    fn new<A>(addr: Addr<A>, mailbox: Mailbox) -> Self
-    where
-        A: Handler<Queued<M>>,
-        A::Context: ToEnvelope<A, Queued<M>>,
-    {
-        Self { recipient: addr.recipient(), mailbox }
-    }
-
+impl<M: Mail> BoundedRecipient<M> {
     /// Sends a message, unless the mailbox is full or closed.
     pub fn try_send(&self, message: M) -> Result<(), SendError<M>> {
         self.recipient.try_send(self.mailbox.queue(message)).map_err(returned)

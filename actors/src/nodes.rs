@@ -48,11 +48,11 @@ pub struct NoPeers(pub NodeAnswer);
 #[derive(Clone)]
 pub struct Directory {
     /// The name of this node in router records; none if agents cannot connect.
-    own: Option<NodeId>,
-    registry: BoundedAddr<RegistryActor>,
-    connections: LiveConnections,
-    clients: Arc<ClientCounters>,
-    peers: Arc<dyn NodeDirectory>,
+    pub(crate) own: Option<NodeId>,
+    pub(crate) registry: BoundedAddr<RegistryActor>,
+    pub(crate) connections: LiveConnections,
+    pub(crate) clients: Arc<ClientCounters>,
+    pub(crate) peers: Arc<dyn NodeDirectory>,
 }
 
 impl NodeDirectory for NoPeers {
@@ -69,16 +69,6 @@ impl NodeDirectory for NoPeers {
 }
 
 impl Directory {
-    pub(crate) fn new(
-        own: Option<NodeId>,
-        registry: BoundedAddr<RegistryActor>,
-        connections: LiveConnections,
-        clients: Arc<ClientCounters>,
-        peers: Arc<dyn NodeDirectory>,
-    ) -> Self {
-        Self { own, registry, connections, clients, peers }
-    }
-
     /// The registry that handed it out.
     pub fn registry(&self) -> &BoundedAddr<RegistryActor> {
         &self.registry

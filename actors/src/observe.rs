@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use state_machine::connection::{PhaseName, PushAnswer, Wait};
 use state_machine::feed::FeedSyncId;
 use state_machine::wire::ClientMessage;
@@ -202,13 +202,13 @@ impl Default for ClientCounters {
 impl ClientCounters {
     pub fn counts(&self) -> ClientCounts {
         let pushes_waiting = self.pushes_waiting.load(Ordering::Relaxed);
-        ClientCounts { phases: self.phases().clone(), pushes_waiting }
+        ClientCounts { phases: self.phases.lock().clone(), pushes_waiting }
     }
 
     /// Moves a client from one phase to another. A new client comes from no phase, one that ends
     /// goes to none.
     pub(crate) fn moved(&self, from: Option<PhaseName>, to: Option<PhaseName>) {
-        let mut phases = self.phases();
+        let mut phases = self.phases.lock();
         if let Some(to) = to {
             *phases.entry(to).or_default() += 1;
         }
@@ -253,10 +253,5 @@ impl ClientCounters {
 
     pub(crate) fn pushes_ended(&self, count: usize) {
         self.pushes_waiting.fetch_sub(count, Ordering::Relaxed);
-    }
-
-    fn phases(&self) -> MutexGuard<'_, BTreeMap<PhaseName, usize>> {
-        // A panic cannot happen between two counts that belong together.
-        self.phases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,11 +3,12 @@
 //!
 //! Architecture Invariant: it never waits and cannot panic.
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix::dev::MessageResponse;
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, WrapFuture};
+use parking_lot::RwLock;
 use slog::{Logger, debug};
 use state_machine::access::AccessId;
 use state_machine::delivery::NodeAnswer;
@@ -153,13 +154,13 @@ impl RegistryActor {
     pub fn start(self, own: Option<NodeId>) -> Directory {
         let connections = self.connections.clone();
         let (clients, peers) = (Arc::clone(&self.clients), Arc::clone(&self.peers));
-        Directory::new(own, BoundedAddr::start(self), connections, clients, peers)
+        Directory { own, registry: BoundedAddr::start(self), connections, clients, peers }
     }
 
     fn state(&self) -> RegistryState {
         RegistryState {
             mailbox: self.mailbox.state(),
-            connections: self.connections.read().len(),
+            connections: self.connections.0.read().len(),
             clients: self.clients.counts(),
             draining: self.drain.as_ref().map(DrainSchedule::open),
             peers: self.peers.peers(),
@@ -201,7 +202,7 @@ impl LiveConnections {
         match entry.handle.signal(signal) {
             Ok(()) => NotifyResult::Delivered,
             Err(Disconnected) => {
-                self.write().remove(uaid, entry.connection);
+                self.0.write().remove(uaid, entry.connection);
                 NotifyResult::NotConnected
             }
         }
@@ -209,16 +210,7 @@ impl LiveConnections {
 
     /// The connection of an agent. What is sent to it is sent without the lock.
     fn find(&self, uaid: Uaid) -> Option<Entry<ClientHandle>> {
-        self.read().find(uaid).cloned()
-    }
-
-    // No holder of the lock can leave a change half done.
-    fn read(&self) -> RwLockReadGuard<'_, Registry<ClientHandle>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Registry<ClientHandle>> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+        self.0.read().find(uaid).cloned()
     }
 }
 
@@ -245,7 +237,7 @@ impl Handler<Queued<Register>> for RegistryActor {
 
     fn handle(&mut self, register: Queued<Register>, _: &mut Self::Context) {
         let Register { uaid, connection, handle } = register.take();
-        let displaced = self.connections.write().insert(uaid, connection, handle);
+        let displaced = self.connections.0.write().insert(uaid, connection, handle);
         if let Some(Err(Disconnected)) = displaced.map(|old| old.handle.signal(Signal::Replaced)) {
             debug!(self.log, "a connection had ended without deregistering");
         }
@@ -263,7 +255,7 @@ impl Handler<Queued<Deregister>> for RegistryActor {
 
     fn handle(&mut self, deregister: Queued<Deregister>, _: &mut Self::Context) {
         let Deregister { uaid, connection } = deregister.take();
-        self.connections.write().remove(uaid, connection);
+        self.connections.0.write().remove(uaid, connection);
     }
 }
 
@@ -274,7 +266,7 @@ impl Handler<Queued<DirectPush>> for RegistryActor {
     fn handle(&mut self, push: Queued<DirectPush>, _: &mut Self::Context) {
         let Err(push) = self.connections.deliver(push.take()) else { return };
         if let Some(ended) = self.connections.find(push.uaid) {
-            self.connections.write().remove(push.uaid, ended.connection);
+            self.connections.0.write().remove(push.uaid, ended.connection);
         }
         // An endpoint that no longer waits has stored the message.
         let _ = push.reply.send(NodeAnswer::NotHere);
@@ -304,7 +296,7 @@ impl Handler<Queued<CloseAccess>> for RegistryActor {
     fn handle(&mut self, close: Queued<CloseAccess>, _: &mut Self::Context) {
         let id = close.take().id;
         let handles: Vec<_> =
-            self.connections.read().of_access(id).map(|entry| entry.handle.clone()).collect();
+            self.connections.0.read().of_access(id).map(|entry| entry.handle.clone()).collect();
         for handle in handles {
             // A client that has ended is closed.
             let _ = handle.signal(Signal::AccessEnded);
@@ -320,7 +312,7 @@ impl Handler<Queued<ShutDown>> for RegistryActor {
         match &mut self.drain {
             Some(drain) => drain.expedite(spread, now),
             None => {
-                let connections = self.connections.read();
+                let connections = self.connections.0.read();
                 let all = connections.iter().map(|entry| entry.handle.clone()).collect();
                 self.drain = Some(DrainSchedule::begin(all, spread, now));
             }
@@ -336,7 +328,7 @@ impl Handler<Queued<CountConnections>> for RegistryActor {
     type Result = usize;
 
     fn handle(&mut self, _: Queued<CountConnections>, _: &mut Self::Context) -> usize {
-        self.connections.read().len()
+        self.connections.0.read().len()
     }
 }
 

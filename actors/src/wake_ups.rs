@@ -3,13 +3,13 @@
 //! A timer of tokio for each would take 136 bytes of an idle connection, and a place among the futures of its actor.
 
 use std::cell::RefCell;
-use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use by_address::ByAddress;
 use state_machine::Time;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -37,10 +37,8 @@ struct Schedule {
     timer: JoinHandle<()>,
 }
 
-struct Due {
-    at: Millis,
-    client: Arc<ClientMailbox>,
-}
+/// Two clients may be due at the same time.
+type Due = (Millis, ByAddress<Arc<ClientMailbox>>);
 
 impl WakeUp {
     /// Wakes the client at `deadline`. An earlier time is kept: the client is woken once for nothing, which is cheaper
@@ -64,7 +62,7 @@ impl WakeUp {
     /// Removes what is left of it.
     pub(crate) fn cancel(&mut self, client: &Arc<ClientMailbox>) {
         let Some((_, at)) = self.0.take() else { return };
-        let due = Due { at, client: Arc::clone(client) };
+        let due = (at, ByAddress(Arc::clone(client)));
         // It is gone when its thread ends.
         let _ = SCHEDULE.try_with(|schedule| {
             schedule.borrow_mut().as_mut().map(|schedule| schedule.due.remove(&due))
@@ -94,23 +92,23 @@ impl Schedule {
         // Rounded up: no client is woken before its deadline.
         let at = (self.began.elapsed() + wait).as_nanos().div_ceil(1_000_000);
         let at = u64::try_from(at).map_or(Millis::MAX, |at| Millis::MIN.saturating_add(at));
-        if self.due.first().is_none_or(|first| at < first.at) {
+        if self.due.first().is_none_or(|(first, _)| at < *first) {
             self.changed.notify_one();
         }
-        self.due.insert(Due { at, client });
+        self.due.insert((at, ByAddress(client)));
         at
     }
 
     /// Wakes the clients that are due. Returns the time of the next one.
     fn wake_due(&mut self) -> Option<Instant> {
         let elapsed = self.began.elapsed();
-        while let Some(first) = self.due.first() {
-            let at = Duration::from_millis(first.at.get() - 1);
+        while let Some((at, _)) = self.due.first() {
+            let at = Duration::from_millis(at.get() - 1);
             if elapsed < at {
                 return Some(self.began + at);
             }
             // A client that has ended needs no wake-up.
-            let _ = self.due.pop_first().map(|due| due.client.wake());
+            let _ = self.due.pop_first().map(|(_, client)| client.wake());
         }
         None
     }
@@ -126,29 +124,3 @@ async fn run(changed: Rc<Notify>) {
         }
     }
 }
-
-impl Due {
-    fn key(&self) -> (Millis, *const ClientMailbox) {
-        (self.at, Arc::as_ptr(&self.client))
-    }
-}
-
-impl Ord for Due {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.key().cmp(&other.key())
-    }
-}
-
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Due {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for Due {}

@@ -226,7 +226,7 @@ async fn of_clients(samples: &mut Samples, clients: &ClientShared) {
     samples.each(&table::MONTH_MOVES, &steps, counters.moves.counts());
     samples.times(&table::TIME_IN_STORAGE, [], counters.time_in_storage.counts());
     for (call, times) in counters.store_times.counts() {
-        samples.times(&table::STORE_OPERATION, ["session".into(), call.name().into()], times);
+        samples.times(&table::STORE_OPERATION, ["session".into(), call.into()], times);
     }
     let registry = clients.registry.send(Observe::<RegistryState>::new());
     if let Ok(Ok(state)) = timeout(ANSWER_WAIT, registry).await {
@@ -256,7 +256,7 @@ fn of_pushes(samples: &mut Samples, endpoints: &EndpointRole) {
     samples.each(&table::VAPID_CHECKS, &VAPID, counters.vapid.counts());
     samples.times(&table::PUSH_DIRECT, [], counters.direct.counts());
     for (call, times) in shared.store_times.counts() {
-        samples.times(&table::STORE_OPERATION, ["push".into(), call.name().into()], times);
+        samples.times(&table::STORE_OPERATION, ["push".into(), call.into()], times);
     }
     let EndpointState { mailbox, in_flight, ack_waiters, refused_full, .. } = shared.state();
     samples.mailbox("endpoint", mailbox);

@@ -97,7 +97,7 @@ const CALLS: &[&str] = &{
     let mut names = [""; StoreCall::ALL.len()];
     let mut at = 0;
     while at < names.len() {
-        names[at] = StoreCall::ALL[at].name();
+        names[at] = StoreCall::ALL[at].1;
         at += 1;
     }
     names

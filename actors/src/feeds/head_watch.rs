@@ -1,9 +1,10 @@
 //! The last published number of each followed feed, and the page that its followers share.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use state_machine::feed::{FeedName, FeedSyncId};
 use tokio::sync::watch;
 
@@ -43,7 +44,7 @@ impl HeadWatch {
     /// Adds a follower, unless its feed is not followed and `feeds_max` others are. Each is removed
     /// with [`HeadWatch::unsubscribe`].
     pub(super) fn subscribe(&self, feed: &FeedName, feeds_max: usize) -> Option<HeadSubscription> {
-        let WatchedFeeds { feeds, is_closed } = &mut *self.followed();
+        let WatchedFeeds { feeds, is_closed } = &mut *self.0.lock();
         if *is_closed {
             return Some(WatchedFeed::default().join());
         }
@@ -55,7 +56,7 @@ impl HeadWatch {
 
     /// Removes a follower. Returns whether it was the last of its feed.
     pub(super) fn unsubscribe(&self, feed: &FeedName) -> bool {
-        let mut followed = self.followed();
+        let mut followed = self.0.lock();
         let Some(entry) = followed.feeds.get_mut(feed) else { return false };
         entry.followers -= 1;
         let was_last = entry.followers == 0;
@@ -67,7 +68,7 @@ impl HeadWatch {
 
     /// Notifies a feed's followers of its head.
     pub(super) fn announce(&self, feed: &FeedName, head: FeedSyncId) {
-        if let Some(entry) = self.followed().feeds.get(feed) {
+        if let Some(entry) = self.0.lock().feeds.get(feed) {
             entry.sender.send_if_modified(|known| {
                 let is_news = head > *known;
                 *known = head.max(*known);
@@ -79,7 +80,7 @@ impl HeadWatch {
     /// Reads the page behind a cursor: once for all followers at it, while the head is the same. `own` reads it for one
     /// follower, and does nothing before it is polled.
     pub(super) fn read(&self, feed: &FeedName, after: FeedSyncId, own: PageFuture) -> PageFuture {
-        let mut followed = self.followed();
+        let mut followed = self.0.lock();
         let Some(entry) = followed.feeds.get_mut(feed) else { return own };
         let head = *entry.sender.borrow();
         if let Some(read) = entry.read.as_mut().filter(|read| read.may_join(after, head)) {
@@ -95,34 +96,29 @@ impl HeadWatch {
 
     /// Whether a feed has followers.
     pub(super) fn is_followed(&self, feed: &FeedName) -> bool {
-        self.followed().feeds.contains_key(feed)
+        self.0.lock().feeds.contains_key(feed)
     }
 
     /// The feeds that have followers.
     pub(super) fn names(&self) -> Vec<FeedName> {
-        self.followed().feeds.keys().cloned().collect()
+        self.0.lock().feeds.keys().cloned().collect()
     }
 
     /// The number of feeds that have followers.
     pub(super) fn len(&self) -> usize {
-        self.followed().feeds.len()
+        self.0.lock().feeds.len()
     }
 
     /// Whether the node is stopping.
     pub(super) fn is_closed(&self) -> bool {
-        self.followed().is_closed
+        self.0.lock().is_closed
     }
 
     /// Ends all subscriptions, later ones too.
     pub(super) fn close(&self) {
-        let mut followed = self.followed();
+        let mut followed = self.0.lock();
         followed.is_closed = true;
         followed.feeds.clear();
-    }
-
-    fn followed(&self) -> MutexGuard<'_, WatchedFeeds> {
-        // A panic cannot leave the map half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -31,7 +31,8 @@ use actix::dev::SendError;
 use slog::{Logger, error};
 use state_machine::Span;
 use state_machine::feed::{
-    ConsumerLimits, FeedKey, FeedName, FeedSyncId, FeedValue, PublisherLimits, Version, WriteResult,
+    ConsumerLimits, FeedKey, FeedName, FeedPage, FeedSyncId, FeedValue, PublisherLimits, Version,
+    WriteResult,
 };
 use storage::{FeedTables, SettledMessages, StoreError, StoreFuture};
 use tokio::sync::Semaphore;
@@ -239,6 +240,29 @@ impl Feeds {
         let watch = self.shared.heads.subscribe(&feed, usize::MAX).expect("no limit applies");
         self.subscribed(&feed, &watch);
         FeedSubscription::new(self, feed, after, watch, WhenMissing::Wait, None)
+    }
+
+    /// Reads a feed from its beginning, page by page. A feed that does not exist has nothing to apply.
+    pub(crate) async fn read_all<T: Default>(
+        &self,
+        feed: FeedName,
+        apply: impl Fn(&mut T, FeedPage),
+    ) -> Result<T, StoreError> {
+        let (mut all, mut after) = (T::default(), FeedSyncId::NONE);
+        let limit = self.limits().consumer.page;
+        while let Some(page) = self.store().fetch_feed(feed.clone(), after, limit).await? {
+            if page.is_too_late(after) {
+                (all, after) = (T::default(), FeedSyncId::NONE);
+                continue;
+            }
+            let is_last = page.is_last() || page.cursor <= after;
+            after = page.cursor;
+            apply(&mut all, page);
+            if is_last {
+                break;
+            }
+        }
+        Ok(all)
     }
 
     /// The feeds in numbers.

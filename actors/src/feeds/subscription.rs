@@ -2,12 +2,13 @@
 
 use std::future::pending;
 use std::mem;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::stream::{self, Stream};
+use parking_lot::Mutex;
 use slog::{debug, warn};
 use state_machine::Span;
 use state_machine::feed::{
@@ -250,7 +251,7 @@ impl Drop for FeedSubscription {
 async fn answer(
     fetching: &mut Mutex<Option<PageFuture>>,
 ) -> Result<Option<Arc<SharedPage>>, StoreError> {
-    match fetching.get_mut().unwrap_or_else(PoisonError::into_inner) {
+    match fetching.get_mut() {
         Some(answer) => answer.await,
         None => pending().await,
     }

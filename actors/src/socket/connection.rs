@@ -33,7 +33,7 @@ use futures_util::future::LocalBoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Sleep, sleep, timeout};
 
-use super::event_stream::{AwaitingHandover, EndlessBody, EventStream};
+use super::event_stream::{EndlessBody, EventStream, awaiting_handover};
 use super::http_stream::{HttpFlow, HttpStream};
 use super::parked::{Due, RequestDeadline, park};
 use super::{Session, Socket};
@@ -67,8 +67,35 @@ pub struct HttpOptions {
     pub stopping: Option<actix_server::GracefulShutdownSignal>,
 }
 
+/// The socket of a connection, encrypted or not.
+pub trait Io: AsyncRead + AsyncWrite + Unpin + 'static {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + 'static> Io for T {}
+
+/// The routes of a thread.
+pub(super) trait Routes:
+    Service<Request, Response = ServiceResponse, Error = Error, Future: 'static> + 'static
+{
+}
+
+impl<A> Routes for A where
+    A: Service<Request, Response = ServiceResponse, Error = Error, Future: 'static> + 'static
+{
+}
+
+/// actix-http's part of a connection.
+pub(super) trait ServesHttp<T>:
+    Service<HttpIo<T>, Response = (), Error = DispatchError> + 'static
+{
+}
+
+impl<T, S> ServesHttp<T> for S where
+    S: Service<HttpIo<T>, Response = (), Error = DispatchError> + 'static
+{
+}
+
 /// What serves the connections of one thread. `configure` adds the routes.
-pub fn service<T, C>(
+pub fn service<T: Io, C>(
     options: &HttpOptions,
     configure: C,
 ) -> impl ServiceFactory<
@@ -79,7 +106,6 @@ pub fn service<T, C>(
     InitError = (),
 > + use<T, C>
 where
-    T: AsyncRead + AsyncWrite + Unpin + 'static,
     C: FnOnce(&mut ServiceConfig) + Clone + 'static,
 {
     let options = options.clone();
@@ -92,8 +118,8 @@ where
         .client_disconnect_timeout(linger)
         .h1_allow_half_closed(allows_half_closed)
         .on_connect_ext(|stream: &HttpStream<T>, data| {
-            data.insert(Rc::clone(stream.flow()));
-            data.insert(Rc::clone(stream.socket()));
+            data.insert(Rc::clone(&stream.flow));
+            data.insert(Rc::clone(&stream.socket));
         });
     if let Some(stopping) = options.stopping.clone() {
         http = http.graceful_shutdown_signal(move || {
@@ -129,8 +155,7 @@ pub(super) fn app(
     Response = ServiceResponse,
     Error = Error,
     InitError = (),
-    Service = impl Service<Request, Response = ServiceResponse, Error = Error, Future: 'static>
-              + 'static,
+    Service = impl Routes,
     Future: 'static,
 > {
     map_config(App::new().configure(configure).into_factory(), |()| AppConfig::default())
@@ -142,13 +167,10 @@ fn connection_data<D: Clone + 'static>(request: &Request) -> D {
 }
 
 /// Answers a request when it has its [turn](HttpFlow::turn).
-fn answer_in_turn<A>(
+fn answer_in_turn<A: Routes>(
     request: Request,
     app: &A,
-) -> impl Future<Output = Result<ServiceResponse, Error>> + use<A>
-where
-    A: Service<Request, Response = ServiceResponse, Error = Error>,
-{
+) -> impl Future<Output = Result<ServiceResponse, Error>> + use<A> {
     let flow = connection_data::<Rc<HttpFlow>>(&request);
     let answer = app.call(request);
     async {
@@ -158,16 +180,12 @@ where
 }
 
 /// Answers a request. An endless body gets the socket once the head of its answer is written.
-fn answer_request<T, A>(
+fn answer_request<T: Io, A: Routes>(
     request: Request,
     app: &A,
     linger: Duration,
     allows_half_closed: bool,
-) -> impl Future<Output = Result<ServiceResponse, Error>> + use<T, A>
-where
-    T: AsyncRead + AsyncWrite + Unpin + 'static,
-    A: Service<Request, Response = ServiceResponse, Error = Error>,
-{
+) -> impl Future<Output = Result<ServiceResponse, Error>> + use<T, A> {
     let flow = connection_data::<Rc<HttpFlow>>(&request);
     let socket = connection_data::<Rc<Socket<T>>>(&request);
     let is_chunked = request.version() >= Version::HTTP_11;
@@ -187,22 +205,18 @@ where
             head.no_chunking(!is_chunked);
             let output = EventStream::new(Rc::clone(&socket), body, is_chunked, allows_half_closed);
             flow.hand_over(Box::pin(TakenSocket { socket, output }.run(linger)));
-            AwaitingHandover.boxed()
+            awaiting_handover()
         }))
     }
 }
 
 /// Answers a request to upgrade. The answer decides whether the connection becomes a WebSocket.
-fn answer_upgrade<T, A>(
+fn answer_upgrade<T: Io, A: Routes>(
     (request, mut framed): (Request, Framed<HttpStream<T>, Codec>),
     app: &A,
     linger: Duration,
     bad_request: fn(&str) -> String,
-) -> impl Future<Output = Result<(), Error>> + use<T, A>
-where
-    T: AsyncRead + AsyncWrite + Unpin + 'static,
-    A: Service<Request, Response = ServiceResponse, Error = Error>,
-{
+) -> impl Future<Output = Result<(), Error>> + use<T, A> {
     // Another method may have a body, which actix-http does not read here.
     let answer = (*request.method() == Method::GET).then(|| answer_in_turn(request, app));
     async move {
@@ -230,19 +244,16 @@ pub(super) fn refusal(json: String) -> Response<BoxBody> {
 }
 
 /// Takes the socket from the HTTP service, which ends with this.
-fn upgrade<T>(
+fn upgrade<T: Io>(
     answer: Response<BoxBody>,
     session: Session,
     framed: Framed<HttpStream<T>, Codec>,
     linger: Duration,
-) -> io::Result<()>
-where
-    T: AsyncRead + AsyncWrite + Unpin + 'static,
-{
+) -> io::Result<()> {
     let mut parts = framed.into_parts();
     let mut unsent = parts.write_buf;
     parts.codec.encode(Message::Item((answer.drop_body(), BodySize::None)), &mut unsent)?;
-    let (flow, socket) = (Rc::clone(parts.io.flow()), Rc::clone(parts.io.socket()));
+    let (flow, socket) = (Rc::clone(&parts.io.flow), Rc::clone(&parts.io.socket));
     socket.add(&unsent);
     let output = session.start(&socket, parts.read_buf);
     flow.hand_over(Box::pin(TakenSocket { socket, output }.run(linger)));
@@ -250,14 +261,11 @@ where
 }
 
 /// Sends the last answer of a connection.
-async fn refuse<T>(
+async fn refuse<T: Io>(
     answer: Response<BoxBody>,
     framed: Framed<HttpStream<T>, Codec>,
     linger: Duration,
-) -> Result<(), Error>
-where
-    T: AsyncRead + AsyncWrite + Unpin,
-{
+) -> Result<(), Error> {
     let (mut answer, body) = answer.into_parts();
     answer.head_mut().set_connection_type(ConnectionType::Close);
     let body = to_bytes(body).await.unwrap_or_default();
@@ -281,11 +289,7 @@ struct TakenSocket<T, O> {
     output: O,
 }
 
-impl<T, O> TakenSocket<T, O>
-where
-    T: AsyncRead + AsyncWrite + Unpin,
-    O: Output,
-{
+impl<T: Io, O: Output> TakenSocket<T, O> {
     /// Writes the output until it ends, and then waits a moment for the peer to close its end.
     #[expect(clippy::manual_async_fn, reason = "it would have room for the output twice")]
     fn run(mut self, linger: Duration) -> impl Future<Output = Ended> {
@@ -326,7 +330,7 @@ where
 
 /// Closes this end, and reads until the peer has closed its own: else what it still sends would reset the connection,
 /// and it might not receive the last bytes.
-async fn close<T: AsyncRead + AsyncWrite + Unpin>(mut io: T) -> io::Result<()> {
+async fn close<T: Io>(mut io: T) -> io::Result<()> {
     io.shutdown().await?;
     let mut unread = [0; 512];
     while io.read(&mut unread).await? > 0 {}
@@ -389,18 +393,14 @@ impl<T, S: Service<HttpIo<T>>> Http<T, S> {
         first: Option<u8>,
     ) -> Self {
         let stream = HttpStream::new(Rc::clone(&socket), first);
-        let flow = Rc::clone(stream.flow());
+        let flow = Rc::clone(&stream.flow);
         let served = Box::pin(server.service.call((stream, peer)));
         let deadline = RequestDeadline::new(&server.options);
         Self { served, flow, restless_polls: 0, wait: None, deadline, server, socket, peer }
     }
 }
 
-impl<T, S> Future for Http<T, S>
-where
-    T: AsyncRead + AsyncWrite + Unpin + 'static,
-    S: Service<HttpIo<T>, Response = (), Error = DispatchError> + 'static,
-{
+impl<T: Io, S: ServesHttp<T>> Future for Http<T, S> {
     type Output = Ended;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
@@ -412,11 +412,7 @@ where
     }
 }
 
-impl<T, S> Http<T, S>
-where
-    T: AsyncRead + AsyncWrite + Unpin + 'static,
-    S: Service<HttpIo<T>, Response = (), Error = DispatchError> + 'static,
-{
+impl<T: Io, S: ServesHttp<T>> Http<T, S> {
     fn poll_http(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
         if let Some(wait) = &mut self.wait {
             ready!(wait.as_mut().poll(cx));

@@ -1,6 +1,6 @@
 //! An endless body after the head of its answer: the connection keeps the socket and nothing of what HTTP needed.
 //!
-//! actix-http writes the head, followed by a body of which nothing comes ([`AwaitingHandover`]). Then the connection
+//! actix-http writes the head, followed by a body of which nothing comes ([`awaiting_handover`]). Then the connection
 //! takes the socket as an upgrade does, and [`EventStream`] writes the real body.
 
 use std::convert::Infallible;
@@ -9,10 +9,11 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use actix_http::body::{BodySize, BoxBody, MessageBody};
+use actix_http::body::{BodyStream, BoxBody, MessageBody};
 use actix_web::Error;
 use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
+use futures_util::stream::pending;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::Socket;
@@ -27,9 +28,6 @@ const DROPPED_BYTES_MAX: usize = 8 * 1024;
 #[derive(Debug, Clone, Copy)]
 pub struct EndlessBody;
 
-/// The body of an answer whose socket is about to be taken from HTTP.
-pub(super) struct AwaitingHandover;
-
 /// What is written to a socket after the head of an answer with an [`EndlessBody`].
 pub(super) struct EventStream<T> {
     socket: Rc<Socket<T>>,
@@ -43,19 +41,9 @@ pub(super) struct EventStream<T> {
     readable_bytes: usize,
 }
 
-impl MessageBody for AwaitingHandover {
-    type Error = Infallible;
-
-    fn size(&self) -> BodySize {
-        BodySize::Stream
-    }
-
-    fn poll_next(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, Infallible>>> {
-        Poll::Pending
-    }
+/// The body of an answer whose socket is about to be taken from HTTP: nothing comes of it.
+pub(super) fn awaiting_handover() -> BoxBody {
+    BodyStream::new(pending::<Result<Bytes, Infallible>>()).boxed()
 }
 
 impl<T: AsyncRead + Unpin> EventStream<T> {

@@ -8,7 +8,6 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -50,8 +49,8 @@ pub struct FrameLimits {
     /// Frames and KiB together. Above it, nothing is read until the next frame is within it.
     rate: Rate,
     clock: Clock,
-    delayed: AtomicU64,
-    log_limiter: SharedLogLimiter,
+    /// Counts frames that had to wait for the rate of their agent.
+    delayed: SharedLogLimiter,
     log: Logger,
 }
 
@@ -74,18 +73,16 @@ impl FrameLimits {
     /// Messages of up to `bytes_max` bytes. A rate of 0 is no limit.
     pub fn new(bytes_max: usize, frames_per_second_max: usize, clock: Clock, log: Logger) -> Self {
         let rate = Rate::per_second(frames_per_second_max);
-        let log_limiter = SharedLogLimiter::new(LOG_EVERY);
-        Self { bytes_max, rate, clock, delayed: AtomicU64::new(0), log_limiter, log }
+        Self { bytes_max, rate, clock, delayed: SharedLogLimiter::new(LOG_EVERY), log }
     }
 
     /// How many frames had to wait for the rate of their agent, since the start.
     pub fn delayed(&self) -> u64 {
-        self.delayed.load(Ordering::Relaxed)
+        self.delayed.total()
     }
 
     fn count_delayed(&self, now: Time) {
-        self.delayed.fetch_add(1, Ordering::Relaxed);
-        if let Some(frames) = self.log_limiter.count(now) {
+        if let Some(frames) = self.delayed.count(now) {
             warn!(self.log, "a user agent sends more than agent_frames_per_second_max allows, it is read more slowly";
                 "frames" => frames);
         }

@@ -17,9 +17,7 @@ use actix_http::body::{BodySize, BoxBody, MessageBody};
 use actix_http::error::{DispatchError, PayloadError};
 use actix_http::header::{HOST, HeaderName, HeaderValue};
 use actix_http::{BoxedPayloadStream, ConnectionType, Method, Payload, Request, Version};
-use actix_service::{Service, ServiceFactory, fn_factory, fn_service};
-use actix_web::Error;
-use actix_web::dev::ServiceResponse;
+use actix_service::{ServiceFactory, fn_factory, fn_service};
 use actix_web::web::ServiceConfig;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
@@ -28,10 +26,9 @@ use hyper::http::request::Parts;
 use hyper::rt::Executor;
 use hyper::server::conn::http2::Builder;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::connection::{HttpOptions, app, refusal};
+use super::connection::{HttpOptions, Io, Routes, app, refusal};
 use super::event_stream::EndlessBody;
 use super::parked::stopping;
 
@@ -63,7 +60,7 @@ const PING_WAIT: Duration = Duration::from_secs(10);
 const NOT_VALID: &str = "the request is not valid HTTP/2";
 
 /// What serves the HTTP/2 connections of one thread. `configure` adds the routes.
-pub fn http2<T, C>(
+pub fn http2<T: Io, C>(
     options: &HttpOptions,
     configure: C,
 ) -> impl ServiceFactory<
@@ -74,7 +71,6 @@ pub fn http2<T, C>(
     InitError = (),
 > + use<T, C>
 where
-    T: AsyncRead + AsyncWrite + Unpin + 'static,
     C: FnOnce(&mut ServiceConfig) + Clone + 'static,
 {
     let (options, app) = (options.clone(), app(configure));
@@ -119,17 +115,12 @@ type RequestBody = Rc<RefCell<Incoming>>;
 #[derive(Clone)]
 struct ThisThread;
 
-async fn serve<T, A>(
+async fn serve<T: Io, A: Routes>(
     io: T,
     peer: Option<SocketAddr>,
     app: Rc<A>,
     options: HttpOptions,
-) -> Result<(), DispatchError>
-where
-    T: AsyncRead + AsyncWrite + Unpin + 'static,
-    A: Service<Request, Response = ServiceResponse, Error = Error> + 'static,
-    A::Future: 'static,
-{
+) -> Result<(), DispatchError> {
     let activity = Rc::new(Activity::new());
     let service = hyper::service::service_fn({
         let activity = Rc::clone(&activity);
@@ -177,16 +168,13 @@ fn builder() -> Builder<ThisThread> {
     builder
 }
 
-async fn answer<A>(
+async fn answer<A: Routes>(
     request: hyper::Request<Incoming>,
     peer: Option<SocketAddr>,
     app: Rc<A>,
     activity: Rc<Activity>,
     options: HttpOptions,
-) -> Result<hyper::Response<AnswerBody>, Infallible>
-where
-    A: Service<Request, Response = ServiceResponse, Error = Error>,
-{
+) -> Result<hyper::Response<AnswerBody>, Infallible> {
     let in_progress = InProgress::new(Rc::clone(&activity));
     let (head, body) = request.into_parts();
     let body = Rc::new(RefCell::new(body));

@@ -58,8 +58,8 @@ pub(super) struct Turn(Rc<HttpFlow>);
 
 /// The stream that actix-http reads and writes.
 pub(super) struct HttpStream<T> {
-    socket: Rc<Socket<T>>,
-    flow: Rc<HttpFlow>,
+    pub(super) socket: Rc<Socket<T>>,
+    pub(super) flow: Rc<HttpFlow>,
     /// A byte that was read before, and comes first.
     first: Option<u8>,
 }
@@ -202,14 +202,6 @@ impl Drop for Turn {
 impl<T> HttpStream<T> {
     pub(super) fn new(socket: Rc<Socket<T>>, first: Option<u8>) -> Self {
         Self { socket, flow: Rc::default(), first }
-    }
-
-    pub(super) fn socket(&self) -> &Rc<Socket<T>> {
-        &self.socket
-    }
-
-    pub(super) fn flow(&self) -> &Rc<HttpFlow> {
-        &self.flow
     }
 }
 

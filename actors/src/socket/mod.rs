@@ -36,7 +36,7 @@ use crate::admission::Admission;
 use crate::client::{Client, ClientShared, StepObserver, Transport};
 use crate::handle::{ClientMail, ClientMailbox, Inbox};
 
-pub use connection::{HttpOptions, service};
+pub use connection::{HttpOptions, Io, service};
 pub use event_stream::EndlessBody;
 pub use frames::FrameLimits;
 pub use http2::http2;

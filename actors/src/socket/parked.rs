@@ -10,14 +10,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use actix_http::error::DispatchError;
-use actix_service::Service;
 use futures_util::future::{Either, select};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 use super::Socket;
-use super::connection::{Ended, Http, HttpIo, HttpOptions, HttpServer};
+use super::connection::{Ended, Http, HttpOptions, HttpServer, Io, ServesHttp};
 use super::http_stream::NextRequest;
 
 /// Time without a request after which a connection is parked. It is longer than that for which actix-http reads behind
@@ -83,16 +81,12 @@ impl RequestDeadline {
 
 /// Waits for the next request, with nothing but the socket. The connection ends `until` then, when its peer closes it,
 /// and at shutdown.
-pub(super) async fn park<T, S>(
+pub(super) async fn park<T: Io, S: ServesHttp<T>>(
     server: Rc<HttpServer<S>>,
     socket: Rc<Socket<T>>,
     peer: Option<SocketAddr>,
     until: Instant,
-) -> Ended
-where
-    T: AsyncRead + AsyncWrite + Unpin + 'static,
-    S: Service<HttpIo<T>, Response = (), Error = DispatchError> + 'static,
-{
+) -> Ended {
     let awaited = {
         let first = pin!(first_byte(&socket));
         let stopping = pin!(stopping(&server.options));
@@ -133,7 +127,7 @@ mod tests {
     use std::thread::{self, JoinHandle};
 
     use actix_server::{GracefulShutdownSignal, Server};
-    use actix_service::{ServiceFactory, fn_service};
+    use actix_service::{Service, ServiceFactory, fn_service};
     use actix_web::rt::net::TcpStream;
     use actix_web::rt::{self, System};
     use actix_web::web::{self, Bytes, ServiceConfig};

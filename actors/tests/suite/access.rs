@@ -10,25 +10,9 @@ use state_machine::{Span, Uaid};
 use crate::clockwork::{self, pass, settle};
 use crate::feeds::{FeedStore, node as feeds_on, put};
 use crate::node::{Node, UserAgent, log};
+use crate::wire::Unlimited;
 
 const LIFETIME_S: u64 = 60;
-
-/// The address of the agents has no limits.
-struct Unlimited;
-
-impl Admission for Unlimited {
-    fn hello(&self, _: Option<Uaid>) -> Result<(), CloseReason> {
-        Ok(())
-    }
-
-    fn new_agent(&self) -> bool {
-        true
-    }
-
-    fn register(&self, _: Uaid) -> bool {
-        true
-    }
-}
 
 /// Adds a token that lives for [`LIFETIME_S`].
 async fn add(feeds: &Feeds, node: &Node, id: AccessId) -> AccessGrant {
@@ -75,51 +59,53 @@ async fn write(feeds: &Feeds, id: AccessId, grant: &AccessGrant) {
     settle().await;
 }
 
-#[test]
-fn a_replaced_token_closes_its_agents_and_refuses_those_that_have_not_said_hello() {
-    clockwork::run(async {
-        let TwoTokens { feeds, node, access, alice, of_alice, alice_uaid, bob_uaid } =
-            TwoTokens::start().await;
-        let mut at_alice = UserAgent::with_uaid(&node, alice_uaid).await;
-        let mut at_bob = UserAgent::with_uaid(&node, bob_uaid).await;
-        let connect = |sha256: &str| {
-            let slot = access.try_connect(sha256);
-            slot.map(|slot| WithAccess { of_address: Box::new(Unlimited), slot })
-        };
-        let early = connect(&of_alice.sha256).ok().unwrap();
+#[clockwork::test]
+async fn a_replaced_token_closes_its_agents_and_refuses_those_that_have_not_said_hello() {
+    let TwoTokens { feeds, node, access, alice, of_alice, alice_uaid, bob_uaid } =
+        TwoTokens::start().await;
+    let mut at_alice = UserAgent::with_uaid(&node, alice_uaid).await;
+    let mut at_bob = UserAgent::with_uaid(&node, bob_uaid).await;
+    let connect = |sha256: &str| {
+        let slot = access.try_connect(sha256);
+        slot.map(|slot| WithAccess { of_address: Box::new(Unlimited(())), slot })
+    };
+    let early = connect(&of_alice.sha256).ok().unwrap();
 
-        write(&feeds, alice, &AccessGrant { sha256: "new".into(), ..of_alice.clone() }).await;
-        assert_eq!(at_alice.is_closed().await, CloseReason::AccessEnded);
-        assert!(!access.has_ended(alice_uaid));
-        assert_eq!(early.hello(Some(alice_uaid)), Err(CloseReason::AccessEnded));
-        let former = connect(&of_alice.sha256).err();
-        assert_eq!(former, Some(AccessRefusal::NoSuchToken));
-        assert_eq!(connect("new").ok().unwrap().hello(Some(alice_uaid)), Ok(()));
-        at_bob.heard_nothing_more();
-    });
+    let new = AccessGrant { sha256: "new".into(), agents_max: 1, ..of_alice.clone() };
+    write(&feeds, alice, &new).await;
+    assert_eq!(at_alice.is_closed().await, CloseReason::AccessEnded);
+    assert!(!access.has_ended(alice_uaid));
+    assert_eq!(early.hello(Some(alice_uaid)), Err(CloseReason::AccessEnded));
+    let former = connect(&of_alice.sha256).err();
+    assert_eq!(former, Some(AccessRefusal::NoSuchToken));
+    drop(early);
+    let slot = connect("new").ok().unwrap();
+    assert_eq!(slot.hello(Some(alice_uaid)), Ok(()));
+    assert_eq!(connect("new").err(), Some(AccessRefusal::Full));
+    drop(slot);
+    assert!(connect("new").is_ok(), "its place is free again");
+    at_bob.heard_nothing_more();
 }
 
-#[test]
-fn a_token_that_is_revoked_or_expires_closes_its_agents_and_no_others() {
-    clockwork::run(async {
-        let TwoTokens { feeds, node, access, alice, of_alice, alice_uaid, bob_uaid } =
-            TwoTokens::start().await;
-        let mut of = [
-            UserAgent::with_uaid(&node, alice_uaid).await,
-            UserAgent::with_uaid(&node, bob_uaid).await,
-            UserAgent::new(&node, 7).await,
-        ];
-        let [at_alice, at_bob, without] = &mut of;
+#[clockwork::test]
+async fn a_token_that_is_revoked_or_expires_closes_its_agents_and_no_others() {
+    let TwoTokens { feeds, node, access, alice, of_alice, alice_uaid, bob_uaid } =
+        TwoTokens::start().await;
+    let mut of = [
+        UserAgent::with_uaid(&node, alice_uaid).await,
+        UserAgent::with_uaid(&node, bob_uaid).await,
+        UserAgent::new(&node, 7).await,
+    ];
+    let [at_alice, at_bob, without] = &mut of;
 
-        write(&feeds, alice, &AccessGrant { revoked_s: Some(1), ..of_alice }).await;
-        assert_eq!(at_alice.is_closed().await, CloseReason::AccessEnded);
-        assert!(access.has_ended(alice_uaid) && !access.has_ended(bob_uaid));
+    write(&feeds, alice, &AccessGrant { revoked_s: Some(1), ..of_alice }).await;
+    assert_eq!(at_alice.is_closed().await, CloseReason::AccessEnded);
+    assert!(access.has_ended(alice_uaid) && !access.has_ended(bob_uaid));
 
-        pass(Span::from_secs(LIFETIME_S - 2)).await;
-        at_bob.heard_nothing_more();
-        pass(Span::from_secs(2)).await;
-        assert_eq!(at_bob.is_closed().await, CloseReason::AccessEnded);
-        assert!(access.has_ended(bob_uaid) && !access.has_ended(without.uaid));
-        without.heard_nothing_more();
-    });
+    pass(Span::from_secs(LIFETIME_S - 2)).await;
+    at_bob.heard_nothing_more();
+    pass(Span::from_secs(2)).await;
+    assert_eq!(at_bob.is_closed().await, CloseReason::AccessEnded);
+    assert!(access.has_ended(bob_uaid) && !access.has_ended(without.uaid));
+    without.heard_nothing_more();
 }

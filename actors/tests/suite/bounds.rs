@@ -3,324 +3,213 @@
 use std::sync::Arc;
 
 use actix::dev::SendError;
-use actix::{Actor, ActorContext, Context, Handler};
-use actors::broadcasts::{BroadcastView, Subscribe, Unsubscribe};
-use actors::mailbox::{BoundedActor, Mailbox, Queued};
-use actors::observe::{BroadcastState, Observe};
-use actors::registry::{ConnectedElsewhere, CountConnections, MessageStored, NotifyResult};
-use actors::{BoundedAddr, NoPeers, NodeDirectory, RegistryActor};
+use actors::registry::{ConnectedElsewhere, MessageStored, NotifyResult};
+use actors::{NoPeers, NodeDirectory, RegistryActor};
 use serde_json::json;
-use slog::{Discard, Logger, o};
 use state_machine::connection::CloseReason;
 use state_machine::delivery::{NodeAnswer, Outcome};
 use state_machine::{Month, NodeId, Time, Uaid};
-use tokio::sync::watch;
 
 use crate::clockwork::{self, pass, settle};
-use crate::node::{ACK_WAIT, Bounds, Node, UserAgent};
+use crate::node::{ACK_WAIT, Bounds, Node, UserAgent, fill, log};
+use crate::sessions::scripted_broadcasts::ScriptedBroadcasts;
 
-#[test]
-fn a_push_into_a_full_mailbox_is_busy_at_once() {
-    clockwork::run(async {
-        let node = Node::within(Bounds { client_mailbox_max: 1, ..Bounds::default() }).await;
-        let mut agent = UserAgent::new(&node, 1).await;
-        let go_on = agent.stands_still().await;
-        let (first, second) = (node.message(), node.message());
-        let mut waits = node.deliver(agent.uaid, first.clone());
-        let refused = node.deliver(agent.uaid, second);
-        assert_eq!(refused.await, Ok(NodeAnswer::Busy));
-        assert!(waits.try_recv().is_err(), "the first push is in the mailbox");
+#[clockwork::test]
+async fn a_push_into_a_full_mailbox_is_busy_at_once() {
+    let (node, mut agent) =
+        Node::with_agent(Bounds { client_mailbox_max: 1, ..Bounds::default() }).await;
+    let go_on = agent.stands_still().await;
+    let (first, second) = (node.message(), node.message());
+    let mut waits = node.deliver(agent.uaid, first.clone());
+    let refused = node.deliver(agent.uaid, second);
+    assert_eq!(refused.await, Ok(NodeAnswer::Busy));
+    assert!(waits.try_recv().is_err(), "the first push is in the mailbox");
 
-        drop(go_on);
-        assert_eq!(agent.is_notified().await, first.id);
-        agent.acks(first.id);
-        assert_eq!(waits.await, Ok(NodeAnswer::Accepted));
-    });
+    drop(go_on);
+    assert_eq!(agent.is_notified().await, first.id);
+    agent.acks(first.id);
+    assert_eq!(waits.await, Ok(NodeAnswer::Accepted));
 }
 
-#[test]
-fn a_message_stored_while_the_mailbox_is_full_is_found_without_another_notification() {
-    clockwork::run(async {
-        let node = Node::within(Bounds { client_mailbox_max: 1, ..Bounds::default() }).await;
-        let mut agent = UserAgent::new(&node, 1).await;
-        let go_on = agent.stands_still().await;
-        let in_the_mailbox = node.deliver(agent.uaid, node.message());
-        drop(in_the_mailbox);
+#[clockwork::test]
+async fn a_message_stored_while_the_mailbox_is_full_is_found_without_another_notification() {
+    let (node, mut agent) =
+        Node::with_agent(Bounds { client_mailbox_max: 1, ..Bounds::default() }).await;
+    let go_on = agent.stands_still().await;
+    let in_the_mailbox = node.deliver(agent.uaid, node.message());
+    drop(in_the_mailbox);
 
-        let message = node.message();
-        let sent = node.send(agent.uaid, message.clone()).await.unwrap();
-        assert_eq!(sent, Outcome::Stored);
-        settle().await;
-        agent.heard_nothing_more();
+    let message = node.stores(agent.uaid).await;
+    settle().await;
+    agent.heard_nothing_more();
 
-        drop(go_on);
-        assert_eq!(agent.is_notified().await, message.id);
-        agent.acks(message.id);
-        node.until_nothing_is_stored(agent.uaid).await;
-    });
+    drop(go_on);
+    node.is_taken(&mut agent, message).await;
 }
 
-#[test]
-fn a_push_beyond_the_ack_waiters_is_stored_at_once() {
-    clockwork::run(async {
-        let mut bounds = Bounds::default();
-        bounds.endpoint.pushes_awaiting_ack_max = 1;
-        let node = Node::within(bounds).await;
-        let mut slow = UserAgent::new(&node, 1).await;
-        let mut quick = UserAgent::new(&node, 2).await;
-        let (waits, goes_round) = (node.message(), node.message());
-        let waiting = node.send(slow.uaid, waits.clone());
-        assert_eq!(slow.is_notified().await, waits.id);
+#[clockwork::test]
+async fn a_push_beyond_the_ack_waiters_is_stored_at_once() {
+    let mut bounds = Bounds::default();
+    bounds.endpoint.pushes_awaiting_ack_max = 1;
+    let node = Node::within(bounds).await;
+    let mut slow = UserAgent::new(&node, 1).await;
+    let mut quick = UserAgent::new(&node, 2).await;
+    let (waits, waiting) = node.sends(&mut slow).await;
 
-        let sent = node.send(quick.uaid, goes_round.clone()).await.unwrap();
-        assert_eq!(sent, Outcome::Stored, "with no time gone by");
-        assert_eq!(quick.is_notified().await, goes_round.id, "out of the store");
-        quick.acks(goes_round.id);
-        node.until_nothing_is_stored(quick.uaid).await;
+    let goes_round = node.stores(quick.uaid).await;
+    node.is_taken(&mut quick, goes_round).await;
 
-        slow.acks(waits.id);
-        assert_eq!(waiting.await.unwrap(), Outcome::Delivered);
-        let next = node.message();
-        let sent = node.send(quick.uaid, next.clone());
-        assert_eq!(quick.is_notified().await, next.id);
-        quick.acks(next.id);
-        assert_eq!(sent.await.unwrap(), Outcome::Delivered, "there is room to wait again");
-        assert_eq!(node.gate.messages(), 1);
-    });
+    slow.acks(waits);
+    assert_eq!(waiting.await.unwrap(), Outcome::Delivered);
+    // There is room to wait again.
+    node.delivers(&mut quick).await;
+    assert_eq!(node.gate.messages(), 1);
 }
 
-#[test]
-fn a_push_whose_node_never_answers_is_stored_after_the_answer_wait() {
-    clockwork::run(async {
-        let node = Node::start().await;
-        let mut agent = UserAgent::new(&node, 1).await;
-        let go_on = agent.stands_still().await;
-        let message = node.message();
-        let sent = node.send(agent.uaid, message.clone());
-        settle().await;
-        pass(ACK_WAIT).await;
-        assert_eq!(node.gate.messages(), 0, "the endpoint still waits");
-        pass(ACK_WAIT).await;
-        assert_eq!(sent.await.unwrap(), Outcome::Stored);
+#[clockwork::test]
+async fn a_push_whose_node_never_answers_is_stored_after_the_answer_wait() {
+    let (node, mut agent) = Node::with_agent(Bounds::default()).await;
+    let go_on = agent.stands_still().await;
+    let message = node.message();
+    let sent = node.send(agent.uaid, message.clone());
+    settle().await;
+    pass(ACK_WAIT).await;
+    assert_eq!(node.gate.messages(), 0, "the endpoint still waits");
+    pass(ACK_WAIT).await;
+    assert_eq!(sent.await.unwrap(), Outcome::Stored);
 
-        // The endpoint of the push in the mailbox has given up: only the stored message is sent.
-        drop(go_on);
-        assert_eq!(agent.is_notified().await, message.id);
-        agent.acks(message.id);
-        node.until_nothing_is_stored(agent.uaid).await;
-        agent.heard_nothing_more();
-    });
+    // The endpoint of the push in the mailbox has given up: only the stored message is sent.
+    drop(go_on);
+    node.is_taken(&mut agent, message.id).await;
+    agent.heard_nothing_more();
 }
 
-#[test]
-fn a_push_reaches_its_agent_while_the_registrys_mailbox_is_full() {
-    clockwork::run(async {
-        let node = Node::within(Bounds { registry_mailbox_max: 1, ..Bounds::default() }).await;
-        let mut agent = UserAgent::new(&node, 1).await;
-        settle().await;
-        while node.registry.try_send(CountConnections).is_ok() {}
-        let message = node.message();
-        let answer = node.deliver(agent.uaid, message.clone());
-        assert_eq!(agent.is_notified().await, message.id);
-        agent.acks(message.id);
-        assert_eq!(answer.await, Ok(NodeAnswer::Accepted));
-    });
+#[clockwork::test]
+async fn a_push_reaches_its_agent_while_the_registrys_mailbox_is_full() {
+    let (node, mut agent) =
+        Node::with_agent(Bounds { registry_mailbox_max: 1, ..Bounds::default() }).await;
+    settle().await;
+    fill(&node.registry);
+    accepts(&node, &mut agent).await;
 }
 
-#[test]
-fn a_connection_is_closed_if_the_registrys_mailbox_is_full() {
-    clockwork::run(async {
-        let node = Node::within(Bounds { registry_mailbox_max: 1, ..Bounds::default() }).await;
-        let mut agent = UserAgent::connect(&node, Uaid([1; 16]));
-        settle().await;
-        agent.says(&json!({"messageType": "hello"}));
-        // The client runs before the registry, whose mailbox stays full until then.
-        while node.clients.registry.try_send(CountConnections).is_ok() {}
-        assert_eq!(agent.hears().await["status"], 200);
-        assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
-        assert_eq!(node.find(agent.uaid).await, None);
-    });
+#[clockwork::test]
+async fn a_connection_is_closed_if_the_registrys_mailbox_is_full() {
+    let node = Node::within(Bounds { registry_mailbox_max: 1, ..Bounds::default() }).await;
+    let mut agent = UserAgent::connect(&node, Uaid([1; 16]));
+    settle().await;
+    agent.says(&json!({"messageType": "hello"}));
+    // The client runs before the registry, whose mailbox stays full until then.
+    fill(&node.clients.registry);
+    assert_eq!(agent.hears().await["status"], 200);
+    assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
+    assert_eq!(node.find(agent.uaid).await, None);
 }
 
-#[test]
-fn a_connection_is_closed_if_the_broadcasters_mailbox_is_full() {
-    clockwork::run(async {
-        let place = BoundedAddr::start(Deaf { mailbox_max: 1 });
-        let node = telling_broadcasts(&place).await;
-        settle().await;
-        let agents = [1, 2].map(|number| UserAgent::connect(&node, Uaid([number; 16])));
-        settle().await;
-        // Both are served before the actor is.
-        for agent in &agents {
-            agent.says(&json!({"messageType": "hello", "broadcasts": {"news": "v1"}}));
-        }
-        let [mut first, mut second] = agents;
-        let refused = json!({"errors": {"news": "Broadcast not found"}});
-        for agent in [&mut first, &mut second] {
-            assert_eq!(agent.hears().await["broadcasts"], refused);
-        }
-        assert_eq!(second.is_closed().await, CloseReason::Shutdown);
-        first.heard_nothing_more();
-    });
+#[clockwork::test]
+async fn a_connection_is_closed_if_the_broadcasters_mailbox_is_full() {
+    let broadcasts = ScriptedBroadcasts::within(1);
+    let node = telling(&broadcasts).await;
+    settle().await;
+    let agents = [1, 2].map(|number| UserAgent::connect(&node, Uaid([number; 16])));
+    settle().await;
+    // Both are served before the actor is.
+    for agent in &agents {
+        agent.says(&json!({"messageType": "hello", "broadcasts": {"news": "v1"}}));
+    }
+    let [mut first, mut second] = agents;
+    let refused = json!({"errors": {"news": "Broadcast not found"}});
+    for agent in [&mut first, &mut second] {
+        assert_eq!(agent.hears().await["broadcasts"], refused);
+    }
+    assert_eq!(second.is_closed().await, CloseReason::Shutdown);
+    first.heard_nothing_more();
 }
 
-#[test]
-fn a_connection_is_served_though_the_broadcaster_has_stopped() {
-    clockwork::run(async {
-        let place = BoundedAddr::start(Deaf { mailbox_max: 1 });
-        let node = telling_broadcasts(&place).await;
-        place.send(Stop).await.unwrap();
-        settle().await;
-        let mut agent = UserAgent::new(&node, 1).await;
-        agent.says(&json!({"messageType": "broadcast_subscribe", "broadcasts": {"news": "v1"}}));
-        assert_eq!(agent.hears().await["messageType"], "broadcast");
-        let message = node.message();
-        let waits = node.deliver(agent.uaid, message.clone());
-        assert_eq!(agent.is_notified().await, message.id);
-        agent.acks(message.id);
-        assert_eq!(waits.await, Ok(NodeAnswer::Accepted));
-    });
+#[clockwork::test]
+async fn a_connection_is_served_though_the_broadcaster_has_stopped() {
+    let broadcasts = ScriptedBroadcasts::within(1);
+    let node = telling(&broadcasts).await;
+    broadcasts.stop().await;
+    settle().await;
+    let mut agent = UserAgent::new(&node, 1).await;
+    agent.says(&json!({"messageType": "broadcast_subscribe", "broadcasts": {"news": "v1"}}));
+    assert_eq!(agent.hears().await["messageType"], "broadcast");
+    accepts(&node, &mut agent).await;
 }
 
-#[test]
-fn a_notification_is_answered_with_whether_the_agent_is_connected() {
-    clockwork::run(async {
-        let node = Node::start().await;
-        let mut agent = UserAgent::new(&node, 1).await;
-        let (here, stranger) = (agent.uaid, Uaid([2; 16]));
-        let moved = |uaid| ConnectedElsewhere { uaid, connected_at: Time(u64::MAX) };
-        assert_eq!(
-            node.registry.send(MessageStored { uaid: here }).await,
-            Ok(NotifyResult::Delivered)
-        );
-        assert_eq!(
-            node.registry.send(MessageStored { uaid: stranger }).await,
-            Ok(NotifyResult::NotConnected)
-        );
-        assert_eq!(node.registry.send(moved(stranger)).await, Ok(NotifyResult::NotConnected));
-        settle().await;
-        agent.heard_nothing_more();
-        assert_eq!(node.registry.send(moved(here)).await, Ok(NotifyResult::Delivered));
-        assert_eq!(agent.is_closed().await, CloseReason::Replaced);
-        assert_eq!(
-            node.registry.send(MessageStored { uaid: here }).await,
-            Ok(NotifyResult::NotConnected)
-        );
-    });
+#[clockwork::test]
+async fn a_notification_is_answered_with_whether_the_agent_is_connected() {
+    let (node, mut agent) = Node::with_agent(Bounds::default()).await;
+    let (here, stranger) = (agent.uaid, Uaid([2; 16]));
+    let moved = |uaid| ConnectedElsewhere { uaid, connected_at: Time(u64::MAX) };
+    let stored = async |uaid| node.registry.send(MessageStored { uaid }).await;
+    assert_eq!(stored(here).await, Ok(NotifyResult::Delivered));
+    assert_eq!(stored(stranger).await, Ok(NotifyResult::NotConnected));
+    assert_eq!(node.registry.send(moved(stranger)).await, Ok(NotifyResult::NotConnected));
+    settle().await;
+    agent.heard_nothing_more();
+    assert_eq!(node.registry.send(moved(here)).await, Ok(NotifyResult::Delivered));
+    assert_eq!(agent.is_closed().await, CloseReason::Replaced);
+    assert_eq!(stored(here).await, Ok(NotifyResult::NotConnected));
 }
 
-#[test]
-fn a_full_registry_rejects_a_try_send_and_answers_a_send() {
-    clockwork::run(async {
-        let node = Node::within(Bounds { registry_mailbox_max: 1, ..Bounds::default() }).await;
-        let mut agent = UserAgent::new(&node, 1).await;
-        let uaid = agent.uaid;
-        settle().await;
-        let message = node.message();
-        let month = Month::of(message.accepted_at);
-        node.store.store_message(uaid, month, message.clone()).await.unwrap();
+#[clockwork::test]
+async fn a_full_registry_rejects_a_try_send_and_answers_a_send() {
+    let (node, mut agent) =
+        Node::with_agent(Bounds { registry_mailbox_max: 1, ..Bounds::default() }).await;
+    let uaid = agent.uaid;
+    settle().await;
+    let message = node.message();
+    let month = Month::of(message.accepted_at);
+    node.store.store_message(uaid, month, message.clone()).await.unwrap();
 
-        while node.registry.try_send(CountConnections).is_ok() {}
-        assert!(matches!(node.registry.try_send(MessageStored { uaid }), Err(SendError::Full(_))));
-        // Its sender is a further one, with a place of its own.
-        let waits = node.registry.send(MessageStored { uaid });
-        assert_eq!(waits.await, Ok(NotifyResult::Delivered));
-        assert_eq!(agent.is_notified().await, message.id);
-        agent.acks(message.id);
-        node.until_nothing_is_stored(uaid).await;
-    });
+    fill(&node.registry);
+    assert!(matches!(node.registry.try_send(MessageStored { uaid }), Err(SendError::Full(_))));
+    // Its sender is a further one, with a place of its own.
+    let waits = node.registry.send(MessageStored { uaid });
+    assert_eq!(waits.await, Ok(NotifyResult::Delivered));
+    node.is_taken(&mut agent, message.id).await;
 }
 
-#[test]
-fn a_signal_for_a_connection_with_a_full_mailbox_is_handled_later() {
-    clockwork::run(async {
-        let node = Node::within(Bounds { client_mailbox_max: 1, ..Bounds::default() }).await;
-        let mut agent = UserAgent::new(&node, 1).await;
-        let go_on = agent.stands_still().await;
-        drop(node.deliver(agent.uaid, node.message()));
-        settle().await;
-        node.directory.notify_stored(&node.clients.config.node, agent.uaid);
-        let connected_at = Time(u64::MAX);
-        node.directory.notify_moved(&node.clients.config.node, agent.uaid, connected_at);
-        node.directory.notify_moved(&node.clients.config.node, agent.uaid, Time(1));
-        settle().await;
-        drop(go_on);
-        assert_eq!(agent.is_closed().await, CloseReason::Replaced);
-    });
+#[clockwork::test]
+async fn a_signal_for_a_connection_with_a_full_mailbox_is_handled_later() {
+    let (node, mut agent) =
+        Node::with_agent(Bounds { client_mailbox_max: 1, ..Bounds::default() }).await;
+    let go_on = agent.stands_still().await;
+    drop(node.deliver(agent.uaid, node.message()));
+    settle().await;
+    node.directory.notify_stored(&node.clients.config.node, agent.uaid);
+    let connected_at = Time(u64::MAX);
+    node.directory.notify_moved(&node.clients.config.node, agent.uaid, connected_at);
+    node.directory.notify_moved(&node.clients.config.node, agent.uaid, Time(1));
+    settle().await;
+    drop(go_on);
+    assert_eq!(agent.is_closed().await, CloseReason::Replaced);
 }
 
-#[test]
-fn a_node_without_peers_gives_its_answer_for_records_of_other_nodes() {
-    clockwork::run(async {
-        let node = Node::start().await;
-        let agent = UserAgent::new(&node, 1).await;
-        for foreign_answer in [NodeAnswer::NotHere, NodeAnswer::Unreachable] {
-            let name = node.clients.config.node.clone();
-            let peers = Arc::new(NoPeers(foreign_answer));
-            let log = Logger::root(Discard, o!());
-            let directory = RegistryActor::new(16, peers, log).start(Some(name));
-            let answer = directory.deliver(&NodeId::new("else"), agent.uaid, node.message());
-            assert_eq!(answer.await, Ok(foreign_answer));
-        }
-    });
-}
-
-/// A broadcast actor that ignores its subscribers.
-struct Deaf {
-    mailbox_max: usize,
-}
-
-#[derive(actix::Message)]
-#[rtype(result = "()")]
-struct Stop;
-
-impl Actor for Deaf {
-    type Context = Context<Self>;
-}
-
-impl BoundedActor for Deaf {
-    fn mailbox(&self) -> Mailbox {
-        Mailbox::new(self.mailbox_max)
+#[clockwork::test]
+async fn a_node_without_peers_gives_its_answer_for_records_of_other_nodes() {
+    let (node, agent) = Node::with_agent(Bounds::default()).await;
+    for foreign_answer in [NodeAnswer::NotHere, NodeAnswer::Unreachable] {
+        let name = node.clients.config.node.clone();
+        let peers = Arc::new(NoPeers(foreign_answer));
+        let directory = RegistryActor::new(16, peers, log()).start(Some(name));
+        let answer = directory.deliver(&NodeId::new("else"), agent.uaid, node.message());
+        assert_eq!(answer.await, Ok(foreign_answer));
     }
 }
 
-impl Handler<Queued<Subscribe>> for Deaf {
-    type Result = ();
-
-    fn handle(&mut self, _: Queued<Subscribe>, _: &mut Self::Context) {}
-}
-
-impl Handler<Queued<Unsubscribe>> for Deaf {
-    type Result = ();
-
-    fn handle(&mut self, _: Queued<Unsubscribe>, _: &mut Self::Context) {}
-}
-
-impl Handler<Queued<Observe<BroadcastState>>> for Deaf {
-    type Result = BroadcastState;
-
-    fn handle(
-        &mut self,
-        _: Queued<Observe<BroadcastState>>,
-        _: &mut Self::Context,
-    ) -> BroadcastState {
-        unreachable!("these tests do not observe it")
-    }
-}
-
-impl Handler<Queued<Stop>> for Deaf {
-    type Result = ();
-
-    fn handle(&mut self, _: Queued<Stop>, ctx: &mut Self::Context) {
-        ctx.stop();
-    }
+/// A push that its agent acks is accepted.
+async fn accepts(node: &Node, agent: &mut UserAgent) {
+    let message = node.message();
+    let answer = node.deliver(agent.uaid, message.clone());
+    assert_eq!(agent.is_notified().await, message.id);
+    agent.acks(message.id);
+    assert_eq!(answer.await, Ok(NodeAnswer::Accepted));
 }
 
 /// A node without any broadcast.
-async fn telling_broadcasts(place: &BoundedAddr<Deaf>) -> Node {
-    let (_, now) = watch::channel(Arc::default());
-    let (subscribe, unsubscribe, observe) =
-        (place.recipient(), place.recipient(), place.recipient());
-    let broadcasts = Some(BroadcastView { now, subscribe, unsubscribe, observe });
-    Node::within(Bounds { broadcasts, ..Bounds::default() }).await
+async fn telling(broadcasts: &ScriptedBroadcasts) -> Node {
+    Node::within(Bounds { broadcasts: Some(broadcasts.view()), ..Bounds::default() }).await
 }

@@ -7,173 +7,135 @@ use serde_json::json;
 use state_machine::connection::{CloseReason, Event};
 use state_machine::delivery::{NodeAnswer, Outcome};
 use state_machine::{Chid, Month, Span, Uaid};
-use tokio::task::yield_now;
 
 use crate::clockwork::{self, pass, settle};
-use crate::node::{ACK_WAIT, Node, UserAgent};
+use crate::node::{ACK_WAIT, Bounds, Node, UserAgent};
 use crate::wire::Vanish;
 
-#[test]
-fn the_store_operations_of_a_client_that_stops_at_once_are_done() {
-    clockwork::run(async {
-        let node = Node::start().await;
-        let mut agent = UserAgent::new(&node, 1).await;
-        let other = Chid([0xC2; 16]);
-        agent.says(&json!({"messageType": "register", "channelID": other.to_string()}));
-        agent.does(Event::SocketClosed);
-        assert_eq!(agent.is_closed().await, CloseReason::SocketClosed);
-        let channels = async || {
-            let month = Month::of(node.clients.clock.now());
-            node.store.channels(agent.uaid, month).await.unwrap().unwrap()
-        };
-        while !channels().await.contains(&other) {
-            yield_now().await;
-        }
-    });
+#[clockwork::test]
+async fn the_store_operations_of_a_client_that_stops_at_once_are_done() {
+    let (node, mut agent) = Node::with_agent(Bounds::default()).await;
+    let other = Chid([0xC2; 16]);
+    agent.says(&json!({"messageType": "register", "channelID": other.to_string()}));
+    agent.does(Event::SocketClosed);
+    assert_eq!(agent.is_closed().await, CloseReason::SocketClosed);
+    let channels = async || {
+        let month = Month::of(node.clients.clock.now());
+        node.store.channels(agent.uaid, month).await.unwrap().unwrap()
+    };
+    clockwork::until("channels", channels, |channels| channels.contains(&other)).await;
 }
 
-#[test]
-fn the_last_acks_are_settled_though_the_agent_hangs_up_at_once() {
-    clockwork::run(async {
-        let node = Node::start().await;
-        let uaid = UserAgent::new(&node, 1).await.hangs_up().await;
-        let (first, second) = (node.message(), node.message());
-        for message in [&first, &second] {
-            assert_eq!(node.send(uaid, message.clone()).await.unwrap(), Outcome::Stored);
-        }
-        let mut agent = UserAgent::back(&node, uaid).await;
-        assert_eq!(agent.is_notified().await, first.id);
-        assert_eq!(agent.is_notified().await, second.id);
-        agent.acks(second.id);
-        agent.acks(first.id);
-        agent.does(Event::SocketClosed);
-        assert_eq!(agent.is_closed().await, CloseReason::SocketClosed);
-        node.until_nothing_is_stored(uaid).await;
-    });
+#[clockwork::test]
+async fn the_last_acks_are_settled_though_the_agent_hangs_up_at_once() {
+    let node = Node::start().await;
+    let uaid = UserAgent::new(&node, 1).await.hangs_up().await;
+    let [first, second] = [node.stores(uaid).await, node.stores(uaid).await];
+    let mut agent = UserAgent::back(&node, uaid).await;
+    assert_eq!(agent.is_notified().await, first);
+    assert_eq!(agent.is_notified().await, second);
+    agent.acks(second);
+    agent.acks(first);
+    agent.does(Event::SocketClosed);
+    assert_eq!(agent.is_closed().await, CloseReason::SocketClosed);
+    node.until_nothing_is_stored(uaid).await;
 }
 
-#[test]
-fn a_push_is_delivered_though_its_caller_was_dropped() {
-    clockwork::run(async {
-        let node = Node::start().await;
-        let mut agent = UserAgent::new(&node, 1).await;
-        let message = node.message();
-        let sent = node.send(agent.uaid, message.clone());
-        assert_eq!(agent.is_notified().await, message.id);
-        sent.abort();
-        pass(ACK_WAIT).await;
-        node.until_stored(agent.uaid, &[message.id]).await;
-        node.endpoints_rest().await;
-    });
+#[clockwork::test]
+async fn a_push_is_delivered_though_its_caller_was_dropped() {
+    let (node, mut agent) = Node::with_agent(Bounds::default()).await;
+    let (id, sent) = node.sends(&mut agent).await;
+    sent.abort();
+    pass(ACK_WAIT).await;
+    node.until_stored(agent.uaid, &[id]).await;
+    node.endpoints_rest().await;
 }
 
-#[test]
-fn a_shutdown_answers_the_endpoints_that_wait_and_they_store() {
-    clockwork::run(async {
-        let node = Node::start().await;
-        let mut agents = [UserAgent::new(&node, 1).await, UserAgent::new(&node, 2).await];
-        let mut waiting = Vec::new();
-        for agent in &mut agents {
-            let message = node.message();
-            waiting.push((agent.uaid, message.id, node.send(agent.uaid, message.clone())));
-            assert_eq!(agent.is_notified().await, message.id);
-        }
-        node.registry.send(ShutDown { spread: Duration::ZERO }).await.unwrap();
-        for agent in &mut agents {
-            assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
-        }
-        for (uaid, id, sent) in waiting {
-            assert_eq!(sent.await.unwrap(), Outcome::Stored, "with no time gone by");
-            assert_eq!(node.stored(uaid).await, [id]);
-        }
-    });
-}
-
-#[test]
-fn a_connection_that_sends_hello_during_a_shutdown_is_closed() {
-    clockwork::run(async {
-        let node = Node::start().await;
-        let mut agent = UserAgent::connect(&node, Uaid([1; 16]));
-        node.registry.send(ShutDown { spread: Duration::ZERO }).await.unwrap();
-        settle().await;
-        agent.heard_nothing_more();
-        agent.says(&json!({"messageType": "hello"}));
-        assert_eq!(agent.hears().await["status"], 200);
+#[clockwork::test]
+async fn a_shutdown_answers_the_endpoints_that_wait_and_they_store() {
+    let node = Node::start().await;
+    let mut agents = [UserAgent::new(&node, 1).await, UserAgent::new(&node, 2).await];
+    let mut waiting = Vec::new();
+    for agent in &mut agents {
+        waiting.push((agent.uaid, node.sends(agent).await));
+    }
+    node.registry.send(ShutDown { spread: Duration::ZERO }).await.unwrap();
+    for agent in &mut agents {
         assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
-        assert_eq!(node.find(agent.uaid).await, None);
-    });
-}
-
-#[test]
-fn an_older_connection_is_replaced_and_leaves_its_successor_registered() {
-    clockwork::run(async {
-        let node = Node::start().await;
-        let mut older = UserAgent::new(&node, 1).await;
-        let before = node.find(older.uaid).await;
-        let message = node.message();
-        let sent = node.send(older.uaid, message.clone());
-        assert_eq!(older.is_notified().await, message.id);
-
-        let mut newer = UserAgent::back(&node, older.uaid).await;
-        assert_eq!(older.is_closed().await, CloseReason::Replaced);
-        assert_eq!(sent.await.unwrap(), Outcome::Stored, "what the older one held");
-        settle().await;
-        let after = node.find(older.uaid).await;
-        assert!(after.is_some() && after != before);
-        assert_eq!(newer.is_notified().await, message.id);
-        newer.acks(message.id);
-        node.until_nothing_is_stored(newer.uaid).await;
-    });
-}
-
-#[test]
-fn a_connection_that_vanished_is_forgotten_at_the_next_push() {
-    clockwork::run(async {
-        let node = Node::start().await;
-        let mut agent = UserAgent::new(&node, 1).await;
-        agent.client.try_send(Vanish).unwrap();
-        settle().await;
-        assert!(node.find(agent.uaid).await.is_some(), "the registry was not notified");
-        let answer = node.deliver(agent.uaid, node.message()).await;
-        assert_eq!(answer, Ok(NodeAnswer::NotHere));
-        assert_eq!(node.find(agent.uaid).await, None);
-
-        // The endpoint takes that for gone: the record names no node any more.
-        let message = node.message();
-        assert_eq!(node.send(agent.uaid, message.clone()).await.unwrap(), Outcome::Stored);
-        let record = node.store.record(agent.uaid).await.unwrap().unwrap();
-        assert_eq!(record.node, None);
-        agent.heard_nothing_more();
-    });
-}
-
-#[test]
-fn a_connection_that_vanished_is_forgotten_at_the_next_notification() {
-    clockwork::run(async {
-        let node = Node::start().await;
-        let agent = UserAgent::new(&node, 1).await;
-        agent.client.try_send(Vanish).unwrap();
-        settle().await;
-        let nudge = || node.registry.send(MessageStored { uaid: agent.uaid });
-        assert_eq!(nudge().await, Ok(NotifyResult::NotConnected));
-        assert_eq!(node.find(agent.uaid).await, None);
-    });
-}
-
-#[test]
-fn a_push_in_the_mailbox_of_a_client_that_stops_is_stored() {
-    clockwork::run(async {
-        let node = Node::start().await;
-        let agent = UserAgent::new(&node, 1).await;
-        let go_on = agent.stands_still().await;
-        agent.does(Event::SocketClosed);
-        let message = node.message();
-        let sent = node.send(agent.uaid, message.clone());
-        settle().await;
-        drop(go_on);
+    }
+    for (uaid, (id, sent)) in waiting {
         assert_eq!(sent.await.unwrap(), Outcome::Stored, "with no time gone by");
-        assert_eq!(node.stored(agent.uaid).await, [message.id]);
-    });
+        assert_eq!(node.stored(uaid).await, [id]);
+    }
+}
+
+#[clockwork::test]
+async fn a_connection_that_sends_hello_during_a_shutdown_is_closed() {
+    let node = Node::start().await;
+    let mut agent = UserAgent::connect(&node, Uaid([1; 16]));
+    node.registry.send(ShutDown { spread: Duration::ZERO }).await.unwrap();
+    settle().await;
+    agent.heard_nothing_more();
+    agent.says(&json!({"messageType": "hello"}));
+    assert_eq!(agent.hears().await["status"], 200);
+    assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
+    assert_eq!(node.find(agent.uaid).await, None);
+}
+
+#[clockwork::test]
+async fn an_older_connection_is_replaced_and_leaves_its_successor_registered() {
+    let node = Node::start().await;
+    let mut older = UserAgent::new(&node, 1).await;
+    let before = node.find(older.uaid).await;
+    let (id, sent) = node.sends(&mut older).await;
+
+    let mut newer = UserAgent::back(&node, older.uaid).await;
+    assert_eq!(older.is_closed().await, CloseReason::Replaced);
+    assert_eq!(sent.await.unwrap(), Outcome::Stored, "what the older one held");
+    settle().await;
+    let after = node.find(older.uaid).await;
+    assert!(after.is_some() && after != before);
+    node.is_taken(&mut newer, id).await;
+}
+
+#[clockwork::test]
+async fn a_connection_that_vanished_is_forgotten_at_the_next_push() {
+    let (node, mut agent) = Node::with_agent(Bounds::default()).await;
+    agent.client.try_send(Vanish).unwrap();
+    settle().await;
+    assert!(node.find(agent.uaid).await.is_some(), "the registry was not notified");
+    let answer = node.deliver(agent.uaid, node.message()).await;
+    assert_eq!(answer, Ok(NodeAnswer::NotHere));
+    assert_eq!(node.find(agent.uaid).await, None);
+
+    // The endpoint takes that for gone: the record names no node any more.
+    node.stores(agent.uaid).await;
+    let record = node.store.record(agent.uaid).await.unwrap().unwrap();
+    assert_eq!(record.node, None);
+    agent.heard_nothing_more();
+}
+
+#[clockwork::test]
+async fn a_connection_that_vanished_is_forgotten_at_the_next_notification() {
+    let (node, agent) = Node::with_agent(Bounds::default()).await;
+    agent.client.try_send(Vanish).unwrap();
+    settle().await;
+    let nudge = || node.registry.send(MessageStored { uaid: agent.uaid });
+    assert_eq!(nudge().await, Ok(NotifyResult::NotConnected));
+    assert_eq!(node.find(agent.uaid).await, None);
+}
+
+#[clockwork::test]
+async fn a_push_in_the_mailbox_of_a_client_that_stops_is_stored() {
+    let (node, agent) = Node::with_agent(Bounds::default()).await;
+    let go_on = agent.stands_still().await;
+    agent.does(Event::SocketClosed);
+    let message = node.message();
+    let sent = node.send(agent.uaid, message.clone());
+    settle().await;
+    drop(go_on);
+    assert_eq!(sent.await.unwrap(), Outcome::Stored, "with no time gone by");
+    assert_eq!(node.stored(agent.uaid).await, [message.id]);
 }
 
 #[test]

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use state_machine::connection::{CloseReason, ConnectionSeed};
 use state_machine::{Month, Span, Uaid};
 use tokio::sync::mpsc;
-use tokio::task::yield_now;
 
 use crate::clockwork;
 use crate::node::{Bounds, CHANNEL, Ground, Node, UserAgent};
@@ -79,126 +78,110 @@ fn refusal(chid: &str, reason: &str) -> Value {
     json!({"messageType": "register", "channelID": chid, "status": 429, "reason": reason})
 }
 
-#[test]
-fn a_hello_over_a_limit_is_closed_before_the_store_is_asked() {
-    clockwork::run(async {
-        let node = Node::start().await;
-        let known = UserAgent::new(&node, 1).await.hangs_up().await;
-        for reason in [CloseReason::TooManyHellos, CloseReason::TooManyConnects] {
-            let charged = Charged::default();
-            charged.set(|script| script.hello = Some(reason));
-            let mut agent = charged.connect(&node, known);
-            agent.says_hello();
-            assert_eq!(agent.is_closed().await, reason);
-            assert_eq!(charged.take_charged(), ["hello true"]);
-        }
-        UserAgent::back(&node, known).await;
-    });
+#[clockwork::test]
+async fn a_hello_over_a_limit_is_closed_before_the_store_is_asked() {
+    let node = Node::start().await;
+    let known = UserAgent::new(&node, 1).await.hangs_up().await;
+    for reason in [CloseReason::TooManyHellos, CloseReason::TooManyConnects] {
+        let charged = Charged::default();
+        charged.set(|script| script.hello = Some(reason));
+        let mut agent = charged.connect(&node, known);
+        agent.says_hello();
+        assert_eq!(agent.is_closed().await, reason);
+        assert_eq!(charged.take_charged(), ["hello true"]);
+    }
+    UserAgent::back(&node, known).await;
 }
 
-#[test]
-fn the_first_register_of_a_new_agent_is_refused_and_a_later_one_accepted() {
-    clockwork::run(async {
-        let (node, charged) = (Node::start().await, Charged::default());
-        charged.set(|script| script.refuses_agents = true);
-        let mut agent = charged.connect(&node, Uaid([1; 16]));
-        agent.says(&json!({"messageType": "hello"}));
-        agent.hears().await;
-        let chid = CHANNEL.to_string();
-        for _ in 0..2 {
-            agent.says(&register(&chid));
-            let reason = "too many new user agents of this address, try again later";
-            assert_eq!(agent.hears().await, refusal(&chid, reason));
-        }
-        assert_eq!(charged.take_charged(), ["hello false", "new agent", "new agent"]);
-        charged.set(|script| script.refuses_agents = false);
+#[clockwork::test]
+async fn the_first_register_of_a_new_agent_is_refused_and_a_later_one_accepted() {
+    let (node, charged) = (Node::start().await, Charged::default());
+    charged.set(|script| script.refuses_agents = true);
+    let mut agent = charged.connect(&node, Uaid([1; 16]));
+    agent.says(&json!({"messageType": "hello"}));
+    agent.hears().await;
+    let chid = CHANNEL.to_string();
+    for _ in 0..2 {
         agent.says(&register(&chid));
-        assert_eq!(agent.hears().await["status"], 200);
-        assert_eq!(charged.take_charged(), ["new agent", "register"]);
-        charged.set(|script| script.refuses_agents = true);
-        agent.says(&register(OTHER));
-        assert_eq!(agent.hears().await["status"], 200, "the agent is no longer new");
-    });
+        let reason = "too many new user agents of this address, try again later";
+        assert_eq!(agent.hears().await, refusal(&chid, reason));
+    }
+    assert_eq!(charged.take_charged(), ["hello false", "new agent", "new agent"]);
+    charged.set(|script| script.refuses_agents = false);
+    agent.says(&register(&chid));
+    assert_eq!(agent.hears().await["status"], 200);
+    assert_eq!(charged.take_charged(), ["new agent", "register"]);
+    charged.set(|script| script.refuses_agents = true);
+    agent.says(&register(OTHER));
+    assert_eq!(agent.hears().await["status"], 200, "the agent is no longer new");
 }
 
-#[test]
-fn an_agent_with_an_unknown_uaid_is_a_new_agent_too() {
-    clockwork::run(async {
-        let (node, charged) = (Node::start().await, Charged::default());
-        charged.set(|script| script.refuses_agents = true);
-        let mut agent = charged.connect(&node, Uaid([1; 16]));
-        agent.says(&json!({"messageType": "hello", "uaid": Uaid([9; 16]).to_string()}));
-        agent.says(&register(OTHER));
-        assert_eq!(agent.hears().await["uaid"], Uaid([1; 16]).to_string());
-        assert_eq!(agent.hears().await["status"], 429);
-    });
+#[clockwork::test]
+async fn an_agent_with_an_unknown_uaid_is_a_new_agent_too() {
+    let (node, charged) = (Node::start().await, Charged::default());
+    charged.set(|script| script.refuses_agents = true);
+    let mut agent = charged.connect(&node, Uaid([1; 16]));
+    agent.says(&json!({"messageType": "hello", "uaid": Uaid([9; 16]).to_string()}));
+    agent.says(&register(OTHER));
+    assert_eq!(agent.hears().await["uaid"], Uaid([1; 16]).to_string());
+    assert_eq!(agent.hears().await["status"], 429);
 }
 
-#[test]
-fn a_register_over_a_limit_is_refused_and_the_session_continues() {
-    clockwork::run(async {
-        let (node, charged) = (Node::start().await, Charged::default());
-        let known = UserAgent::new(&node, 1).await.hangs_up().await;
-        charged.set(|script| script.refuses_registers = true);
-        let mut agent = charged.connect(&node, known);
-        agent.says_hello();
-        agent.hears().await;
-        // Both wait for each other's answer in turn, and a channel that it has already costs nothing.
-        agent.says(&register(OTHER));
-        agent.says(&register(&CHANNEL.to_string()));
-        assert_eq!(agent.hears().await, refusal(OTHER, "too many registers, try again later"));
-        assert_eq!(agent.hears().await["status"], 200);
-        assert_eq!(charged.take_charged(), ["hello true", "register"]);
-        charged.set(|script| script.refuses_registers = false);
-        agent.says(&register(OTHER));
-        assert_eq!(agent.hears().await["status"], 200);
-    });
+#[clockwork::test]
+async fn a_register_over_a_limit_is_refused_and_the_session_continues() {
+    let (node, charged) = (Node::start().await, Charged::default());
+    let known = UserAgent::new(&node, 1).await.hangs_up().await;
+    charged.set(|script| script.refuses_registers = true);
+    let mut agent = charged.connect(&node, known);
+    agent.says_hello();
+    agent.hears().await;
+    // Both wait for each other's answer in turn, and a channel that it has already costs nothing.
+    agent.says(&register(OTHER));
+    agent.says(&register(&CHANNEL.to_string()));
+    assert_eq!(agent.hears().await, refusal(OTHER, "too many registers, try again later"));
+    assert_eq!(agent.hears().await["status"], 200);
+    assert_eq!(charged.take_charged(), ["hello true", "register"]);
+    charged.set(|script| script.refuses_registers = false);
+    agent.says(&register(OTHER));
+    assert_eq!(agent.hears().await["status"], 200);
 }
 
-#[test]
-fn a_store_with_little_space_refuses_new_agents_and_channels_which_cost_them_no_limit() {
-    clockwork::run(async {
-        let (node, charged) = (Node::start().await, Charged::default());
-        let known = UserAgent::new(&node, 1).await.hangs_up().await;
-        node.orders.refuse_subscriptions();
-        let mut new = charged.connect(&node, Uaid([2; 16]));
-        new.says(&json!({"messageType": "hello"}));
-        new.hears().await;
-        new.says(&register(OTHER));
-        assert_eq!(new.hears().await["status"], 503);
-        let mut agent = charged.connect(&node, known);
-        agent.says_hello();
-        agent.hears().await;
-        agent.says(&register(OTHER));
-        assert_eq!(agent.hears().await["status"], 503);
-        agent.says(&register(&CHANNEL.to_string()));
-        assert_eq!(agent.hears().await["status"], 200, "the agent has this channel");
-        agent.says(&json!({"messageType": "unregister", "channelID": CHANNEL.to_string()}));
-        assert_eq!(agent.hears().await["status"], 200);
-        assert_eq!(charged.take_charged(), ["hello false", "hello true"]);
-    });
+#[clockwork::test]
+async fn a_store_with_little_space_refuses_new_agents_and_channels_which_cost_them_no_limit() {
+    let (node, charged) = (Node::start().await, Charged::default());
+    let known = UserAgent::new(&node, 1).await.hangs_up().await;
+    node.orders.refuse_subscriptions();
+    let mut new = charged.connect(&node, Uaid([2; 16]));
+    new.says(&json!({"messageType": "hello"}));
+    new.hears().await;
+    new.says(&register(OTHER));
+    assert_eq!(new.hears().await["status"], 503);
+    let mut agent = charged.connect(&node, known);
+    agent.says_hello();
+    agent.hears().await;
+    agent.says(&register(OTHER));
+    assert_eq!(agent.hears().await["status"], 503);
+    agent.says(&register(&CHANNEL.to_string()));
+    assert_eq!(agent.hears().await["status"], 200, "the agent has this channel");
+    agent.says(&json!({"messageType": "unregister", "channelID": CHANNEL.to_string()}));
+    assert_eq!(agent.hears().await["status"], 200);
+    assert_eq!(charged.take_charged(), ["hello false", "hello true"]);
 }
 
-#[test]
-fn a_store_with_little_space_lets_a_known_agent_move_to_the_next_month() {
-    clockwork::run(async {
-        let ground = Ground::on_disk().await;
-        let node = Node::on(&ground, &Bounds::default());
-        let known = UserAgent::new(&node, 1).await.hangs_up().await;
-        let now = node.clients.clock.now() + Span::from_secs(31 * 24 * 3600);
-        node.store.ensure_month(Month::of(now)).await.unwrap();
-        let later = Node::on(&ground, &Bounds { now, ..Bounds::default() });
-        later.orders.refuse_subscriptions();
-        let agent = UserAgent::back(&later, known).await;
-        while !later
-            .store
-            .record(known)
-            .await
-            .unwrap()
-            .is_some_and(|record| record.curmonth == Month::of(now) && record.oldmonth.is_none())
-        {
-            yield_now().await;
-        }
-        agent.hangs_up().await;
-    });
+#[clockwork::test]
+async fn a_store_with_little_space_lets_a_known_agent_move_to_the_next_month() {
+    let ground = Ground::on_disk().await;
+    let node = Node::on(&ground, &Bounds::default());
+    let known = UserAgent::new(&node, 1).await.hangs_up().await;
+    let now = node.clients.clock.now() + Span::from_secs(31 * 24 * 3600);
+    node.store.ensure_month(Month::of(now)).await.unwrap();
+    let later = Node::on(&ground, &Bounds { now, ..Bounds::default() });
+    later.orders.refuse_subscriptions();
+    let agent = UserAgent::back(&later, known).await;
+    let months = async || {
+        let record = later.store.record(known).await.unwrap().unwrap();
+        (record.curmonth, record.oldmonth)
+    };
+    clockwork::until("months", months, |months| *months == (Month::of(now), None)).await;
+    agent.hangs_up().await;
 }

@@ -14,6 +14,8 @@ mod broadcasts;
 mod clock;
 mod clockwork;
 mod endings;
+#[path = "../../../storage/tests/wire_server/engines.rs"]
+mod engines;
 mod feeds;
 mod idle_state;
 mod limits;
@@ -27,8 +29,11 @@ mod several_nodes;
 mod simplepush;
 mod slow_reader;
 mod sockets;
+mod store_double;
 mod traces;
 mod wire;
+#[path = "../../../storage/tests/wire_server/engine.rs"]
+mod wire_engine;
 
 #[global_allocator]
 static ALLOCATOR: allocations::Counting = allocations::Counting;

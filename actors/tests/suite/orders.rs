@@ -19,55 +19,49 @@ enum Step {
 
 use Step::{Acked, Stored, Unconfirmed};
 
-#[test]
-fn a_message_that_is_unconfirmed_then_stored_then_acked_is_deleted() {
-    plays([Unconfirmed, Stored, Acked], Outcome::Stored);
-}
+/// The events in their order, and the outcome of the push.
+const ORDERS: [(&str, [Step; 3], Outcome); 6] = [
+    ("unconfirmed, then stored, then acked", [Unconfirmed, Stored, Acked], Outcome::Stored),
+    ("unconfirmed, then acked, then stored", [Unconfirmed, Acked, Stored], Outcome::Stored),
+    ("stored, then unconfirmed, then acked", [Stored, Unconfirmed, Acked], Outcome::Stored),
+    (
+        "stored, then acked: the answer *accepted* is lost",
+        [Stored, Acked, Unconfirmed],
+        Outcome::Stored,
+    ),
+    (
+        "acked, then stored by an endpoint that gave up",
+        [Acked, Stored, Unconfirmed],
+        Outcome::Stored,
+    ),
+    (
+        "acked in time: nothing is left to be stored",
+        [Acked, Unconfirmed, Stored],
+        Outcome::Delivered,
+    ),
+];
 
 #[test]
-fn a_message_that_is_unconfirmed_then_acked_then_stored_is_deleted() {
-    plays([Unconfirmed, Acked, Stored], Outcome::Stored);
-}
-
-#[test]
-fn a_message_that_is_stored_then_unconfirmed_then_acked_is_deleted() {
-    plays([Stored, Unconfirmed, Acked], Outcome::Stored);
-}
-
-/// The answer *accepted* is lost: nothing is unconfirmed any more.
-#[test]
-fn a_message_that_is_stored_then_acked_is_deleted() {
-    plays([Stored, Acked, Unconfirmed], Outcome::Stored);
-}
-
-/// Here too, and the row is stored after the ack.
-#[test]
-fn a_message_that_is_acked_then_stored_by_an_endpoint_that_gave_up_is_deleted() {
-    plays([Acked, Stored, Unconfirmed], Outcome::Stored);
-}
-
-/// Nothing is left to be unconfirmed or stored.
-#[test]
-fn a_message_that_is_acked_in_time_is_delivered_and_never_stored() {
-    plays([Acked, Unconfirmed, Stored], Outcome::Delivered);
+fn a_message_is_sent_once_and_leaves_no_row_in_any_order_of_events() {
+    for (name, steps, outcome) in ORDERS {
+        println!("{name}");
+        plays(steps, outcome);
+    }
 }
 
 /// The nudge that follows a store would do it too; nothing may depend on that.
-#[test]
-fn an_ack_whose_reply_is_lost_deletes_the_row_without_a_notification() {
-    clockwork::run(async {
-        let node = Node::start().await;
-        let mut agent = UserAgent::new(&node, 1).await;
-        let message = node.message();
-        let answer = node.deliver(agent.uaid, message.clone());
-        assert_eq!(agent.is_notified().await, message.id);
-        drop(answer);
-        let month = Month::of(message.accepted_at);
-        let stored = node.store.store_message(agent.uaid, month, message.clone()).await;
-        assert_eq!(stored, Ok(store::Stored::Done));
-        agent.acks(message.id);
-        node.until_nothing_is_stored(agent.uaid).await;
-    });
+#[clockwork::test]
+async fn an_ack_whose_reply_is_lost_deletes_the_row_without_a_notification() {
+    let (node, mut agent) = Node::with_agent(Bounds::default()).await;
+    let message = node.message();
+    let answer = node.deliver(agent.uaid, message.clone());
+    assert_eq!(agent.is_notified().await, message.id);
+    drop(answer);
+    let month = Month::of(message.accepted_at);
+    let stored = node.store.store_message(agent.uaid, month, message.clone()).await;
+    assert_eq!(stored, Ok(store::Stored::Done));
+    agent.acks(message.id);
+    node.until_nothing_is_stored(agent.uaid).await;
 }
 
 fn plays(steps: [Step; 3], outcome: Outcome) {
@@ -79,15 +73,13 @@ fn plays(steps: [Step; 3], outcome: Outcome) {
         let mut agent = UserAgent::new(&node, 1).await;
         node.gate.set_open(false);
 
-        let message = node.message();
-        let sent = node.send(agent.uaid, message.clone());
-        assert_eq!(agent.is_notified().await, message.id);
+        let (id, sent) = node.sends(&mut agent).await;
         if patience < ACK_WAIT {
             pass(patience).await;
             assert_eq!(node.gate.messages(), 1, "the endpoint gave up");
         }
         for step in steps {
-            happens(step, &node, &agent, message.id).await;
+            happens(step, &node, &agent, id).await;
         }
         assert_eq!(sent.await.unwrap(), outcome);
         assert_eq!(node.gate.messages(), usize::from(outcome == Outcome::Stored));
@@ -122,9 +114,5 @@ async fn is_done_with(node: &Node, mut agent: UserAgent) {
     node.until_nothing_is_stored(agent.uaid).await;
     agent.heard_nothing_more();
     let mut again = UserAgent::back(node, agent.uaid).await;
-    let next = node.message();
-    let sent = node.send(agent.uaid, next.clone());
-    assert_eq!(again.is_notified().await, next.id);
-    again.acks(next.id);
-    assert_eq!(sent.await.unwrap(), Outcome::Delivered);
+    node.delivers(&mut again).await;
 }

@@ -12,33 +12,31 @@ use crate::node::{CHANNEL, Node};
 
 const UAID: Uaid = Uaid([9; 16]);
 
-#[test]
-fn a_version_of_a_channel_that_is_unregistered_meanwhile_is_refused_and_leaves_no_row() {
-    clockwork::run(async {
-        let node = Node::start().await;
-        let (now, elsewhere) = (node.message().accepted_at, NodeId::new("elsewhere"));
-        let month = Month::of(now);
-        let registration = Registration {
-            uaid: UAID,
-            router_type: RouterType::SimplePush,
-            node: elsewhere.clone(),
-            connected_at: now,
-            last_connect: LastConnect::of(now, UAID, 1),
-            create_in: Some(month),
-        };
-        node.store.register_user(registration).await.unwrap();
-        assert_eq!(node.store.clear_node(UAID, elsewhere, now).await, Ok(true));
-        node.store.add_channels(UAID, month, BTreeSet::from([CHANNEL])).await.unwrap();
+#[clockwork::test]
+async fn a_version_of_a_channel_that_is_unregistered_meanwhile_is_refused_and_leaves_no_row() {
+    let node = Node::start().await;
+    let (now, elsewhere) = (node.message().accepted_at, NodeId::new("elsewhere"));
+    let month = Month::of(now);
+    let registration = Registration {
+        uaid: UAID,
+        router_type: RouterType::SimplePush,
+        node: elsewhere.clone(),
+        connected_at: now,
+        last_connect: LastConnect::of(now, UAID, 1),
+        create_in: Some(month),
+    };
+    node.store.register_user(registration).await.unwrap();
+    assert_eq!(node.store.clear_node(UAID, elsewhere, now).await, Ok(true));
+    node.store.add_channels(UAID, month, BTreeSet::from([CHANNEL])).await.unwrap();
 
-        node.gate.set_open(false);
-        let put = node.send(UAID, Message::of_version(CHANNEL, 5, None, now));
-        node.gate.has_messages(1).await;
-        node.store.remove_channel_and_version(UAID, vec![month], CHANNEL).await.unwrap();
-        node.gate.set_open(true);
+    node.gate.set_open(false);
+    let put = node.send(UAID, Message::of_version(CHANNEL, 5, None, now));
+    node.gate.has_messages(1).await;
+    node.store.remove_channel_and_version(UAID, vec![month], CHANNEL).await.unwrap();
+    node.gate.set_open(true);
 
-        assert_eq!(put.await.unwrap(), Outcome::NoSuchChannel);
-        let limit = PageLimit { rows: 10, bytes: 1000 };
-        let page = node.store.fetch_versions(UAID, None, limit, now).await.unwrap();
-        assert_eq!(page.messages, []);
-    });
+    assert_eq!(put.await.unwrap(), Outcome::NoSuchChannel);
+    let limit = PageLimit { rows: 10, bytes: 1000 };
+    let page = node.store.fetch_versions(UAID, None, limit, now).await.unwrap();
+    assert_eq!(page.messages, []);
 }

@@ -24,48 +24,42 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// Longer than a server waits for its last bytes to be read.
 const LAST_BYTES: Span = Span::from_secs(2);
 
-#[test]
-fn a_peer_that_stops_reading_delays_no_other_and_gets_all_messages_when_it_resumes() {
-    clockwork::run(async {
-        let mut frozen = Frozen::set_up().await;
-        frozen.nobody_else_waits().await;
-        frozen.a_push_is_stored_after_the_answer_wait().await;
-        let Frozen { node, mut peer, expected, .. } = frozen;
-        takes_all(&mut peer, expected).await;
-        node.until_nothing_is_stored(SLOW).await;
-    });
+#[clockwork::test]
+async fn a_peer_that_stops_reading_delays_no_other_and_gets_all_messages_when_it_resumes() {
+    let mut frozen = Frozen::set_up().await;
+    frozen.nobody_else_waits().await;
+    frozen.a_push_is_stored_after_the_answer_wait().await;
+    let Frozen { node, mut peer, expected, .. } = frozen;
+    takes_all(&mut peer, expected).await;
+    node.until_nothing_is_stored(SLOW).await;
 }
 
-#[test]
-fn a_peer_that_stopped_reading_gets_all_messages_when_it_reconnects() {
-    clockwork::run(async {
-        let mut frozen = Frozen::set_up().await;
-        frozen.a_push_is_stored_after_the_answer_wait().await;
-        let Frozen { node, server, expected, peer: _deaf } = frozen;
-        let before = node.find(SLOW).await;
-        let mut peer = hello(&server).await;
-        assert_ne!(node.find(SLOW).await, before);
-        takes_all(&mut peer, expected).await;
-        node.until_nothing_is_stored(SLOW).await;
-    });
+#[clockwork::test]
+async fn a_peer_that_stopped_reading_gets_all_messages_when_it_reconnects() {
+    let mut frozen = Frozen::set_up().await;
+    frozen.a_push_is_stored_after_the_answer_wait().await;
+    let Frozen { node, server, expected, peer: _deaf } = frozen;
+    let before = node.find(SLOW).await;
+    let mut peer = hello(&server).await;
+    assert_ne!(node.find(SLOW).await, before);
+    takes_all(&mut peer, expected).await;
+    node.until_nothing_is_stored(SLOW).await;
 }
 
-#[test]
-fn a_peer_that_stopped_reading_delays_no_drain_and_is_closed_in_its_turn() {
-    clockwork::run(async {
-        let frozen = Frozen::set_up().await;
-        let mut neighbours =
-            [UserAgent::new(&frozen.node, 1).await, UserAgent::new(&frozen.node, 2).await];
-        let Frozen { node, mut peer, .. } = frozen;
-        node.registry.send(ShutDown { spread: DRAIN }).await.unwrap();
-        pass(Span(DRAIN.as_millis() as u64)).await;
-        for neighbour in &mut neighbours {
-            assert_eq!(neighbour.is_closed().await, CloseReason::Shutdown);
-        }
-        assert_eq!(node.find(SLOW).await, None);
-        pass(LAST_BYTES).await;
-        while peer.listener.hear().await != Heard::End {}
-    });
+#[clockwork::test]
+async fn a_peer_that_stopped_reading_delays_no_drain_and_is_closed_in_its_turn() {
+    let frozen = Frozen::set_up().await;
+    let mut neighbours =
+        [UserAgent::new(&frozen.node, 1).await, UserAgent::new(&frozen.node, 2).await];
+    let Frozen { node, mut peer, .. } = frozen;
+    node.registry.send(ShutDown { spread: DRAIN }).await.unwrap();
+    pass(Span(DRAIN.as_millis() as u64)).await;
+    for neighbour in &mut neighbours {
+        assert_eq!(neighbour.is_closed().await, CloseReason::Shutdown);
+    }
+    assert_eq!(node.find(SLOW).await, None);
+    pass(LAST_BYTES).await;
+    while peer.listener.hear().await != Heard::End {}
 }
 
 /// A node with a connection that is frozen because its peer does not read.
@@ -97,11 +91,8 @@ impl Frozen {
 
     async fn nobody_else_waits(&self) {
         let mut neighbour = UserAgent::new(&self.node, 1).await;
-        let message = self.node.message();
-        let sent = self.node.send(neighbour.uaid, message.clone());
-        assert_eq!(neighbour.is_notified().await, message.id);
-        neighbour.acks(message.id);
-        assert_eq!(sent.await.unwrap(), Outcome::Delivered, "with no time gone by");
+        // With no time gone by.
+        self.node.delivers(&mut neighbour).await;
     }
 
     async fn a_push_is_stored_after_the_answer_wait(&mut self) {

@@ -10,6 +10,9 @@
 mod conformance;
 mod dynamo;
 mod embedded;
+#[path = "../wire_server/engines.rs"]
+mod engines;
 mod maintenance;
+mod names;
 #[path = "../wire_server/engine.rs"]
 mod wire_engine;

@@ -9,7 +9,7 @@ pub(crate) mod wire_server;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use aws_sdk_dynamodb::config::{Credentials, SharedCredentialsProvider};
+use aws_sdk_dynamodb::config::{Credentials, SharedCredentialsProvider, SharedHttpClient};
 use storage::{Dynamo, DynamoOptions, TestOverrides};
 
 /// Options for tables with an unused prefix.
@@ -26,10 +26,16 @@ pub(crate) fn fresh_tables() -> DynamoOptions {
 
 /// Opens the tables, which keep their rows until the next call.
 pub(crate) fn open(options: &DynamoOptions) -> Arc<Dynamo> {
-    let credentials = Credentials::new("key", "secret", None, None, "the test");
-    let overrides = TestOverrides {
-        credentials: Some(SharedCredentialsProvider::new(credentials)),
-        http_client: None,
-    };
-    Arc::new(Dynamo::open_with(options, overrides).expect("the wire server makes its tables"))
+    let opened = Dynamo::open_with(options, overrides(None));
+    Arc::new(opened.expect("the wire server makes its tables"))
+}
+
+/// Credentials, and what answers in place of the server, if anything does.
+pub(crate) fn overrides(http_client: Option<SharedHttpClient>) -> TestOverrides {
+    TestOverrides { credentials: Some(credentials()), http_client }
+}
+
+/// The server believes any.
+pub(crate) fn credentials() -> SharedCredentialsProvider {
+    SharedCredentialsProvider::new(Credentials::new("key", "secret", None, None, "the test"))
 }

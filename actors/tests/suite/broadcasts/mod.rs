@@ -3,23 +3,18 @@
 mod spreading;
 mod store_trouble;
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-
+use actors::Feeds;
 use actors::broadcasts::{self, BroadcastLimits, BroadcastView};
-use actors::{ClientShared, Feeds};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use slog::{Discard, Logger, o};
 use state_machine::feed::FeedName;
-use state_machine::wire::{EndpointUrls, VapidKey};
-use state_machine::{Chid, Span, Uaid};
+use state_machine::{Span, Uaid};
 use storage::StoreError;
 use tokio::sync::mpsc::error::TryRecvError;
 
 use crate::clockwork::settle;
 use crate::feeds::{FeedStore, node as feeds_on, put};
-use crate::node::{Bounds, Node, UserAgent};
+use crate::node::{Bounds, Node, UserAgent, log};
 use crate::wire::Sent;
 
 /// The time over which a change wakes all agents.
@@ -40,38 +35,17 @@ impl Town {
     }
 
     async fn within(store: &FeedStore, spread: Span) -> Self {
-        let mut node =
-            Node::within(Bounds { registry_mailbox_max: 2000, ..Bounds::default() }).await;
         let feeds = feeds_on(store);
-        let view = view(&feeds, spread).await.unwrap();
-        let ClientShared {
-            config,
-            store,
-            registry,
-            nodes,
-            counters,
-            clock,
-            mailbox_max,
-            frame_limits,
-            log,
-            ..
-        } = &*node.clients;
-        node.clients = Arc::new(ClientShared {
-            config: Arc::clone(config),
-            store: Arc::clone(store),
-            registry: registry.clone(),
-            nodes: Arc::clone(nodes),
-            counters: Arc::clone(counters),
-            broadcasts: Some(view),
-            receipts: None,
-            urls: Box::new(NoUrls),
-            clock: clock.clone(),
-            mailbox_max: *mailbox_max,
-            frame_limits: Arc::clone(frame_limits),
-            log: log.clone(),
-            connections: AtomicU64::new(1),
-        });
-        Self { node, feeds }
+        let broadcasts = Some(view(&feeds, spread).await.unwrap());
+        let bounds = Bounds { registry_mailbox_max: 2000, broadcasts, ..Bounds::default() };
+        Self { node: Node::within(bounds).await, feeds }
+    }
+
+    /// One in which the first version is known.
+    pub(crate) async fn informed() -> Self {
+        let town = Self::on(&FeedStore::new()).await;
+        town.puts("1").await;
+        town
     }
 
     /// Makes a new version of the broadcast known.
@@ -105,7 +79,7 @@ impl Town {
 async fn view(feeds: &Feeds, spread: Span) -> Result<BroadcastView, StoreError> {
     let clock = actors::Clock::starting_at(crate::feeds::NOW);
     let limits = BroadcastLimits { spread, mailbox_max: 2000 };
-    broadcasts::start(feeds, limits, clock, Logger::root(Discard, o!())).await
+    broadcasts::start(feeds, limits, clock, log()).await
 }
 
 /// The versions that agents got since the last call; none got two at once.
@@ -123,13 +97,4 @@ fn told_one(agent: &mut UserAgent) -> Option<String> {
     assert_eq!(message["messageType"], "broadcast");
     agent.heard_nothing_more();
     Some(message["broadcasts"][ID].as_str().unwrap().to_owned())
-}
-
-/// No test looks at the URLs.
-struct NoUrls;
-
-impl EndpointUrls for NoUrls {
-    fn endpoint(&self, _: Uaid, _: Chid, _: Option<&VapidKey>) -> String {
-        "https://push.example/".to_owned()
-    }
 }

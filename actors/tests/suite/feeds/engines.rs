@@ -7,11 +7,11 @@ use actors::{FeedLimits, FeedSubscription};
 use futures_util::future::join_all;
 use state_machine::Span;
 use state_machine::feed::{FeedKey, FeedSyncId, PublisherLimits, Update};
-use storage::{Embedded, EmbeddedOptions, FeedTables};
+use storage::{FeedTables, WaitingLimits};
 
 use super::{feed, limits, node_on, put};
 use crate::clockwork;
-use crate::rotation::dynamo_engine::engine;
+use crate::engines::{Engine, InDirectory, OnWireServer};
 
 /// Keys that the nodes write, each of them as often as there are rounds.
 const KEYS: usize = 10;
@@ -20,18 +20,14 @@ const ROUNDS: usize = 5;
 
 #[test]
 fn every_follower_of_two_nodes_on_files_sees_the_last_state_of_every_key() {
-    clockwork::run_in_real_time(async {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Embedded::open(folder.path(), &EmbeddedOptions::new(4096)).unwrap();
-        two_nodes_tell_every_follower(Arc::new(store)).await;
-    });
+    let engine = InDirectory::new(WaitingLimits::NONE);
+    clockwork::run_in_real_time(two_nodes_tell_every_follower(engine.open()));
 }
 
 #[test]
 fn every_follower_of_two_nodes_on_dynamodb_sees_the_last_state_of_every_key() {
-    clockwork::run_in_real_time(async {
-        two_nodes_tell_every_follower(engine::open(&engine::fresh_tables())).await;
-    });
+    let engine = OnWireServer::new(WaitingLimits::NONE);
+    clockwork::run_in_real_time(two_nodes_tell_every_follower(engine.open()));
 }
 
 async fn two_nodes_tell_every_follower(store: Arc<dyn FeedTables>) {

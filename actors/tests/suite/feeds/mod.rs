@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use actors::{Clock, FeedLimits, FeedSubscription, Feeds};
-use slog::{Discard, Logger, o};
+use futures_util::future::join_all;
 use state_machine::feed::{
     ConsumerLimits, FeedKey, FeedName, FeedPage, FeedSyncId, FeedValue, PublisherLimits, Update,
     Version, WriteResult,
@@ -23,6 +23,7 @@ use state_machine::{Span, Time};
 use storage::FeedTables;
 
 use crate::clockwork::settle;
+use crate::node::log;
 pub(crate) use store::{Call, FeedStore};
 
 pub(crate) const NOW: Time = Time(1_793_700_000_000);
@@ -45,6 +46,29 @@ pub(crate) fn limits() -> FeedLimits {
     }
 }
 
+/// A node on a store of its own, and the feed that most tests use.
+fn fred() -> (FeedStore, FeedName, Feeds) {
+    let store = FeedStore::new();
+    let feeds = node(&store);
+    (store, feed("fred"), feeds)
+}
+
+/// The same, with the first value published.
+async fn fred_with_bob() -> (FeedStore, FeedName, Feeds) {
+    let (store, fred, feeds) = fred();
+    put(&feeds, &fred, "name", "bob").await;
+    settle().await;
+    (store, fred, feeds)
+}
+
+/// The same, and a follower that has read it.
+async fn fred_with_reader() -> (FeedStore, FeedName, Feeds, Reader) {
+    let (store, fred, feeds) = fred_with_bob().await;
+    let mut reader = Reader::of(&feeds, &fred);
+    assert_eq!(reader.hears().await, "name=bob");
+    (store, fred, feeds, reader)
+}
+
 /// A node on a store.
 pub(crate) fn node(store: &FeedStore) -> Feeds {
     node_within(store, limits())
@@ -55,7 +79,7 @@ pub(crate) fn node_within(store: &FeedStore, limits: FeedLimits) -> Feeds {
 }
 
 pub(crate) fn node_on(store: Arc<dyn FeedTables>, limits: FeedLimits) -> Feeds {
-    Feeds::start(store, Clock::starting_at(NOW), limits, Logger::root(Discard, o!()))
+    Feeds::start(store, Clock::starting_at(NOW), limits, log())
 }
 
 pub(crate) fn feed(name: &str) -> FeedName {
@@ -69,6 +93,17 @@ pub(crate) async fn put(feeds: &Feeds, feed: &FeedName, key: &str, value: &str) 
         WriteResult::Done(version) => version,
         WriteResult::TooManyKeys => panic!("the feed is full"),
     }
+}
+
+/// Writes several keys with the same value at once.
+async fn put_all(feeds: &Feeds, feed: &FeedName, keys: impl IntoIterator<Item = String>) {
+    let keys: Vec<_> = keys.into_iter().collect();
+    join_all(keys.iter().map(|key| put(feeds, feed, key, "value"))).await;
+}
+
+/// Writes a key of each feed at once.
+async fn put_each(feeds: &Feeds, names: &[FeedName]) {
+    join_all(names.iter().map(|name| put(feeds, name, "key", "value"))).await;
 }
 
 /// One who follows a feed from its first number on, and what it has seen.

@@ -42,66 +42,58 @@ async fn pass_two_periods() {
     }
 }
 
-#[test]
-fn a_tombstone_is_forgotten_once_it_is_old_and_values_stay() {
-    clockwork::run(async {
-        let store = FeedStore::new();
-        let (feeds, fred, mut reader) = fill(&store, Some(KEEP)).await;
-        pass_two_periods().await;
-        let table = store.table(&fred);
-        assert_eq!(table.sequence().keys, 2);
-        assert!(table.row("b").is_none());
-        assert_eq!(table.sequence().horizon, FeedSyncId(3), "the number of the tombstone");
-        assert_eq!(feeds.stats().forgotten, 1);
-        // The follower that was there has everything, and one that begins now needs no tombstone.
+#[clockwork::test]
+async fn a_tombstone_is_forgotten_once_it_is_old_and_values_stay() {
+    let store = FeedStore::new();
+    let (feeds, fred, mut reader) = fill(&store, Some(KEEP)).await;
+    pass_two_periods().await;
+    let table = store.table(&fred);
+    assert_eq!(table.sequence().keys, 2);
+    assert!(table.row("b").is_none());
+    assert_eq!(table.sequence().horizon, FeedSyncId(3), "the number of the tombstone");
+    assert_eq!(feeds.stats().forgotten, 1);
+    // The follower that was there has everything, and one that begins now needs no tombstone.
+    reader.catches_up().await;
+    for mut reader in [reader, Reader::of(&feeds, &fred)] {
         reader.catches_up().await;
-        for mut reader in [reader, Reader::of(&feeds, &fred)] {
-            reader.catches_up().await;
-            reader.forgets("b");
-            reader.has_seen_all(&store, &fred);
-        }
-        assert_eq!(put(&feeds, &fred, "b", "again").await, Version(5), "above the tombstone's");
-    });
+        reader.forgets("b");
+        reader.has_seen_all(&store, &fred);
+    }
+    assert_eq!(put(&feeds, &fred, "b", "again").await, Version(5), "above the tombstone's");
 }
 
-#[test]
-fn a_tombstone_is_kept_for_its_time_and_for_ever_without_one() {
-    clockwork::run(async {
-        for (keep, sweeps) in [(Some(KEEP), 59), (None, 200)] {
-            let store = FeedStore::new();
-            let (_feeds, fred, _reader) = fill(&store, keep).await;
-            for _sweep in 0..sweeps {
-                pass(SWEEP).await;
-                settle().await;
-            }
-            assert_eq!(store.table(&fred).sequence().keys, 3, "{keep:?}");
-            assert_eq!(store.calls(Call::Forget) > 0, keep.is_some(), "a mark is set");
-        }
-    });
-}
-
-#[test]
-fn a_consumer_that_missed_a_forgotten_tombstone_is_ended() {
-    clockwork::run(async {
+#[clockwork::test]
+async fn a_tombstone_is_kept_for_its_time_and_for_ever_without_one() {
+    for (keep, sweeps) in [(Some(KEEP), 59), (None, 200)] {
         let store = FeedStore::new();
-        let (feeds, fred, _reader) = fill(&store, Some(KEEP)).await;
-        pass_two_periods().await;
-        let mut late = feeds.subscribe(fred, FeedSyncId(2)).unwrap();
-        let end = ConsumerEnd::CursorTooOld { horizon: FeedSyncId(3) };
-        assert_eq!(late.next().await, Err(SubscriptionError::End(end)));
-    });
+        let (_feeds, fred, _reader) = fill(&store, keep).await;
+        for _sweep in 0..sweeps {
+            pass(SWEEP).await;
+            settle().await;
+        }
+        assert_eq!(store.table(&fred).sequence().keys, 3, "{keep:?}");
+        assert_eq!(store.calls(Call::Forget) > 0, keep.is_some(), "a mark is set");
+    }
 }
 
-#[test]
-fn a_store_that_fails_is_tried_again_with_the_next_sweep() {
-    clockwork::run(async {
-        let store = FeedStore::new();
-        let (_feeds, fred, _reader) = fill(&store, Some(KEEP)).await;
-        store.fails([Call::Forget]);
-        pass_two_periods().await;
-        assert_eq!(store.table(&fred).sequence().keys, 3);
-        store.fails([]);
-        pass_two_periods().await;
-        assert_eq!(store.table(&fred).sequence().keys, 2);
-    });
+#[clockwork::test]
+async fn a_consumer_that_missed_a_forgotten_tombstone_is_ended() {
+    let store = FeedStore::new();
+    let (feeds, fred, _reader) = fill(&store, Some(KEEP)).await;
+    pass_two_periods().await;
+    let mut late = feeds.subscribe(fred, FeedSyncId(2)).unwrap();
+    let end = ConsumerEnd::CursorTooOld { horizon: FeedSyncId(3) };
+    assert_eq!(late.next().await, Err(SubscriptionError::End(end)));
+}
+
+#[clockwork::test]
+async fn a_store_that_fails_is_tried_again_with_the_next_sweep() {
+    let store = FeedStore::new();
+    let (_feeds, fred, _reader) = fill(&store, Some(KEEP)).await;
+    store.fails([Call::Forget]);
+    pass_two_periods().await;
+    assert_eq!(store.table(&fred).sequence().keys, 3);
+    store.fails([]);
+    pass_two_periods().await;
+    assert_eq!(store.table(&fred).sequence().keys, 2);
 }

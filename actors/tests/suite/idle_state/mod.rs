@@ -22,11 +22,11 @@ use state_machine::delivery::NodeAnswer;
 use state_machine::{NodeId, Span, Uaid};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
-use tokio::task::yield_now;
 
 use crate::clockwork::{self, settle};
 use crate::net;
 use crate::node::{self, Bounds, message_of};
+use crate::store_double::StoreDouble;
 use crate::wire::Unlimited;
 use store::NothingStored;
 
@@ -123,9 +123,8 @@ impl Server {
         settle().await;
         let before = (Counts::of_thread(), self.shared.counters.counts());
         drop(peers::connect(self.address, clients, true).await);
-        while self.shared.counters.counts() != before.1 {
-            yield_now().await;
-        }
+        let clients = async || self.shared.counters.counts();
+        clockwork::until("clients", clients, |clients| *clients == before.1).await;
         settle().await;
         Counts::of_thread().since(&before.0).bytes()
     }
@@ -168,7 +167,7 @@ fn shared() -> (Arc<ClientShared>, Directory) {
         Config { node: NodeId::new("here"), frozen_month: None, simplepush: false, limits };
     let shared = ClientShared {
         config: Arc::new(config),
-        store: Arc::new(NothingStored),
+        store: Arc::new(StoreDouble(NothingStored)),
         registry: directory.registry().clone(),
         nodes: Arc::new(NoPeers(NodeAnswer::NotHere)),
         counters: Arc::clone(directory.clients()),
@@ -232,46 +231,36 @@ fn print(title: &str, client: &PerClient) {
     }
 }
 
-#[test]
-fn an_idle_client_allocates_no_more_than_it_did() {
-    clockwork::run(async {
-        let client = Server::start().await.per_client(false).await;
-        print("after hello", &client);
-        assert!(client.bytes <= BYTES_AFTER_HELLO_MAX, "{} bytes", client.bytes);
-    });
+#[clockwork::test]
+async fn an_idle_client_allocates_no_more_than_it_did() {
+    let client = Server::start().await.per_client(false).await;
+    print("after hello", &client);
+    assert!(client.bytes <= BYTES_AFTER_HELLO_MAX, "{} bytes", client.bytes);
 }
 
-#[test]
-fn an_idle_client_with_a_channel_allocates_no_more_than_it_did() {
-    clockwork::run(async {
-        let client = Server::start().await.per_client(true).await;
-        print("with a channel", &client);
-        assert!(client.bytes <= BYTES_WITH_CHANNEL_MAX, "{} bytes", client.bytes);
-    });
+#[clockwork::test]
+async fn an_idle_client_with_a_channel_allocates_no_more_than_it_did() {
+    let client = Server::start().await.per_client(true).await;
+    print("with a channel", &client);
+    assert!(client.bytes <= BYTES_WITH_CHANNEL_MAX, "{} bytes", client.bytes);
 }
 
-#[test]
-fn an_idle_http_connection_has_no_buffers() {
-    clockwork::run(async {
-        let bytes = Server::start().await.per_idle_connection().await;
-        println!("an idle HTTP connection: {bytes} bytes");
-        assert!(bytes <= BYTES_PARKED_MAX, "{bytes} bytes");
-    });
+#[clockwork::test]
+async fn an_idle_http_connection_has_no_buffers() {
+    let bytes = Server::start().await.per_idle_connection().await;
+    println!("an idle HTTP connection: {bytes} bytes");
+    assert!(bytes <= BYTES_PARKED_MAX, "{bytes} bytes");
 }
 
-#[test]
-fn clients_that_have_ended_allocate_nothing() {
-    clockwork::run(async {
-        let left = Server::start().await.left_by(500).await;
-        assert!(left < BYTES_AFTER_HELLO_MAX, "{left} bytes");
-    });
+#[clockwork::test]
+async fn clients_that_have_ended_allocate_nothing() {
+    let left = Server::start().await.left_by(500).await;
+    assert!(left < BYTES_AFTER_HELLO_MAX, "{left} bytes");
 }
 
-#[test]
-fn a_direct_push_makes_no_more_allocations_than_it_did() {
-    clockwork::run(async {
-        let made = Server::start().await.per_push().await;
-        println!("a direct push: {made} allocations");
-        assert!(made <= ALLOCATIONS_OF_PUSH_MAX, "{made} allocations");
-    });
+#[clockwork::test]
+async fn a_direct_push_makes_no_more_allocations_than_it_did() {
+    let made = Server::start().await.per_push().await;
+    println!("a direct push: {made} allocations");
+    assert!(made <= ALLOCATIONS_OF_PUSH_MAX, "{made} allocations");
 }

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
+use std::time::Duration;
 
 use state_machine::MessageId;
 use tokio::sync::oneshot;
@@ -30,7 +31,7 @@ pub(super) async fn connect(
 pub(super) async fn ask(address: SocketAddr, count: usize) -> Vec<TcpStream> {
     let (done, answered) = oneshot::channel();
     let ask = move |_| {
-        let mut stream = TcpStream::connect(address).unwrap();
+        let mut stream = open(address);
         stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         head(&mut stream);
         stream
@@ -46,7 +47,7 @@ pub(super) fn ack(agent: &mut TcpStream, id: MessageId) {
 }
 
 fn agent(address: SocketAddr, has_channel: bool) -> TcpStream {
-    let mut stream = TcpStream::connect(address).unwrap();
+    let mut stream = open(address);
     stream.write_all(HANDSHAKE).unwrap();
     assert!(head(&mut stream).starts_with(b"HTTP/1.1 101"));
     send(&mut stream, HELLO);
@@ -55,6 +56,13 @@ fn agent(address: SocketAddr, has_channel: bool) -> TcpStream {
         send(&mut stream, &format!(r#"{{"messageType":"register","channelID":"{CHANNEL}"}}"#));
         receive(&mut stream);
     }
+    stream
+}
+
+/// A connection whose reads end some time.
+fn open(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     stream
 }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::clockwork::settle;
+use crate::clockwork::{self, settle};
 
 /// The traffic of one connection. The end of a stream counts as one more byte.
 #[derive(Debug, Default, Clone)]
@@ -44,27 +44,27 @@ impl Traffic {
 
     /// Lets everything happen that needs no time, until nothing is on its way.
     pub(crate) async fn settle(&self) {
-        let mut before = None;
-        while before != Some(self.counts()) || !self.is_at_rest() {
-            before = Some(self.counts());
-            settle().await;
-        }
+        let is_over = |turn: &[_; 2]| turn[0] == turn[1] && self.is_at_rest();
+        clockwork::until("bytes on their way", async || self.turn().await, is_over).await;
     }
 
     /// Runs all tasks that need no time until none makes progress: the peer may not be reading.
     pub(crate) async fn stall(&self) {
-        let mut before = None;
-        while before != Some(self.counts()) {
-            before = Some(self.counts());
-            settle().await;
-        }
+        let is_over = |turn: &[_; 2]| turn[0] == turn[1];
+        clockwork::until("bytes on their way", async || self.turn().await, is_over).await;
     }
 
     /// Waits until the server has sent so many bytes.
     pub(crate) async fn until_server_sent(&self, bytes: usize) {
-        while self.server.sent.get() < bytes {
-            settle().await;
-        }
+        let sent = async || self.server.sent.get();
+        clockwork::until("bytes sent", sent, |sent| *sent >= bytes).await;
+    }
+
+    /// What was sent and received before a turn of all tasks, and after it.
+    async fn turn(&self) -> [[usize; 4]; 2] {
+        let before = self.counts();
+        settle().await;
+        [before, self.counts()]
     }
 
     fn is_at_rest(&self) -> bool {

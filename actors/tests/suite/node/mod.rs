@@ -6,7 +6,7 @@ mod order_gate;
 mod user_agent;
 
 pub(crate) use neighbours::{Neighbours, Way};
-pub(crate) use order_gate::{Act, Fate, OrderGate};
+pub(crate) use order_gate::{Act, Fate};
 pub(crate) use user_agent::UserAgent;
 
 use std::cell::Cell;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use actix_web::rt::spawn;
 use actix_web::rt::task::JoinHandle;
 use actors::broadcasts::BroadcastView;
-use actors::registry::Lookup;
+use actors::registry::{CountConnections, Lookup};
 use actors::socket::FrameLimits;
 use actors::{
     BoundedAddr, Bridge, BridgedAgents, BridgedLimits, ClientShared, Clock, DeliverPush, Directory,
@@ -36,10 +36,11 @@ use state_machine::{
 use storage::{Embedded, EmbeddedOptions, PageLimit, Store, WaitingBound, WaitingLimits};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
-use tokio::task::yield_now;
 
+use crate::clockwork;
 use crate::traces;
-use gate::GatedStore;
+use gate::{Gate, GatedStore};
+use order_gate::{OrderGate, OrderedStore};
 
 const NOW: Time = Time(1_793_700_000_000);
 
@@ -55,7 +56,7 @@ pub(crate) struct Node {
     pub(crate) registry: BoundedAddr<RegistryActor>,
     pub(crate) store: Arc<dyn Store>,
     /// What the clients have under them: that store, behind a gate.
-    pub(crate) orders: Arc<OrderGate>,
+    pub(crate) orders: Arc<OrderedStore>,
     /// What the endpoint has under it: the same, behind a gate of its own.
     pub(crate) gate: Arc<GatedStore>,
     pub(crate) directory: Arc<Directory>,
@@ -134,6 +135,13 @@ impl Node {
         Self::on(&Ground::on_disk().await, &bounds)
     }
 
+    /// A node, and an agent that is connected to it.
+    pub(crate) async fn with_agent(bounds: Bounds) -> (Self, UserAgent) {
+        let node = Self::within(bounds).await;
+        let agent = UserAgent::new(&node, 1).await;
+        (node, agent)
+    }
+
     /// A node on a store that is there.
     pub(crate) fn on(ground: &Ground, bounds: &Bounds) -> Self {
         let Ground { store, neighbours, .. } = ground.clone();
@@ -144,7 +152,7 @@ impl Node {
         let orders = Arc::new(OrderGate::open(&store));
         let nodes: Arc<dyn NodeDirectory> = Arc::new(neighbours.clone());
         let clients = clients(bounds, &orders, &directory, &nodes, &clock);
-        let gate = Arc::new(GatedStore::open(&store));
+        let gate = Arc::new(Gate::open(&store));
         neighbours.join(clients.config.node.clone(), &directory);
         let behind = Arc::clone(&gate) as _;
         let bridged_limits = BridgedLimits {
@@ -189,6 +197,37 @@ impl Node {
         })
     }
 
+    /// Sends an agent here or elsewhere a message, which it has not acked yet. Returns the message and its outcome.
+    pub(crate) async fn sends(&self, agent: &mut UserAgent) -> (MessageId, JoinHandle<Outcome>) {
+        let message = self.message();
+        let id = message.id;
+        let sent = self.send(agent.uaid, message);
+        assert_eq!(agent.is_notified().await, id);
+        (id, sent)
+    }
+
+    /// Delivers a message directly, which the agent acks.
+    pub(crate) async fn delivers(&self, agent: &mut UserAgent) {
+        let (id, sent) = self.sends(agent).await;
+        agent.acks(id);
+        assert_eq!(sent.await.unwrap(), Outcome::Delivered);
+    }
+
+    /// Sends a message, which is stored with no time gone by.
+    pub(crate) async fn stores(&self, uaid: Uaid) -> MessageId {
+        let message = self.message();
+        let id = message.id;
+        assert_eq!(self.send(uaid, message).await.unwrap(), Outcome::Stored);
+        id
+    }
+
+    /// The agent is notified of a stored message, and acks it.
+    pub(crate) async fn is_taken(&self, agent: &mut UserAgent, id: MessageId) {
+        assert_eq!(agent.is_notified().await, id);
+        agent.acks(id);
+        self.until_nothing_is_stored(agent.uaid).await;
+    }
+
     /// Hands a message to the node alone, as an endpoint does. Keep what it gives: who waits.
     pub(crate) fn deliver(&self, uaid: Uaid, message: Message) -> oneshot::Receiver<NodeAnswer> {
         self.directory.deliver(&self.clients.config.node, uaid, message)
@@ -204,29 +243,31 @@ impl Node {
 
     /// Waits until nothing is stored for an agent.
     pub(crate) async fn until_nothing_is_stored(&self, uaid: Uaid) {
-        while !self.stored(uaid).await.is_empty() {
-            yield_now().await;
-        }
+        self.until_stored(uaid, &[]).await;
     }
 
     /// Waits until these messages, and no others, are stored for an agent.
     pub(crate) async fn until_stored(&self, uaid: Uaid, messages: &[MessageId]) {
-        while self.stored(uaid).await != messages {
-            yield_now().await;
-        }
+        clockwork::until("stored", async || self.stored(uaid).await, |stored| stored == messages)
+            .await;
     }
 
     /// Waits until no push is under way.
     pub(crate) async fn endpoints_rest(&self) {
-        while self.endpoints.in_flight() > 0 {
-            yield_now().await;
-        }
+        let in_flight = async || self.endpoints.in_flight();
+        clockwork::until("pushes in flight", in_flight, |count| *count == 0).await;
     }
 
     /// The connection found under a uaid.
     pub(crate) async fn find(&self, uaid: Uaid) -> Option<ConnectionId> {
         self.registry.send(Lookup { uaid }).await.unwrap()
     }
+}
+
+/// Fills the mailbox of a registry, as far as this address may.
+pub(crate) fn fill(registry: &BoundedAddr<RegistryActor>) {
+    let sent = (0..10_000).take_while(|_| registry.try_send(CountConnections).is_ok());
+    assert!(sent.count() < 10_000, "the mailbox has no bound");
 }
 
 /// Messages that may wait for an agent.
@@ -257,7 +298,7 @@ impl Ground {
 
 fn clients(
     bounds: &Bounds,
-    store: &Arc<OrderGate>,
+    store: &Arc<OrderedStore>,
     directory: &Directory,
     nodes: &Arc<dyn NodeDirectory>,
     clock: &Clock,

@@ -1,19 +1,16 @@
 //! A store that records the operations of clients, and in which a test sets the fate of one of
 //! them.
 
-use std::collections::BTreeSet;
 use std::future::{pending, ready};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use actix_web::rt::spawn;
-use state_machine::{
-    BridgeRecipient, Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid,
-};
-use storage::{
-    BridgedRegistration, Cursor, MessageTables, MonthStep, Page, PageLimit, RegisterResult,
-    Registration, RouterTable, Store, StoreError, StoreFuture, Stored,
-};
+use state_machine::store::StoreOp;
+use storage::{Store, StoreError, StoreFuture};
 use tokio::sync::{oneshot, watch};
+
+use crate::clockwork;
+use crate::store_double::{Call, Forward, Front, StoreDouble};
 
 /// What becomes of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +30,9 @@ pub(crate) enum Fate {
 /// Something that a test does.
 pub(crate) type Act = Arc<dyn Fn() + Send + Sync>;
 
-/// A store with a gate in front of it.
+pub(crate) type OrderedStore = StoreDouble<OrderGate>;
+
+/// The gate in front of the store of clients.
 pub(crate) struct OrderGate {
     store: Arc<dyn Store>,
     state: Mutex<State>,
@@ -55,9 +54,9 @@ struct State {
 
 impl OrderGate {
     /// With the gate open.
-    pub(crate) fn open(store: &Arc<dyn Store>) -> Self {
-        let (met, _) = watch::channel(0);
-        Self { store: Arc::clone(store), state: Mutex::default(), met }
+    pub(crate) fn open(store: &Arc<dyn Store>) -> OrderedStore {
+        let met = watch::Sender::new(0);
+        StoreDouble(Self { store: Arc::clone(store), state: Mutex::default(), met })
     }
 
     /// Counts operations from here, and sets the fate of the one with this number.
@@ -83,7 +82,8 @@ impl OrderGate {
 
     /// Waits until this many orders have met the fate that was set.
     pub(crate) async fn has_met(&self, orders: usize) {
-        self.met.subscribe().wait_for(|met| *met >= orders).await.unwrap();
+        let met = self.met.subscribe();
+        clockwork::until_watched("orders that met their fate", met, |met| *met >= orders).await;
     }
 
     /// Whether an order waits.
@@ -125,12 +125,29 @@ impl OrderGate {
         (number == at || (number > at && lasts)).then_some(fate)
     }
 
-    fn pass<T: Send + 'static>(
-        &self,
-        name: String,
-        order: impl FnOnce(&dyn Store) -> StoreFuture<T> + Send + 'static,
-    ) -> StoreFuture<T> {
-        let Some(fate) = self.next(name) else { return order(&*self.store) };
+    fn hold<T: Send + 'static>(&self, order: Forward<T>) -> StoreFuture<T> {
+        let (reply, answer) = oneshot::channel();
+        let store = Arc::clone(&self.store);
+        self.state().waiting.push(Box::new(move || {
+            let answered = order(&*store);
+            // The operation is executed even if its caller is gone.
+            spawn(async move { drop(reply.send(answered.await)) });
+        }));
+        self.another_has_met();
+        Box::pin(async { answer.await.unwrap_or(Err(StoreError::Closed)) })
+    }
+
+    fn another_has_met(&self) {
+        self.met.send_modify(|met| *met += 1);
+    }
+}
+
+impl Front for OrderGate {
+    fn call<T: Send + 'static>(&self, call: Call<T>) -> StoreFuture<T> {
+        let Call { op, forward: order, .. } = call;
+        let Some(fate) = op.and_then(|op| self.next(name(&op))) else {
+            return order(&*self.store);
+        };
         match fate {
             Fate::Lost => {
                 self.another_has_met();
@@ -160,104 +177,29 @@ impl OrderGate {
         }
     }
 
-    fn hold<T: Send + 'static>(
-        &self,
-        order: impl FnOnce(&dyn Store) -> StoreFuture<T> + Send + 'static,
-    ) -> StoreFuture<T> {
-        let (reply, answer) = oneshot::channel();
-        let store = Arc::clone(&self.store);
-        self.state().waiting.push(Box::new(move || {
-            let answered = order(&*store);
-            // The operation is executed even if its caller is gone.
-            spawn(async move { drop(reply.send(answered.await)) });
-        }));
-        self.another_has_met();
-        Box::pin(async { answer.await.unwrap_or(Err(StoreError::Closed)) })
-    }
-
-    fn another_has_met(&self) {
-        self.met.send_modify(|met| *met += 1);
-    }
-}
-
-/// Methods that are orders of a client, each with what is written down of it.
-macro_rules! orders {
-    ($($method:ident($($name:ident: $type:ty),*) -> $answer:ty, $($text:tt),+;)*) => {
-        $(fn $method(&self, $($name: $type),*) -> StoreFuture<$answer> {
-            let text = format!($($text),+);
-            self.pass(text, move |store| store.$method($($name),*))
-        })*
-    };
-}
-
-/// Methods that no client calls.
-macro_rules! passed_on {
-    ($($method:ident($($name:ident: $type:ty),*) -> $answer:ty;)*) => {
-        $(fn $method(&self, $($name: $type),*) -> StoreFuture<$answer> {
-            self.store.$method($($name),*)
-        })*
-    };
-}
-
-impl RouterTable for OrderGate {
-    orders! {
-        register_user(registration: Registration) -> RegisterResult, "register";
-        update_message_month(step: MonthStep) -> bool, "update month";
-        finish_month_move(step: MonthStep) -> bool, "finish move";
-        clear_node(uaid: Uaid, node: NodeId, connected_at: Time) -> bool, "clear node";
-    }
-
-    passed_on! {
-        record(uaid: Uaid) -> Option<RouterRecord>;
-        drop_user(uaid: Uaid) -> bool;
-        register_bridged(registration: BridgedRegistration) -> RegisterResult;
-        drop_bridged(uaid: Uaid, recipient: BridgeRecipient) -> bool;
-    }
-}
-
-impl MessageTables for OrderGate {
-    orders! {
-        channels(uaid: Uaid, month: Month) -> Option<BTreeSet<Chid>>, "read channels {month}";
-        add_channels(uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> (),
-            "add channels {month}";
-        remove_channel(uaid: Uaid, months: Vec<Month>, chid: Chid) -> (),
-            "remove channel {months:?}";
-        remove_channel_and_version(uaid: Uaid, months: Vec<Month>, chid: Chid) -> (),
-            "remove channel and version {months:?}";
-        fetch_messages(
-            uaid: Uaid,
-            month: Month,
-            after: Option<Cursor>,
-            limit: PageLimit,
-            now: Time
-        ) -> Page, "fetch {month}";
-        fetch_versions(uaid: Uaid, after: Option<Cursor>, limit: PageLimit, now: Time) -> Page,
-            "fetch versions";
-        delete_messages(uaid: Uaid, months: Vec<Month>, messages: Vec<MessageKey>) -> usize,
-            "delete {months:?}";
-        record_offers(uaid: Uaid, month: Month, messages: Vec<MessageKey>) -> (),
-            "record offers {month}";
-        move_messages(uaid: Uaid, from: Month, to: Month) -> (), "carry {from} {to}";
-    }
-
-    passed_on! {
-        create_channels(uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> ();
-        store_message(uaid: Uaid, month: Month, message: Message) -> Stored;
-        ensure_month(month: Month) -> ();
-        months() -> Vec<Month>;
-        drop_month(month: Month) -> bool;
-    }
-}
-
-impl storage::ReceiptTables for OrderGate {}
-
-impl Store for OrderGate {
     fn admits_subscription(&self) -> bool {
         !self.state().refuses_subscriptions
     }
+}
 
-    passed_on! {
-        check() -> ();
-        close() -> ();
+/// What is written down of an operation.
+fn name(op: &StoreOp) -> String {
+    match op {
+        StoreOp::Register(_) => "register".to_owned(),
+        StoreOp::UpdateMonth(_) => "update month".to_owned(),
+        StoreOp::FinishMove(_) => "finish move".to_owned(),
+        StoreOp::ClearNode { .. } => "clear node".to_owned(),
+        StoreOp::ReadChannels { month, .. } => format!("read channels {month}"),
+        StoreOp::AddChannels { month, .. } => format!("add channels {month}"),
+        StoreOp::CreateChannels { month, .. } => format!("create channels {month}"),
+        StoreOp::RemoveChannel { months, .. } => format!("remove channel {months:?}"),
+        StoreOp::RemoveChannelAndVersion { months, .. } => {
+            format!("remove channel and version {months:?}")
+        }
+        StoreOp::Fetch { month, .. } => format!("fetch {month}"),
+        StoreOp::FetchVersions { .. } => "fetch versions".to_owned(),
+        StoreOp::Delete { months, .. } => format!("delete {months:?}"),
+        StoreOp::RecordOffers { month, .. } => format!("record offers {month}"),
+        StoreOp::MoveMessages { from, to, .. } => format!("carry {from} {to}"),
     }
 }

@@ -12,9 +12,7 @@ use crate::node::{Fate, Node};
 use crate::traces;
 
 pub(crate) async fn unacked_messages_are_moved_and_redelivered_until_acked(world: World) {
-    let node = world.node_in(OLD);
-    let (uaid, waiting) = world.agent_of_last_month(&node, 1, 2).await;
-    it_becomes(&node, NEW);
+    let (node, uaid, waiting) = world.agent_to_move(2).await;
     let mut agent = Agent::silent(&node, uaid);
     agent.is_waited_for().await;
     agent.lets_pass(&node, Span(DRAIN_WAIT.0 / 2));
@@ -30,8 +28,7 @@ pub(crate) async fn unacked_messages_are_moved_and_redelivered_until_acked(world
     agent.hangs_up().await;
 
     assert_eq!(Agent::visits(&node, uaid).await, waiting, "from the new month");
-    assert_eq!(Agent::visits(&node, uaid).await, []);
-    world.is_done_with(uaid, NEW).await;
+    world.is_done_after_visit(&node, uaid, &[], NEW).await;
 }
 
 pub(crate) async fn messages_that_had_no_room_to_be_sent_are_carried_over_too(world: World) {
@@ -46,14 +43,11 @@ pub(crate) async fn messages_that_had_no_room_to_be_sent_are_carried_over_too(wo
     agent.comes_to_rest(&node).await;
     assert_eq!(agent.got, waiting);
     agent.hangs_up().await;
-    assert_eq!(Agent::visits(&node, uaid).await, []);
-    world.is_done_with(uaid, NEW).await;
+    world.is_done_after_visit(&node, uaid, &[], NEW).await;
 }
 
 pub(crate) async fn an_ack_after_the_carrying_settles_the_message(world: World) {
-    let node = world.node_in(OLD);
-    let (uaid, waiting) = world.agent_of_last_month(&node, 1, 2).await;
-    it_becomes(&node, NEW);
+    let (node, uaid, waiting) = world.agent_to_move(2).await;
     let mut agent = Agent::silent(&node, uaid);
     agent.comes_to_rest(&node).await;
     assert_eq!(world.rows(uaid).await, in_table(NEW, &waiting));
@@ -61,8 +55,7 @@ pub(crate) async fn an_ack_after_the_carrying_settles_the_message(world: World) 
     agent.comes_to_rest(&node).await;
     assert_eq!(world.rows(uaid).await, []);
     agent.hangs_up().await;
-    assert_eq!(Agent::visits(&node, uaid).await, []);
-    world.is_done_with(uaid, NEW).await;
+    world.is_done_after_visit(&node, uaid, &[], NEW).await;
 }
 
 pub(crate) async fn a_drain_wait_of_nothing_waits_for_the_acks_for_ever(world: World) {
@@ -87,8 +80,7 @@ pub(crate) async fn a_drain_wait_of_nothing_waits_for_the_acks_for_ever(world: W
 
 /// Held back by an urgency filter that was set before the move was over, a row is not lost either.
 pub(crate) async fn messages_that_no_connection_can_take_are_carried_over_too(world: World) {
-    let node = world.node_in(OLD);
-    let (uaid, mut waiting) = world.agent_of_last_month(&node, 1, 1).await;
+    let (node, uaid, mut waiting) = world.agent_with(1).await;
     let low = Message { urgency: Urgency::VeryLow, ..lasting(&node) };
     waiting.push(low.id);
     node.send(uaid, low).await.unwrap();
@@ -98,13 +90,11 @@ pub(crate) async fn messages_that_no_connection_can_take_are_carried_over_too(wo
     agent.comes_to_rest(&node).await;
     agent.hangs_up().await;
     assert_eq!(world.rows(uaid).await, in_table(NEW, &waiting));
-    assert_eq!(Agent::visits(&node, uaid).await, waiting);
-    world.is_done_with(uaid, NEW).await;
+    world.is_done_after_visit(&node, uaid, &waiting, NEW).await;
 }
 
 pub(crate) async fn of_a_topic_only_the_newest_message_is_left_after_the_carrying(world: World) {
-    let node = world.node_in(OLD);
-    let (uaid, _) = world.agent_of_last_month(&node, 1, 0).await;
+    let (node, uaid, _) = world.agent_with(0).await;
     let (first, second) = (of_a_topic(&node), of_a_topic(&node));
     assert_eq!(node.send(uaid, first.clone()).await.unwrap(), Outcome::Stored);
     it_becomes(&node, NEW);
@@ -122,8 +112,7 @@ pub(crate) async fn of_a_topic_only_the_newest_message_is_left_after_the_carryin
     agent.comes_to_rest(&node).await;
     assert_eq!(world.rows(uaid).await, in_table(NEW, &[second.id]));
     agent.hangs_up().await;
-    assert_eq!(Agent::visits(&node, uaid).await, [second.id]);
-    world.is_done_with(uaid, NEW).await;
+    world.is_done_after_visit(&node, uaid, &[second.id], NEW).await;
 }
 
 fn of_a_topic(node: &Node) -> Message {

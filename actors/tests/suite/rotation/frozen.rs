@@ -33,8 +33,7 @@ pub(crate) async fn where_rotation_is_on_again_clients_move(world: World) {
     let stored = stores(&node, uaid).await;
     world.has_months(["2027_05", "2027_06"]).await;
     let node = world.node_in("2027_06");
-    assert_eq!(Agent::visits(&node, uaid).await, [stored]);
-    world.is_done_with(uaid, "2027_06").await;
+    world.is_done_after_visit(&node, uaid, &[stored], "2027_06").await;
 }
 
 pub(crate) async fn switched_off_in_the_midst_of_a_month_nobody_moves_back(world: World) {
@@ -63,8 +62,7 @@ pub(crate) async fn switched_off_in_the_midst_of_a_month_nobody_moves_back(world
 }
 
 pub(crate) async fn frozen_in_the_midst_of_a_move_it_is_finished(world: World) {
-    let node = world.node_in(OLD);
-    let (uaid, waiting) = world.agent_of_last_month(&node, 1, 1).await;
+    let (node, uaid, waiting) = world.agent_with(1).await;
     node.clients.clock.set(in_month(NEW));
     // The agent is silent; the record moves, and then the node dies.
     node.orders.set(5, Fate::Unheard);
@@ -80,6 +78,5 @@ pub(crate) async fn frozen_in_the_midst_of_a_move_it_is_finished(world: World) {
     assert_eq!(world.rows(uaid).await, in_table(OLD, &waiting));
 
     let node = frozen_node(&world, "2027_03");
-    assert_eq!(Agent::visits(&node, uaid).await, waiting);
-    world.is_done_with(uaid, NEW).await;
+    world.is_done_after_visit(&node, uaid, &waiting, NEW).await;
 }

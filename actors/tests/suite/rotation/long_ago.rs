@@ -24,34 +24,28 @@ pub(crate) async fn a_client_three_months_behind_takes_what_is_left_and_moves(wo
 /// From November, with all the tables in between.
 async fn comes_after(world: World, name: &str) {
     world.has_months(["2027_01", "2027_02"]).await;
-    let node = world.node_in(OLD);
-    let (uaid, mut waiting) = world.agent_of_last_month(&node, 1, 2).await;
+    let (node, uaid, mut waiting) = world.agent_with(2).await;
     it_becomes(&node, name);
     // Endpoints store where the agent will look first, however long ago that was.
     waiting.push(stores(&node, uaid).await);
     assert_eq!(world.rows(uaid).await, in_table(OLD, &waiting));
-    assert_eq!(Agent::visits(&node, uaid).await, waiting);
-    world.is_done_with(uaid, name).await;
+    world.is_done_after_visit(&node, uaid, &waiting, name).await;
     assert_eq!(world.channels_in(uaid, name).await, Some([CHANNEL].into()));
     assert_eq!(world.channels_in(uaid, NEW).await, None, "no month in between is touched");
 }
 
 pub(crate) async fn a_client_moves_over_the_new_year(world: World) {
     world.has_months(["2027_01"]).await;
-    let node = world.node_in(OLD);
-    let (uaid, waiting) = world.agent_of_last_month(&node, 1, 1).await;
+    let (node, uaid, waiting) = world.agent_with(1).await;
     it_becomes(&node, "2026_12");
-    assert_eq!(Agent::visits(&node, uaid).await, waiting);
-    world.is_done_with(uaid, "2026_12").await;
+    world.is_done_after_visit(&node, uaid, &waiting, "2026_12").await;
     let stored = stores(&node, uaid).await;
     it_becomes(&node, "2027_01");
-    assert_eq!(Agent::visits(&node, uaid).await, [stored]);
-    world.is_done_with(uaid, "2027_01").await;
+    world.is_done_after_visit(&node, uaid, &[stored], "2027_01").await;
 }
 
 pub(crate) async fn a_move_to_a_month_without_a_table_waits_for_it_and_loses_nothing(world: World) {
-    let node = world.node_in(OLD);
-    let (uaid, mut waiting) = world.agent_of_last_month(&node, 1, 1).await;
+    let (node, uaid, mut waiting) = world.agent_with(1).await;
     it_becomes(&node, "2027_01");
     let mut agent = Agent::connects(&node, uaid);
     for _ in 0..3 {
@@ -69,9 +63,7 @@ pub(crate) async fn a_move_to_a_month_without_a_table_waits_for_it_and_loses_not
 
 pub(crate) async fn a_move_that_was_cut_is_finished_months_later(world: World) {
     world.has_months(["2027_01", "2027_02"]).await;
-    let node = world.node_in(OLD);
-    let (uaid, _) = world.agent_of_last_month(&node, 1, 0).await;
-    it_becomes(&node, NEW);
+    let (node, uaid, _) = world.agent_to_move(0).await;
     node.orders.set(RECORD_MOVES, Fate::Unheard);
     let agent = Agent::connects(&node, uaid);
     node.orders.has_met(1).await;
@@ -85,16 +77,13 @@ pub(crate) async fn a_move_that_was_cut_is_finished_months_later(world: World) {
 
     let node = world.node_in("2027_02");
     let stored = stores(&node, uaid).await;
-    assert_eq!(Agent::visits(&node, uaid).await, [late.id, stored]);
-    world.is_done_with(uaid, "2027_02").await;
+    world.is_done_after_visit(&node, uaid, &[late.id, stored], "2027_02").await;
 }
 
 pub(crate) async fn a_client_whose_old_table_was_dropped_in_the_midst_of_a_move_keeps_its_uaid(
     world: World,
 ) {
-    let node = world.node_in(OLD);
-    let (uaid, _) = world.agent_of_last_month(&node, 1, 0).await;
-    it_becomes(&node, NEW);
+    let (node, uaid, _) = world.agent_to_move(0).await;
     node.orders.set(RECORD_MOVES, Fate::Unheard);
     let agent = Agent::connects(&node, uaid);
     node.orders.has_met(1).await;
@@ -104,16 +93,14 @@ pub(crate) async fn a_client_whose_old_table_was_dropped_in_the_midst_of_a_move_
     world.has_months(["2027_02"]).await;
     let node = world.node_in("2027_02");
     let stored = stores(&node, uaid).await;
-    assert_eq!(Agent::visits(&node, uaid).await, [stored]);
-    world.is_done_with(uaid, "2027_02").await;
+    world.is_done_after_visit(&node, uaid, &[stored], "2027_02").await;
 }
 
 pub(crate) async fn a_client_whose_table_was_dropped_gets_a_new_uaid_and_subscribes_again(
     world: World,
 ) {
     world.has_months(["2027_01", "2027_02"]).await;
-    let node = world.node_in(OLD);
-    let (uaid, _) = world.agent_of_last_month(&node, 1, 1).await;
+    let (node, uaid, _) = world.agent_with(1).await;
     it_becomes(&node, "2027_02");
     assert_eq!(world.drop_month(month(OLD)).await, Ok(true));
     let sent = node.send(uaid, lasting(&node)).await.unwrap();
@@ -156,9 +143,7 @@ pub(crate) async fn a_client_without_a_record_or_without_channels_gets_a_new_uai
 }
 
 pub(crate) async fn a_look_that_fails_never_gives_a_new_uaid(world: World) {
-    let node = world.node_in(OLD);
-    let (uaid, waiting) = world.agent_of_last_month(&node, 1, 1).await;
-    it_becomes(&node, NEW);
+    let (node, uaid, waiting) = world.agent_to_move(1).await;
     // The reads of the record and of the channels could find an agent unknown.
     for at in [0, 1] {
         for fate in [Fate::Refused, Fate::Doubted] {
@@ -173,14 +158,11 @@ pub(crate) async fn a_look_that_fails_never_gives_a_new_uaid(world: World) {
             agent.hangs_up().await;
         }
     }
-    assert_eq!(Agent::visits(&node, uaid).await, waiting);
-    world.is_done_with(uaid, NEW).await;
+    world.is_done_after_visit(&node, uaid, &waiting, NEW).await;
 }
 
 pub(crate) async fn a_store_that_is_closed_never_gives_a_new_uaid(world: World) {
-    let node = world.node_in(OLD);
-    let (uaid, waiting) = world.agent_of_last_month(&node, 1, 1).await;
-    it_becomes(&node, NEW);
+    let (node, uaid, waiting) = world.agent_to_move(1).await;
     world.close().await.unwrap();
     let mut agent = Agent::connects(&node, uaid);
     for _ in 0..3 {
@@ -195,6 +177,5 @@ pub(crate) async fn a_store_that_is_closed_never_gives_a_new_uaid(world: World) 
 
     let world = world.restart().await;
     let node = world.node_in(NEW);
-    assert_eq!(Agent::visits(&node, uaid).await, waiting);
-    world.is_done_with(uaid, NEW).await;
+    world.is_done_after_visit(&node, uaid, &waiting, NEW).await;
 }

@@ -8,8 +8,6 @@ mod agent;
 mod carrying;
 mod clocks;
 mod cuts;
-pub(crate) mod dynamo_engine;
-mod embedded_engine;
 mod endpoints;
 mod frozen;
 mod long_ago;
@@ -17,12 +15,11 @@ mod moving;
 mod world;
 
 pub(crate) use agent::Agent;
-pub(crate) use embedded_engine::InDirectory;
 pub(crate) use world::{ACK_WAIT, NEW, OLD, World, in_month, it_becomes, lasting};
 
 /// Makes the tests of an engine.
 macro_rules! engine {
-    ($engine:ident, $new:expr) => {
+    ($engine:ident, $new:path) => {
         mod $engine {
             engine!(@case $new, moving:
                 a_client_of_this_month_touches_no_other
@@ -79,13 +76,14 @@ macro_rules! engine {
             );
         }
     };
-    (@case $new:expr, $module:ident: $($case:ident)*) => {
+    (@case $new:path, $module:ident: $($case:ident)*) => {
         mod $module {
             $(
                 #[test]
                 fn $case() {
                     crate::clockwork::run_in_real_time(async {
-                        let world = crate::rotation::world::World::open($new).await;
+                        let engine = $new(storage::WaitingLimits::NONE);
+                        let world = crate::rotation::world::World::open(engine).await;
                         crate::rotation::$module::$case(world).await;
                     });
                 }
@@ -94,5 +92,5 @@ macro_rules! engine {
     };
 }
 
-engine!(embedded, crate::rotation::embedded_engine::InDirectory::new());
-engine!(dynamodb, crate::rotation::dynamo_engine::OnWireServer::new());
+engine!(embedded, crate::engines::InDirectory::new);
+engine!(dynamodb, crate::engines::OnWireServer::new);

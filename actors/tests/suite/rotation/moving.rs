@@ -14,8 +14,7 @@ use crate::node::{Bounds, CHANNEL, Fate, Node};
 use crate::traces;
 
 pub(crate) async fn a_client_of_this_month_touches_no_other(world: World) {
-    let node = world.node_in(OLD);
-    let (uaid, waiting) = world.agent_of_last_month(&node, 1, 2).await;
+    let (node, uaid, waiting) = world.agent_with(2).await;
     node.orders.lift();
     let got = Agent::visits(&node, uaid).await;
     assert_eq!(got, waiting);
@@ -39,9 +38,7 @@ pub(crate) const MOVE: [&str; 9] = [
 ];
 
 pub(crate) async fn a_client_of_last_month_takes_its_messages_and_moves(world: World) {
-    let node = world.node_in(OLD);
-    let (uaid, waiting) = world.agent_of_last_month(&node, 1, 2).await;
-    it_becomes(&node, NEW);
+    let (node, uaid, waiting) = world.agent_to_move(2).await;
     node.orders.lift();
     assert_eq!(Agent::visits(&node, uaid).await, waiting);
     assert_eq!(node.orders.orders(), MOVE);
@@ -53,8 +50,7 @@ pub(crate) async fn a_client_of_last_month_takes_its_messages_and_moves(world: W
     let next = stores(&node, uaid).await;
     assert_eq!(world.rows(uaid).await, in_table(NEW, &[next]));
     assert_eq!(Agent::visits(&node, uaid).await, [next]);
-    assert_eq!(Agent::visits(&node, uaid).await, []);
-    world.is_done_with(uaid, NEW).await;
+    world.is_done_after_visit(&node, uaid, &[], NEW).await;
 }
 
 /// The agent remembers no ack here, so redeliveries are not hidden.
@@ -67,8 +63,7 @@ pub(crate) async fn what_a_broken_off_copy_left_in_the_new_month_goes_with_the_a
     }
     it_becomes(&node, NEW);
     assert_eq!(Agent::visits(&node, uaid).await, waiting);
-    assert_eq!(Agent::visits(&node, uaid).await, []);
-    world.is_done_with(uaid, NEW).await;
+    world.is_done_after_visit(&node, uaid, &[], NEW).await;
 }
 
 pub(crate) async fn a_client_takes_more_than_a_page_before_it_moves(world: World) {
@@ -88,9 +83,7 @@ pub(crate) fn small_pages(bounds: &mut Bounds) {
 }
 
 pub(crate) async fn channels_are_copied_without_messages_and_the_record_moves_last(world: World) {
-    let node = world.node_in(OLD);
-    let (uaid, waiting) = world.agent_of_last_month(&node, 1, 2).await;
-    it_becomes(&node, NEW);
+    let (node, uaid, waiting) = world.agent_to_move(2).await;
     node.orders.set(at("update month"), Fate::Held);
     let mut agent = Agent::connects(&node, uaid);
     agent.is_in(PhaseName::WritingRecord).await;
@@ -107,9 +100,7 @@ pub(crate) async fn channels_are_copied_without_messages_and_the_record_moves_la
 }
 
 pub(crate) async fn commands_and_pushes_during_every_step_of_a_move_wait_for_its_end(world: World) {
-    let node = world.node_in(OLD);
-    let (uaid, mut waiting) = world.agent_of_last_month(&node, 1, 2).await;
-    it_becomes(&node, NEW);
+    let (node, uaid, mut waiting) = world.agent_to_move(2).await;
     node.orders.set(0, Fate::Held);
     let mut agent = Agent::connects(&node, uaid);
     let asked = asks_and_pushes_at_every_order(&node, &mut agent, &mut waiting).await;
@@ -188,8 +179,7 @@ pub(crate) async fn a_session_stays_open_over_midnight_and_its_agent_moves_when_
     // What was stored after midnight is where the agent looks first.
     let stored = stores(&node, uaid).await;
     assert_eq!(world.rows(uaid).await, in_table(OLD, &[stored]));
-    assert_eq!(Agent::visits(&node, uaid).await, [stored]);
-    world.is_done_with(uaid, NEW).await;
+    world.is_done_after_visit(&node, uaid, &[stored], NEW).await;
     assert_eq!(world.channels_in(uaid, NEW).await, Some([CHANNEL, Chid([2; 16])].into()));
 }
 

@@ -6,20 +6,14 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use state_machine::connection::Limits;
 use state_machine::{Chid, Message, MessageId, Month, RouterRecord, Span, Time, Uaid};
 use storage::{Page, PageLimit, Store};
 
 use super::agent::Agent;
+use crate::engines::Engine;
 use crate::node::{Bounds, Ground, Node};
 use crate::traces;
-
-/// How to get at an engine.
-pub(crate) trait Engine: 'static {
-    /// Opens the store: empty the first time, and then with what was left there.
-    fn open(&self) -> BoxFuture<'_, Arc<dyn Store>>;
-}
 
 /// A store. All its methods are this one's.
 pub(crate) struct World {
@@ -46,7 +40,7 @@ const YEAR: Span = Span::from_secs(365 * 24 * 60 * 60);
 impl World {
     /// With tables for [`OLD`] and [`NEW`].
     pub(crate) async fn open(engine: impl Engine) -> Self {
-        let store = engine.open().await;
+        let store: Arc<dyn Store> = engine.open();
         let world =
             Self { engine: Box::new(engine), ground: Ground::of(store), nodes: Cell::new(0) };
         world.has_months([OLD, NEW]).await;
@@ -61,7 +55,7 @@ impl World {
 
     /// The same store after it was closed.
     pub(crate) async fn restart(self) -> Self {
-        let store = self.engine.open().await;
+        let store = self.engine.open();
         Self { ground: self.ground.with(store), ..self }
     }
 
@@ -97,6 +91,32 @@ impl World {
         }
         assert_eq!(self.rows(uaid).await, in_table(OLD, &waiting));
         (uaid, waiting)
+    }
+
+    /// A node in [`OLD`], and an agent with its channel, for which messages wait.
+    pub(crate) async fn agent_with(&self, messages: usize) -> (Node, Uaid, Vec<MessageId>) {
+        let node = self.node_in(OLD);
+        let (uaid, waiting) = self.agent_of_last_month(&node, 1, messages).await;
+        (node, uaid, waiting)
+    }
+
+    /// The same, after which it becomes [`NEW`].
+    pub(crate) async fn agent_to_move(&self, messages: usize) -> (Node, Uaid, Vec<MessageId>) {
+        let (node, uaid, waiting) = self.agent_with(messages).await;
+        it_becomes(&node, NEW);
+        (node, uaid, waiting)
+    }
+
+    /// An agent visits a node, gets exactly these, and is done.
+    pub(crate) async fn is_done_after_visit(
+        &self,
+        node: &Node,
+        uaid: Uaid,
+        messages: &[MessageId],
+        name: &str,
+    ) {
+        assert_eq!(Agent::visits(node, uaid).await, messages);
+        self.is_done_with(uaid, name).await;
     }
 
     pub(crate) async fn record_of(&self, uaid: Uaid) -> RouterRecord {

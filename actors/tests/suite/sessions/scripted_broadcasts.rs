@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use actix::{Actor, Context, Handler};
+use actix::{Actor, ActorContext, Context, Handler};
 use actors::BoundedAddr;
 use actors::broadcasts::{BroadcastView, Subscribe, Unsubscribe};
 use actors::handle::Signal;
@@ -22,19 +22,32 @@ pub(crate) struct ScriptedBroadcasts {
 
 /// Where the followers are.
 struct Place {
+    mailbox: Mailbox,
     follower: Option<Subscribe>,
     heard: Arc<Mutex<Vec<Effect>>>,
 }
 
 #[derive(actix::Message)]
 #[rtype(result = "()")]
-struct Cry;
+enum Cry {
+    Signal,
+    Stop,
+}
 
 impl ScriptedBroadcasts {
     pub(crate) fn new() -> Self {
-        let heard = Arc::default();
-        let place = BoundedAddr::start(Place { follower: None, heard: Arc::clone(&heard) });
-        Self { now: watch::Sender::default(), place, heard }
+        Self::within(16)
+    }
+
+    /// The same, whose mailbox has this bound.
+    pub(crate) fn within(mailbox_max: usize) -> Self {
+        let (mailbox, heard) = (Mailbox::new(mailbox_max), Arc::default());
+        let place = Place { mailbox, follower: None, heard: Arc::clone(&heard) };
+        Self { now: watch::Sender::default(), place: BoundedAddr::start(place), heard }
+    }
+
+    pub(crate) async fn stop(&self) {
+        self.place.send(Cry::Stop).await.unwrap();
     }
 
     pub(crate) fn view(&self) -> BroadcastView {
@@ -53,7 +66,7 @@ impl ScriptedBroadcasts {
 
     /// Wakes the connection that follows them.
     pub(crate) fn signal(&self) {
-        self.place.try_send(Cry).unwrap();
+        self.place.try_send(Cry::Signal).unwrap();
     }
 
     pub(crate) fn take_requests(&self) -> Vec<Effect> {
@@ -67,7 +80,7 @@ impl Actor for Place {
 
 impl BoundedActor for Place {
     fn mailbox(&self) -> Mailbox {
-        Mailbox::new(16)
+        self.mailbox.clone()
     }
 }
 
@@ -111,9 +124,13 @@ impl Handler<Queued<Unsubscribe>> for Place {
 impl Handler<Queued<Cry>> for Place {
     type Result = ();
 
-    fn handle(&mut self, _: Queued<Cry>, _: &mut Self::Context) {
-        if let Some(follower) = &self.follower {
-            follower.handle.signal(Signal::BroadcastsChanged).unwrap();
+    fn handle(&mut self, cry: Queued<Cry>, ctx: &mut Self::Context) {
+        match (cry.take(), &self.follower) {
+            (Cry::Signal, None) => {}
+            (Cry::Signal, Some(follower)) => {
+                follower.handle.signal(Signal::BroadcastsChanged).unwrap();
+            }
+            (Cry::Stop, _) => ctx.stop(),
         }
     }
 }

@@ -11,7 +11,6 @@ use actors::handle::DirectPush;
 use actors::registry::{ConnectedElsewhere, Lookup, MessageStored, ShutDown};
 use actors::{Client, ClientShared, Clock, Directory, NoPeers, RegistryActor};
 use harness::transcript::{Bindings, Expected, Input, Mismatch, Step, Transcript};
-use slog::{Discard, Logger, o};
 use state_machine::broadcast::Versions;
 use state_machine::connection::{Effect, Event, PushAnswer};
 use state_machine::delivery::NodeAnswer;
@@ -23,10 +22,10 @@ use super::nodes::ScriptedNodes;
 use super::played_step::PlayedStep;
 use super::record::Record;
 use super::scripted_broadcasts::ScriptedBroadcasts;
-use super::store::ScriptedStore;
+use super::store::{Script, ScriptedStore};
 use super::urls::NamedUrls;
 use crate::clockwork::pass;
-use crate::node::frame_limits;
+use crate::node::{frame_limits, log};
 use crate::wire::{Came, Wire};
 
 /// The connection that is played.
@@ -71,7 +70,7 @@ impl Stage {
         let peers = Arc::new(NoPeers(NodeAnswer::NotHere));
         let directory = RegistryActor::new(16, peers, log()).start(None);
         let record = Arc::new(Record::new(&transcript, clock));
-        let store = Arc::new(ScriptedStore::new(&record));
+        let store = Arc::new(Script::store(&record));
         let broadcasts = has_broadcasts(&transcript).then(ScriptedBroadcasts::new);
         let view = broadcasts.as_ref().map(ScriptedBroadcasts::view);
         let shared = shared(&record, &store, &directory, view, OURS.0);
@@ -151,7 +150,7 @@ impl Stage {
     /// The same agent sends hello on another connection, whose store never answers.
     fn replace(&mut self) {
         let record = Arc::new(Record::new(&self.transcript, self.shared.clock.clone()));
-        let store = Arc::new(ScriptedStore::new(&record));
+        let store = Arc::new(Script::store(&record));
         let number = SUCCESSORS + self.successors.len() as u64;
         let shared = shared(&record, &store, &self.directory, None, number);
         let successor = Wire::start(&shared, self.transcript.seed, drop);
@@ -267,10 +266,6 @@ fn shared(
 fn has_broadcasts(transcript: &Transcript) -> bool {
     let is_told = |step: &Step| matches!(step.input, Input::Event(Event::BroadcastsChanged(_)));
     transcript.steps.iter().any(is_told)
-}
-
-fn log() -> Logger {
-    Logger::root(Discard, o!())
 }
 
 /// Every uaid that stands in a line to the registry.

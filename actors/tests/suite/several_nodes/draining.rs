@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use state_machine::connection::CloseReason;
 use state_machine::delivery::Outcome;
 use state_machine::{MessageId, Span, Uaid};
-use tokio::task::yield_now;
 
 use super::Places;
 use crate::clockwork::{self, pass, settle};
@@ -28,34 +27,28 @@ const ALMOST: Span = Span(999);
 
 const REST: Span = Span(1);
 
-#[test]
-fn sessions_are_closed_one_after_the_other_over_the_whole_drain() {
-    clockwork::run(async {
-        let (places, mut agents) = drained(SPREAD).await;
-        for closed in 1..=usize::from(AGENTS) {
-            assert_eq!(connected(&places.a).await, usize::from(AGENTS) - closed);
-            pass(ALMOST).await;
-            assert_eq!(connected(&places.a).await, usize::from(AGENTS) - closed);
-            pass(REST).await;
-        }
-        for agent in &mut agents {
-            assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
-            until_no_node(&places, agent.uaid).await;
-        }
-    });
+#[clockwork::test]
+async fn sessions_are_closed_one_after_the_other_over_the_whole_drain() {
+    let (places, mut agents) = drained(SPREAD).await;
+    for closed in 1..=usize::from(AGENTS) {
+        assert_eq!(connected(&places.a).await, usize::from(AGENTS) - closed);
+        pass(ALMOST).await;
+        assert_eq!(connected(&places.a).await, usize::from(AGENTS) - closed);
+        pass(REST).await;
+    }
+    for agent in &mut agents {
+        assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
+        until_no_node(&places, agent.uaid).await;
+    }
 }
 
-#[test]
-fn all_sessions_are_closed_though_nothing_ran_until_the_drain_was_over() {
-    clockwork::run(async {
-        let (places, mut agents) = drained(SPREAD).await;
-        tokio::time::advance(SPREAD).await;
-        settle().await;
-        assert_eq!(connected(&places.a).await, 0);
-        for agent in &mut agents {
-            assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
-        }
-    });
+#[clockwork::test]
+async fn all_sessions_are_closed_though_nothing_ran_until_the_drain_was_over() {
+    let (places, mut agents) = drained(SPREAD).await;
+    tokio::time::advance(SPREAD).await;
+    settle().await;
+    assert_eq!(connected(&places.a).await, 0);
+    are_closed(&mut agents).await;
 }
 
 #[test]
@@ -75,181 +68,144 @@ fn a_drain_of_no_time_closes_more_sessions_than_one_batch() {
         }
         assert_eq!(connected(&places.a).await, usize::from(MANY));
         shut_down(&places.a, Duration::ZERO).await;
-        for agent in &mut agents {
-            assert_eq!(agent.is_closed().await, CloseReason::Shutdown, "with no time gone by");
-        }
+        are_closed(&mut agents).await;
     });
 }
 
-#[test]
-fn a_session_that_is_still_open_during_a_drain_gets_direct_pushes() {
-    clockwork::run(async {
-        let (places, mut agents) = drained(SPREAD).await;
-        pass(Span(SECOND.0 * 5)).await;
-        let (mut open, mut closed) = (0, 0);
-        for agent in &mut agents {
-            let message = places.sender.message();
-            let is_open = places.a.find(agent.uaid).await.is_some();
-            let sent = places.sender.send(agent.uaid, message.clone());
-            if is_open {
-                assert_eq!(agent.is_notified().await, message.id);
-                agent.acks(message.id);
-                assert_eq!(sent.await.unwrap(), Outcome::Delivered);
-                open += 1;
-            } else {
-                assert_eq!(sent.await.unwrap(), Outcome::Stored, "with no time gone by");
-                closed += 1;
-            }
+#[clockwork::test]
+async fn a_session_that_is_still_open_during_a_drain_gets_direct_pushes() {
+    let (places, mut agents) = drained(SPREAD).await;
+    pass(Span(SECOND.0 * 5)).await;
+    let (mut open, mut closed) = (0, 0);
+    for agent in &mut agents {
+        if places.a.find(agent.uaid).await.is_some() {
+            places.sender.delivers(agent).await;
+            open += 1;
+        } else {
+            places.sender.stores(agent.uaid).await;
+            closed += 1;
         }
-        assert_eq!((open, closed), (4, 6));
-    });
+    }
+    assert_eq!((open, closed), (4, 6));
 }
 
-#[test]
-fn unacked_pushes_are_stored_when_the_drain_closes_their_session() {
-    clockwork::run(async {
-        let places = Places::new().await;
-        let mut agents = agents_on(&places.a).await;
-        let mut waiting = Vec::new();
+#[clockwork::test]
+async fn unacked_pushes_are_stored_when_the_drain_closes_their_session() {
+    let places = Places::new().await;
+    let mut agents = agents_on(&places.a).await;
+    let mut waiting = Vec::new();
+    pass(SECOND).await;
+    shut_down(&places.a, Duration::ZERO).await;
+    are_closed(&mut agents).await;
+    let mut agents = agents_on(&places.b).await;
+    for agent in &mut agents {
+        waiting.push(places.sender.sends(agent).await);
+    }
+    shut_down(&places.b, Duration::from_millis(500)).await;
+    pass(Span(500)).await;
+    for (agent, (id, sent)) in agents.iter_mut().zip(waiting) {
+        assert_eq!(sent.await.unwrap(), Outcome::Stored, "before any ack wait was over");
+        assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
+        assert_eq!(places.sender.stored(agent.uaid).await, [id]);
+    }
+}
+
+#[clockwork::test]
+async fn an_agent_that_connects_during_a_drain_is_closed_at_once() {
+    let (places, _agents) = drained(SPREAD).await;
+    let mut late = UserAgent::connect(&places.a, Uaid([99; 16]));
+    late.says(&json!({"messageType": "hello"}));
+    assert_eq!(late.hears().await["status"], 200);
+    assert_eq!(late.is_closed().await, CloseReason::Shutdown, "with no time gone by");
+}
+
+#[clockwork::test]
+async fn a_session_that_ended_during_a_drain_is_skipped() {
+    let (places, agents) = drained(SPREAD).await;
+    let mut there = Vec::new();
+    for agent in agents {
+        match places.a.find(agent.uaid).await {
+            Some(_) if there.len() < 3 => there.push(agent),
+            Some(_) => drop(agent.hangs_up().await),
+            None => {}
+        }
+    }
+    assert_eq!(connected(&places.a).await, 3);
+    tokio::time::advance(SPREAD).await;
+    settle().await;
+    are_closed(&mut there).await;
+}
+
+#[clockwork::test]
+async fn a_second_shutdown_can_shorten_a_drain_and_not_lengthen_it() {
+    let (places, mut agents) = drained(SPREAD).await;
+    shut_down(&places.a, 10 * SPREAD).await;
+    pass(SECOND).await;
+    assert_eq!(connected(&places.a).await, usize::from(AGENTS) - 2, "no effect");
+    shut_down(&places.a, Duration::from_millis(800)).await;
+    for left in (0..8).rev() {
+        assert_eq!(connected(&places.a).await, left);
+        pass(Span(100)).await;
+    }
+    are_closed(&mut agents).await;
+}
+
+#[clockwork::test]
+async fn a_drain_does_not_clear_a_record_that_names_another_node() {
+    let places = Places::new().await;
+    let mut agent = UserAgent::new(&places.a, 1).await;
+    places.set_way("a", Way::Hangs);
+    let mut newer = UserAgent::back(&places.b, agent.uaid).await;
+    shut_down(&places.a, Duration::ZERO).await;
+    assert_eq!(agent.is_closed().await, CloseReason::Shutdown, "no other node had notified it");
+    settle().await;
+    assert_eq!(places.node_of(agent.uaid).await.as_deref(), Some("b"));
+    newer.heard_nothing_more();
+}
+
+#[clockwork::test]
+async fn a_frozen_session_delays_no_other_and_closes_when_it_resumes() {
+    let places = Places::new().await;
+    let mut agents = agents_on(&places.a).await;
+    let go_on = agents[0].stands_still().await;
+    shut_down(&places.a, SPREAD).await;
+    for _ in 0..AGENTS {
         pass(SECOND).await;
-        shut_down(&places.a, Duration::ZERO).await;
-        for agent in &mut agents {
-            assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
-        }
-        let mut agents = agents_on(&places.b).await;
-        for agent in &mut agents {
+    }
+    assert_eq!(connected(&places.a).await, 1);
+    are_closed(&mut agents[1..]).await;
+    drop(go_on);
+    assert_eq!(agents[0].is_closed().await, CloseReason::Shutdown);
+    until_no_node(&places, agents[0].uaid).await;
+}
+
+#[clockwork::test]
+async fn messages_sent_during_a_drain_are_delivered_on_either_node() {
+    let (places, agents) = drained(SPREAD).await;
+    let mut movers: Vec<Mover> = agents.into_iter().map(Mover::new).collect();
+    let mut outcomes = Vec::new();
+    for round in 0..=usize::from(AGENTS) {
+        for mover in &mut movers {
+            mover.follows(&places).await;
             let message = places.sender.message();
-            waiting.push((message.id, places.sender.send(agent.uaid, message.clone())));
-            assert_eq!(agent.is_notified().await, message.id);
+            mover.sent.insert(message.id);
+            outcomes.push(places.sender.send(mover.agent.uaid, message));
         }
-        shut_down(&places.b, Duration::from_millis(500)).await;
-        pass(Span(500)).await;
-        for (agent, (id, sent)) in agents.iter_mut().zip(waiting) {
-            assert_eq!(sent.await.unwrap(), Outcome::Stored, "before any ack wait was over");
-            assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
-            assert_eq!(places.sender.stored(agent.uaid).await, [id]);
-        }
-    });
-}
-
-#[test]
-fn an_agent_that_connects_during_a_drain_is_closed_at_once() {
-    clockwork::run(async {
-        let (places, _agents) = drained(SPREAD).await;
-        let mut late = UserAgent::connect(&places.a, Uaid([99; 16]));
-        late.says(&json!({"messageType": "hello"}));
-        assert_eq!(late.hears().await["status"], 200);
-        assert_eq!(late.is_closed().await, CloseReason::Shutdown, "with no time gone by");
-    });
-}
-
-#[test]
-fn a_session_that_ended_during_a_drain_is_skipped() {
-    clockwork::run(async {
-        let (places, agents) = drained(SPREAD).await;
-        let mut there = Vec::new();
-        for agent in agents {
-            match places.a.find(agent.uaid).await {
-                Some(_) if there.len() < 3 => there.push(agent),
-                Some(_) => drop(agent.hangs_up().await),
-                None => {}
-            }
-        }
-        assert_eq!(connected(&places.a).await, 3);
-        tokio::time::advance(SPREAD).await;
         settle().await;
-        for agent in &mut there {
-            assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
+        // Every third agent is slow with its acks: what it has not acked when its session
+        // closes is stored.
+        for (number, mover) in movers.iter_mut().enumerate() {
+            mover.listens((number + round) % 3 != 0);
         }
-    });
-}
-
-#[test]
-fn a_second_shutdown_can_shorten_a_drain_and_not_lengthen_it() {
-    clockwork::run(async {
-        let (places, mut agents) = drained(SPREAD).await;
-        shut_down(&places.a, 10 * SPREAD).await;
         pass(SECOND).await;
-        assert_eq!(
-            connected(&places.a).await,
-            usize::from(AGENTS) - 2,
-            "the notification had no effect"
-        );
-        shut_down(&places.a, Duration::from_millis(800)).await;
-        for left in (0..8).rev() {
-            assert_eq!(connected(&places.a).await, left);
-            pass(Span(100)).await;
-        }
-        for agent in &mut agents {
-            assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
-        }
-    });
-}
-
-#[test]
-fn a_drain_does_not_clear_a_record_that_names_another_node() {
-    clockwork::run(async {
-        let places = Places::new().await;
-        let mut agent = UserAgent::new(&places.a, 1).await;
-        places.set_way("a", Way::Hangs);
-        let mut newer = UserAgent::back(&places.b, agent.uaid).await;
-        shut_down(&places.a, Duration::ZERO).await;
-        assert_eq!(agent.is_closed().await, CloseReason::Shutdown, "no other node had notified it");
-        settle().await;
-        assert_eq!(places.node_of(agent.uaid).await.as_deref(), Some("b"));
-        newer.heard_nothing_more();
-    });
-}
-
-#[test]
-fn a_frozen_session_delays_no_other_and_closes_when_it_resumes() {
-    clockwork::run(async {
-        let places = Places::new().await;
-        let mut agents = agents_on(&places.a).await;
-        let go_on = agents[0].stands_still().await;
-        shut_down(&places.a, SPREAD).await;
-        for _ in 0..AGENTS {
-            pass(SECOND).await;
-        }
-        assert_eq!(connected(&places.a).await, 1);
-        for agent in &mut agents[1..] {
-            assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
-        }
-        drop(go_on);
-        assert_eq!(agents[0].is_closed().await, CloseReason::Shutdown);
-        until_no_node(&places, agents[0].uaid).await;
-    });
-}
-
-#[test]
-fn messages_sent_during_a_drain_are_delivered_on_either_node() {
-    clockwork::run(async {
-        let (places, agents) = drained(SPREAD).await;
-        let mut movers: Vec<Mover> = agents.into_iter().map(Mover::new).collect();
-        let mut outcomes = Vec::new();
-        for round in 0..=usize::from(AGENTS) {
-            for mover in &mut movers {
-                mover.follows(&places).await;
-                let message = places.sender.message();
-                mover.sent.insert(message.id);
-                outcomes.push(places.sender.send(mover.agent.uaid, message));
-            }
-            settle().await;
-            // Every third agent is slow with its acks: what it has not acked when its session
-            // closes is stored.
-            for (number, mover) in movers.iter_mut().enumerate() {
-                mover.listens((number + round) % 3 != 0);
-            }
-            pass(SECOND).await;
-        }
-        assert_eq!(connected(&places.a).await, 0);
-        for outcome in outcomes {
-            assert!(matches!(outcome.await.unwrap(), Outcome::Delivered | Outcome::Stored));
-        }
-        for mover in movers {
-            mover.ends_well(&places).await;
-        }
-    });
+    }
+    assert_eq!(connected(&places.a).await, 0);
+    for outcome in outcomes {
+        assert!(matches!(outcome.await.unwrap(), Outcome::Delivered | Outcome::Stored));
+    }
+    for mover in movers {
+        mover.ends_well(&places).await;
+    }
 }
 
 /// An agent that connects to the other node when its session is closed.
@@ -299,12 +255,21 @@ impl Mover {
     async fn ends_well(mut self, places: &Places) {
         self.follows(places).await;
         let uaid = self.agent.uaid;
-        while !places.sender.stored(uaid).await.is_empty() {
-            settle().await;
+        let stored = async || {
             self.listens(true);
-        }
+            settle().await;
+            places.sender.stored(uaid).await
+        };
+        clockwork::until("stored", stored, Vec::is_empty).await;
         assert_eq!(self.heard, self.sent);
         assert_eq!(places.node_of(uaid).await.as_deref(), Some("b"));
+    }
+}
+
+/// Each gets a close frame, with no further time gone by.
+async fn are_closed(agents: &mut [UserAgent]) {
+    for agent in agents {
+        assert_eq!(agent.is_closed().await, CloseReason::Shutdown);
     }
 }
 
@@ -336,7 +301,6 @@ async fn connected(node: &Node) -> usize {
 
 /// The store has the order when the session has closed.
 async fn until_no_node(places: &Places, uaid: Uaid) {
-    while places.node_of(uaid).await.is_some() {
-        yield_now().await;
-    }
+    let node = async || places.node_of(uaid).await;
+    clockwork::until("node of the record", node, Option::is_none).await;
 }

@@ -48,20 +48,11 @@ impl Places {
         self.record(uaid).await.node.map(|node| node.to_string())
     }
 
-    /// A message that the agent was sent and has not acked, and what becomes of it.
-    async fn sends(&self, agent: &mut UserAgent) -> (MessageId, JoinHandle<Outcome>) {
-        let message = self.sender.message();
-        let id = message.id;
-        let sent = self.sender.send(agent.uaid, message);
-        assert_eq!(agent.is_notified().await, id);
-        (id, sent)
-    }
-
-    /// A message is delivered directly, and the agent acks it.
-    async fn delivers(&self, agent: &mut UserAgent) {
-        let (id, sent) = self.sends(agent).await;
-        agent.acks(id);
-        assert_eq!(sent.await.unwrap(), Outcome::Delivered);
+    /// An agent of node `a` with a message that it has not acked, and the outcome of that.
+    async fn with_unacked(&self) -> (UserAgent, MessageId, JoinHandle<Outcome>) {
+        let mut agent = UserAgent::new(&self.a, 1).await;
+        let (id, sent) = self.sender.sends(&mut agent).await;
+        (agent, id, sent)
     }
 
     /// The agent gets these, in some order, and acks them; then nothing is left for it.

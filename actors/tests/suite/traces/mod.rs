@@ -207,6 +207,19 @@ impl Trace {
         self.promises()
     }
 
+    /// The last steps of all connections, for the message of a test that hangs.
+    pub(crate) fn last_steps(&self) -> String {
+        let step = |entry: &Entry| match entry {
+            Entry::Stepped { line, step } => {
+                Some(format!("{line}: {:?} in {:?}", step.event, step.after))
+            }
+            _ => None,
+        };
+        let mut last: Vec<_> = self.0.iter().rev().filter_map(step).take(5).collect();
+        last.reverse();
+        last.join("; ")
+    }
+
     /// The steps of one connection.
     pub(crate) fn steps(&self, of: usize) -> impl Iterator<Item = &Step> {
         self.0.iter().filter_map(move |entry| match entry {

@@ -14,13 +14,13 @@ use state_machine::feed::{FeedKey, FeedValue};
 use state_machine::store::{StoreAnswer, StoreOp};
 use state_machine::wire::{ClientMessage, ServerMessage};
 use state_machine::{Chid, Message, OpId, Time, Uaid, Urgency};
+use storage::WaitingLimits;
 
 use super::{Broken, Entry, Step, Trace};
 use crate::clockwork;
+use crate::engines::InDirectory;
 use crate::node::{Node, message_of};
-use crate::rotation::{
-    ACK_WAIT, Agent, InDirectory, NEW, OLD, World, in_month, it_becomes, lasting,
-};
+use crate::rotation::{ACK_WAIT, Agent, NEW, OLD, World, in_month, it_becomes, lasting};
 use crate::sessions::scripted_broadcasts::ScriptedBroadcasts;
 use crate::traces;
 
@@ -28,7 +28,7 @@ use crate::traces;
 /// broadcast, a month that turns, another node.
 fn life() -> Trace {
     clockwork::run_in_real_time(async {
-        let world = World::open(InDirectory::new()).await;
+        let world = World::open(InDirectory::new(WaitingLimits::NONE)).await;
         let broadcasts = ScriptedBroadcasts::new();
         let news = [("news", "v1")]
             .map(|(id, version)| (FeedKey::parse(id).unwrap(), FeedValue::parse(version).unwrap()));

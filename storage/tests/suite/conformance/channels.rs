@@ -15,26 +15,22 @@ pub(crate) async fn channels_are_none_where_there_is_no_table(world: World) {
     assert_eq!(world.channels(agent(1), month(OLD)).await, Ok(None));
 }
 
-pub(crate) async fn channels_that_were_added_are_read_back(world: World) {
-    world.add_channels(agent(1), month(NEW), chids([3, 1])).await.unwrap();
-    assert_eq!(world.channels(agent(1), month(NEW)).await, Ok(Some(chids([1, 3]))));
-}
-
-pub(crate) async fn adding_channels_takes_none_away(world: World) {
-    world.add_channels(agent(1), month(NEW), chids([1, 2])).await.unwrap();
-    world.add_channels(agent(1), month(NEW), chids([2, 3])).await.unwrap();
-    assert_eq!(world.channels(agent(1), month(NEW)).await, Ok(Some(chids([1, 2, 3]))));
-}
-
-pub(crate) async fn an_empty_set_makes_the_agent_known(world: World) {
-    world.add_channels(agent(1), month(NEW), chids([])).await.unwrap();
-    assert_eq!(world.channels(agent(1), month(NEW)).await, Ok(Some(chids([]))));
-}
-
-pub(crate) async fn an_empty_set_takes_no_channel_away(world: World) {
-    world.add_channels(agent(1), month(NEW), chids([1])).await.unwrap();
-    world.add_channels(agent(1), month(NEW), chids([])).await.unwrap();
-    assert_eq!(world.channels(agent(1), month(NEW)).await, Ok(Some(chids([1]))));
+pub(crate) async fn all_channels_that_were_ever_added_are_read_back(world: World) {
+    let thousand: Vec<u16> = (0..1000).collect();
+    let cases: [(&str, &[&[u16]]); 5] = [
+        ("in any order", &[&[3, 1]]),
+        ("a later set takes none away", &[&[1, 2], &[2, 3]]),
+        ("an empty set makes the agent known", &[&[]]),
+        ("an empty set takes none away", &[&[1], &[]]),
+        ("a thousand", &[&thousand]),
+    ];
+    for (number, (case, sets)) in (1..).zip(cases) {
+        for set in sets {
+            world.add_channels(agent(number), month(NEW), chids(set.to_vec())).await.unwrap();
+        }
+        let expected = Ok(Some(chids(sets.concat())));
+        assert_eq!(world.channels(agent(number), month(NEW)).await, expected, "{case}");
+    }
 }
 
 pub(crate) async fn removing_the_last_channel_leaves_an_empty_set(world: World) {
@@ -88,9 +84,4 @@ pub(crate) async fn agents_and_months_have_channels_of_their_own(world: World) {
     assert_eq!(world.channels(agent(1), month(OLD)).await, Ok(Some(chids([1]))));
     assert_eq!(world.channels(agent(1), month(NEW)).await, Ok(Some(chids([2]))));
     assert_eq!(world.channels(agent(2), month(NEW)).await, Ok(Some(chids([3]))));
-}
-
-pub(crate) async fn a_thousand_channels_are_read_back(world: World) {
-    world.add_channels(agent(1), month(NEW), chids(0..1000)).await.unwrap();
-    assert_eq!(world.channels(agent(1), month(NEW)).await, Ok(Some(chids(0..1000))));
 }

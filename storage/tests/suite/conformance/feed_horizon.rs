@@ -5,6 +5,7 @@ use state_machine::feed::{FeedMark, FeedSyncId, Forgotten};
 
 use crate::conformance::feed_world::*;
 use crate::conformance::world::World;
+use crate::names::until_done;
 
 /// `a` to `e` have the numbers 1 to 5, and `b` is deleted as number 6.
 async fn furnish(world: &World) {
@@ -21,13 +22,13 @@ async fn forget(world: &World, through: u64, limit: usize) -> Forgotten {
 
 async fn forget_all(world: &World, through: u64) -> usize {
     let mut count = 0;
-    loop {
+    until_done(async || {
         let forgotten = forget(world, through, 2).await;
         count += forgotten.count;
-        if forgotten.is_all {
-            return count;
-        }
-    }
+        !forgotten.is_all
+    })
+    .await;
+    count
 }
 
 pub(crate) async fn a_feed_that_is_unknown_forgets_nothing(world: World) {

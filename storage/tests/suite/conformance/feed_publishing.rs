@@ -4,6 +4,7 @@ use state_machine::feed::{FeedSyncId, FeedValue, PublishResult, Sequence};
 
 use crate::conformance::feed_world::*;
 use crate::conformance::world::World;
+use crate::names::each_page;
 
 fn numbers(seen: &[Seen]) -> Vec<(u64, &str)> {
     seen.iter().map(|(number, key, ..)| (*number, key.as_str())).collect()
@@ -114,16 +115,14 @@ pub(crate) async fn numbers_go_on_growing_after_a_restart(mut world: World) {
 pub(crate) async fn more_keys_than_a_transaction_can_hold_are_all_published(world: World) {
     let names: Vec<String> = (0..300).map(|number| format!("key {number:03}")).collect();
     write_all(&*world, FEED, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    let (mut after, mut count) = (None, 0);
-    loop {
+    let mut count = 0;
+    each_page(async |after| {
         let published = world.publish(feed(FEED), after, usize::MAX).await.unwrap().unwrap();
         count += published.count;
         assert_eq!(published.head, FeedSyncId(count as u64), "each number to a key");
-        after = published.next;
-        if after.is_none() {
-            break;
-        }
-    }
+        published.next
+    })
+    .await;
     let seen = updates(&*world, FEED, 0).await;
     let expected: Vec<_> = (1..).zip(names.iter().map(String::as_str)).collect();
     assert_eq!((count, numbers(&seen)), (300, expected));

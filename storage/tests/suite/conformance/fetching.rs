@@ -4,6 +4,7 @@ use state_machine::{Message, Span, Time};
 use storage::{Cursor, Page, PageLimit};
 
 use crate::conformance::world::*;
+use crate::names::each_page;
 
 async fn page(world: &World, after: Option<Cursor>, limit: PageLimit) -> Page {
     world.fetch_messages(agent(1), month(NEW), after, limit, NOW).await.unwrap()
@@ -82,14 +83,13 @@ pub(crate) async fn pages_together_have_every_message_once(world: World) {
     };
     let world = with_messages(world, (1..=100).map(mixed)).await;
     let mut seen = Vec::new();
-    let mut after = None;
-    loop {
+    each_page(async |after| {
         let page = page(&world, after, PageLimit { rows: 7, bytes: 60 }).await;
         assert!(page.messages.len() <= 7);
         seen.extend(page.messages);
-        let Some(next) = page.next else { break };
-        after = Some(next);
-    }
+        page.next
+    })
+    .await;
     seen.sort_by_key(|message| message.id);
     let live: Vec<Message> = (1..=100).filter(|number| number % 3 != 0).map(mixed).collect();
     assert_eq!(seen, live);

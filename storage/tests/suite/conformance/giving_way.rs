@@ -27,7 +27,6 @@ async fn wait(world: &World, messages: impl IntoIterator<Item = Message>) {
 }
 
 pub(crate) async fn the_least_urgent_and_then_the_oldest_message_gives_way(world: World) {
-    let world = world.with_channels().await;
     let waiting = [Urgency::Normal, Urgency::Low, Urgency::High, Urgency::Low];
     wait(&world, (1..).zip(waiting).map(|(number, urgency)| urgent(number, urgency))).await;
     assert_eq!(store(&world, urgent(5, Urgency::Normal)).await, Stored::Done);
@@ -40,14 +39,12 @@ pub(crate) async fn the_least_urgent_and_then_the_oldest_message_gives_way(world
 }
 
 pub(crate) async fn a_message_less_urgent_than_all_is_refused(world: World) {
-    let world = world.with_channels().await;
     wait(&world, (1..=4).map(|number| urgent(number, Urgency::Normal))).await;
     assert_eq!(store(&world, urgent(5, Urgency::Low)).await, CHANNEL_FULL);
     assert_eq!(numbers(&world).await, [1, 2, 3, 4]);
 }
 
 pub(crate) async fn a_full_channel_takes_from_itself_and_a_full_user_from_all(world: World) {
-    let world = world.with_channels().await;
     wait(&world, [empty(1, chid(2)), empty(2, chid(2))]).await;
     wait(&world, (3..=6).map(|number| empty(number, chid(1)))).await;
     assert_eq!(store(&world, empty(7, chid(1))).await, Stored::Done);
@@ -57,14 +54,12 @@ pub(crate) async fn a_full_channel_takes_from_itself_and_a_full_user_from_all(wo
 }
 
 pub(crate) async fn as_many_give_way_as_the_new_one_needs_bytes(world: World) {
-    let world = world.with_channels().await;
     wait(&world, [sized(1, 300), sized(2, 300), sized(3, 100)]).await;
     assert_eq!(store(&world, sized(4, 400)).await, Stored::Done);
     assert_eq!(numbers(&world).await, [3, 4]);
 }
 
 pub(crate) async fn nothing_gives_way_to_a_message_that_does_not_fit_even_then(world: World) {
-    let world = world.with_channels().await;
     wait(&world, [sized(1, 300), Message { urgency: Urgency::High, ..sized(2, 300) }]).await;
     assert_eq!(store(&world, sized(3, 701)).await, CHANNEL_FULL);
     assert_eq!(store(&world, sized(4, 500)).await, CHANNEL_FULL);
@@ -75,7 +70,6 @@ pub(crate) async fn nothing_gives_way_to_a_message_that_does_not_fit_even_then(w
 }
 
 pub(crate) async fn a_replaced_message_of_a_topic_makes_nothing_give_way(world: World) {
-    let world = world.with_channels().await;
     wait(&world, [topical(1, "t"), message(2), message(3), message(4)]).await;
     assert_eq!(store(&world, topical(5, "t")).await, Stored::Done);
     assert_eq!(numbers(&world).await, [2, 3, 4, 5]);

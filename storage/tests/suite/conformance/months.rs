@@ -15,7 +15,6 @@ pub(crate) async fn months_are_listed_oldest_first(world: World) {
 }
 
 pub(crate) async fn making_a_month_that_is_there_keeps_what_is_in_it(world: World) {
-    let world = world.with_channels().await;
     world.put(NEW, &message(1)).await;
     assert_eq!(world.ensure_month(month(NEW)).await, Ok(()));
     assert_eq!(world.channels(agent(1), month(NEW)).await, Ok(Some(chids([1, 2, 3]))));
@@ -23,7 +22,6 @@ pub(crate) async fn making_a_month_that_is_there_keeps_what_is_in_it(world: Worl
 }
 
 pub(crate) async fn a_dropped_month_is_gone_with_all_in_it(world: World) {
-    let world = world.with_channels().await;
     world.put(OLD, &message(1)).await;
     world.put(NEW, &message(2)).await;
     assert_eq!(world.waiting(OLD).await, [message(1)]);
@@ -42,7 +40,6 @@ pub(crate) async fn dropping_a_month_that_is_not_there_answers_so(world: World) 
 }
 
 pub(crate) async fn a_month_made_again_is_empty(world: World) {
-    let world = world.with_channels().await;
     world.put(OLD, &message(1)).await;
     world.drop_month(month(OLD)).await.unwrap();
     world.ensure_month(month(OLD)).await.unwrap();
@@ -55,7 +52,6 @@ pub(crate) async fn a_month_made_again_is_empty(world: World) {
 }
 
 pub(crate) async fn moved_messages_are_in_the_new_month_only(world: World) {
-    let world = world.with_channels().await;
     let waiting = [message(1), topical(2, "t"), Message { payload: None, ..message(3) }];
     for message in &waiting {
         world.put(OLD, message).await;
@@ -69,7 +65,6 @@ pub(crate) async fn moved_messages_are_in_the_new_month_only(world: World) {
 
 /// The endpoint of the one in the new month may have a clock that is behind.
 pub(crate) async fn moving_keeps_the_message_of_a_topic_in_the_new_month(world: World) {
-    let world = world.with_channels().await;
     world.put(OLD, &topical(1, "greater_in_the_new")).await;
     world.put(NEW, &topical(2, "greater_in_the_new")).await;
     world.put(NEW, &topical(3, "greater_in_the_old")).await;
@@ -83,7 +78,6 @@ pub(crate) async fn moving_keeps_the_message_of_a_topic_in_the_new_month(world: 
 pub(crate) async fn messages_of_channels_not_registered_in_the_new_month_are_only_deleted(
     world: World,
 ) {
-    let world = world.with_channels().await;
     world.remove_channel(agent(1), vec![month(NEW)], chid(2)).await.unwrap();
     world.put(OLD, &message(1)).await;
     world.put(OLD, &Message { chid: chid(2), ..message(2) }).await;
@@ -94,7 +88,6 @@ pub(crate) async fn messages_of_channels_not_registered_in_the_new_month_are_onl
 }
 
 pub(crate) async fn moving_continues_after_a_crash(world: World) {
-    let world = world.with_channels().await;
     for copied in [message(1), topical(2, "t")] {
         world.put(OLD, &copied).await;
         world.put(NEW, &copied).await;
@@ -108,7 +101,6 @@ pub(crate) async fn moving_continues_after_a_crash(world: World) {
 }
 
 pub(crate) async fn moving_affects_no_other_agents_messages(world: World) {
-    let world = world.with_channels().await;
     world.store_message(agent(2), month(OLD), message(1)).await.unwrap();
     world.move_messages(agent(1), month(OLD), month(NEW)).await.unwrap();
     assert_eq!(world.waiting_for(agent(2), OLD).await, [message(1)]);
@@ -116,7 +108,6 @@ pub(crate) async fn moving_affects_no_other_agents_messages(world: World) {
 }
 
 pub(crate) async fn nothing_is_lost_when_there_is_no_table_to_move_to(world: World) {
-    let world = world.with_channels().await;
     world.put(OLD, &message(1)).await;
     let refused = world.move_messages(agent(1), month(OLD), month(UNMADE)).await;
     assert_eq!(refused, Err(StoreError::NoSuchMonth(month(UNMADE))));
@@ -124,14 +115,12 @@ pub(crate) async fn nothing_is_lost_when_there_is_no_table_to_move_to(world: Wor
 }
 
 pub(crate) async fn there_is_nothing_to_move_from_a_month_without_a_table(world: World) {
-    let world = world.with_channels().await;
     world.put(NEW, &message(1)).await;
     assert_eq!(world.move_messages(agent(1), month(UNMADE), month(NEW)).await, Ok(()));
     assert_eq!(world.waiting(NEW).await, [message(1)]);
 }
 
 pub(crate) async fn moving_to_the_same_month_changes_nothing(world: World) {
-    let world = world.with_channels().await;
     world.put(NEW, &message(1)).await;
     assert_eq!(world.move_messages(agent(1), month(NEW), month(NEW)).await, Ok(()));
     assert_eq!(world.waiting(NEW).await, [message(1)]);

@@ -8,6 +8,7 @@ use storage::{ExpectedReceipt, SettledMessages, Settlement, Stored};
 use super::world::{
     NEW, NOW, OLD, PAGE, UNMADE, World, agent, chid, chids, message, month, topical,
 };
+use crate::names::until_done;
 
 const ACKED: Settlement = Settlement::Acked(AckCode::Delivered);
 
@@ -36,6 +37,13 @@ impl World {
         self.put(name, message).await;
     }
 
+    /// Sends a message with the wish for a receipt.
+    async fn sent(&self, name: &str, message: Message) -> Message {
+        let wanted = wanting(message);
+        self.send(name, &wanted).await;
+        wanted
+    }
+
     async fn settle(&self, name: &str, messages: &[(MessageKey, Settlement)]) -> SettledMessages {
         let months = vec![month(name)];
         self.settle_messages(agent(1), months, messages.to_vec()).await.unwrap()
@@ -53,25 +61,27 @@ impl World {
     /// Expires everything that is due at a time after the test's messages.
     async fn expire(&self, now: Time) -> u64 {
         let mut receipts = 0;
-        loop {
+        until_done(async || {
             let expired = self.expire_receipts(now).await.unwrap();
             receipts += expired.receipts;
-            if !expired.is_more {
-                return receipts;
-            }
-        }
+            expired.is_more
+        })
+        .await;
+        receipts
     }
 
     /// The messages that count for the bound of the subscription: one more is admitted up to a bound above them.
     async fn messages_counted(&self) -> Option<u64> {
         self.fetch_feed(subscription(), FeedSyncId::NONE, PAGE).await.unwrap()?;
         let more = expected_of(&wanting(message(1_000_000)));
-        let mut counted = 0;
-        while !self.expect_receipt(more.clone(), counted + 1).await.unwrap() {
-            counted += 1;
-        }
+        let mut bound = 0;
+        until_done(async || {
+            bound += 1;
+            !self.expect_receipt(more.clone(), bound).await.unwrap()
+        })
+        .await;
         self.cancel_receipt(more).await.unwrap();
-        Some(counted)
+        Some(bound - 1)
     }
 }
 
@@ -83,7 +93,6 @@ fn key_of(message: &Message) -> String {
 const LATER: Time = Time(NOW.0 + 3_600_000);
 
 pub(crate) async fn a_message_is_fetched_with_its_receipt(world: World) {
-    let world = world.with_channels().await;
     let wanted = [wanting(message(1)), wanting(topical(2, "t"))];
     for message in &wanted {
         world.send(NEW, message).await;
@@ -95,7 +104,6 @@ pub(crate) async fn a_message_is_fetched_with_its_receipt(world: World) {
 }
 
 pub(crate) async fn an_acked_message_has_the_receipt_of_its_code(world: World) {
-    let world = world.with_channels().await;
     let codes = [AckCode::Delivered, AckCode::DecryptionError, AckCode::NotHandled];
     let messages: Vec<_> = (1..=3).map(|number| wanting(message(number))).collect();
     let mut acked = Vec::new();
@@ -116,7 +124,6 @@ pub(crate) async fn an_acked_message_has_the_receipt_of_its_code(world: World) {
 }
 
 pub(crate) async fn a_message_without_a_receipt_is_only_deleted(world: World) {
-    let world = world.with_channels().await;
     let plain = message(1);
     world.put(NEW, &plain).await;
     let settled = world.settle(NEW, &[(plain.key(), ACKED)]).await;
@@ -125,9 +132,7 @@ pub(crate) async fn a_message_without_a_receipt_is_only_deleted(world: World) {
 }
 
 pub(crate) async fn an_ack_again_changes_no_receipt(world: World) {
-    let world = world.with_channels().await;
-    let wanted = wanting(message(1));
-    world.send(NEW, &wanted).await;
+    let wanted = world.sent(NEW, message(1)).await;
     let acked = [(wanted.key(), ACKED)];
     world.settle(NEW, &acked).await;
     assert_eq!(world.receipts_after(0).await.len(), 1);
@@ -144,9 +149,7 @@ pub(crate) async fn an_ack_again_changes_no_receipt(world: World) {
 }
 
 pub(crate) async fn an_ack_needs_the_right_agent_channel_and_month(world: World) {
-    let world = world.with_channels().await;
-    let wanted = wanting(message(1));
-    world.send(NEW, &wanted).await;
+    let wanted = world.sent(NEW, message(1)).await;
     let other = MessageKey { chid: chid(2), ..wanted.key() };
     for (uaid, name, key) in [
         (agent(2), NEW, wanted.key()),
@@ -164,9 +167,7 @@ pub(crate) async fn an_ack_needs_the_right_agent_channel_and_month(world: World)
 }
 
 pub(crate) async fn a_topic_message_is_acked_without_its_topic_being_known(world: World) {
-    let world = world.with_channels().await;
-    let wanted = wanting(topical(1, "t"));
-    world.send(NEW, &wanted).await;
+    let wanted = world.sent(NEW, topical(1, "t")).await;
     let key = MessageKey { topic: None, ..wanted.key() };
     assert_eq!(world.settle(NEW, &[(key, ACKED)]).await.deleted, 1);
     let receipt = Receipt::Delivered(AckCode::Delivered);
@@ -174,7 +175,6 @@ pub(crate) async fn a_topic_message_is_acked_without_its_topic_being_known(world
 }
 
 pub(crate) async fn a_replaced_message_has_no_receipt(world: World) {
-    let world = world.with_channels().await;
     let [first, second] = [1, 2].map(|number| wanting(topical(number, "t")));
     world.send(NEW, &first).await;
     world.send(NEW, &second).await;
@@ -187,7 +187,6 @@ pub(crate) async fn a_replaced_message_has_no_receipt(world: World) {
 }
 
 pub(crate) async fn an_outranked_message_changes_no_receipt(world: World) {
-    let world = world.with_channels().await;
     let [lesser, there] = [1, 2].map(|number| wanting(topical(number, "t")));
     world.send(NEW, &there).await;
     let stored = world.store_message(agent(1), month(NEW), lesser).await;
@@ -198,7 +197,6 @@ pub(crate) async fn an_outranked_message_changes_no_receipt(world: World) {
 }
 
 pub(crate) async fn a_message_stored_again_keeps_its_receipt(world: World) {
-    let world = world.with_channels().await;
     let wanted = wanting(topical(1, "t"));
     for _ in 0..2 {
         world.send(NEW, &wanted).await;
@@ -208,9 +206,7 @@ pub(crate) async fn a_message_stored_again_keeps_its_receipt(world: World) {
 }
 
 pub(crate) async fn an_expired_message_has_the_receipt_once(world: World) {
-    let world = world.with_channels().await;
-    let wanted = wanting(message(1));
-    world.send(NEW, &wanted).await;
+    let wanted = world.sent(NEW, message(1)).await;
     assert_eq!(world.expire(wanted.kept_until() - Span(1)).await, 0);
     assert_eq!(world.receipts_after(0).await, []);
     assert_eq!(world.expire(wanted.kept_until()).await, 1);
@@ -220,9 +216,7 @@ pub(crate) async fn an_expired_message_has_the_receipt_once(world: World) {
 }
 
 pub(crate) async fn an_ack_after_the_end_replaces_expired(world: World) {
-    let world = world.with_channels().await;
-    let wanted = wanting(message(1));
-    world.send(NEW, &wanted).await;
+    let wanted = world.sent(NEW, message(1)).await;
     world.expire(LATER).await;
     world.receipts_after(0).await;
     world.settle(NEW, &[(wanted.key(), ACKED)]).await;
@@ -231,7 +225,6 @@ pub(crate) async fn an_ack_after_the_end_replaces_expired(world: World) {
 }
 
 pub(crate) async fn the_row_of_a_receipt_waits_for_an_ack_under_way(world: World) {
-    let world = world.with_channels().await;
     let wanted = wanting(Message { ttl: Span::from_secs(1), ..message(1) });
     world.send(NEW, &wanted).await;
     assert_eq!(world.waiting(NEW).await, [], "its TTL has ended");
@@ -241,7 +234,6 @@ pub(crate) async fn the_row_of_a_receipt_waits_for_an_ack_under_way(world: World
 }
 
 pub(crate) async fn a_withdrawn_or_cancelled_message_has_no_receipt(world: World) {
-    let world = world.with_channels().await;
     let [withdrawn, refused] = [1, 2].map(|number| wanting(message(number)));
     world.send(NEW, &withdrawn).await;
     let settled = world.settle(NEW, &[(withdrawn.key(), Settlement::Withdrawn)]).await;
@@ -256,16 +248,13 @@ pub(crate) async fn a_withdrawn_or_cancelled_message_has_no_receipt(world: World
 }
 
 pub(crate) async fn a_deleted_message_is_expected_until_it_has_expired(world: World) {
-    let world = world.with_channels().await;
-    let wanted = wanting(message(1));
-    world.send(NEW, &wanted).await;
+    let wanted = world.sent(NEW, message(1)).await;
     let deleted = world.delete_messages(agent(1), vec![month(NEW)], vec![wanted.key()]).await;
     assert_eq!(deleted, Ok(1));
     assert_eq!(world.expire(LATER).await, 1);
 }
 
 pub(crate) async fn a_subscription_has_a_bound_and_receipts_count(world: World) {
-    let world = world.with_channels().await;
     let messages: Vec<_> = (1..=3).map(|number| wanting(message(number))).collect();
     let expect = |at: usize| world.expect_receipt(expected_of(&messages[at]), 2);
     assert_eq!((expect(0).await, expect(1).await), (Ok(true), Ok(true)));
@@ -292,7 +281,6 @@ pub(crate) async fn receipts_expected_at_once_do_not_exceed_the_bound(world: Wor
 }
 
 pub(crate) async fn a_receipt_survives_a_move_to_another_month(world: World) {
-    let world = world.with_channels().await;
     let [plain, topical_one] = [wanting(message(1)), wanting(topical(2, "t"))];
     world.send(OLD, &plain).await;
     world.send(OLD, &topical_one).await;
@@ -303,7 +291,6 @@ pub(crate) async fn a_receipt_survives_a_move_to_another_month(world: World) {
 }
 
 pub(crate) async fn a_message_that_a_move_drops_has_no_receipt(world: World) {
-    let world = world.with_channels().await;
     for (topic, [of_old, of_new]) in [("t", [1, 2]), ("u", [4, 3])] {
         world.send(OLD, &wanting(topical(of_old, topic))).await;
         world.send(NEW, &wanting(topical(of_new, topic))).await;
@@ -332,7 +319,6 @@ pub(crate) async fn all_that_are_due_at_once_expire(world: World) {
 }
 
 pub(crate) async fn a_subscription_ends_with_all_its_receipts(world: World) {
-    let world = world.with_channels().await;
     let messages: Vec<_> = (1..=3).map(|number| wanting(message(number))).collect();
     for message in &messages {
         world.send(NEW, message).await;
@@ -350,7 +336,6 @@ pub(crate) async fn a_subscription_ends_with_all_its_receipts(world: World) {
 }
 
 pub(crate) async fn what_is_expected_when_its_subscription_has_ended_is_dropped(world: World) {
-    let world = world.with_channels().await;
     world.send(NEW, &wanting(message(1))).await;
     let end = subscription().receipts_end().unwrap();
     world.expire(end + Span::from_secs(1)).await;

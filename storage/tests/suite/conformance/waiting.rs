@@ -5,6 +5,7 @@ use state_machine::{Chid, Message, MessageKey, Span, Uaid};
 use storage::{FullScope, Stored, WaitingBound, WaitingLimits, WhenFull};
 
 use crate::conformance::world::*;
+use crate::names::{each_page, until_done};
 
 /// Few enough to reach each bound with a few messages.
 pub(crate) const LIMITS: WaitingLimits = WaitingLimits {
@@ -37,7 +38,6 @@ async fn fill_channel_1(world: &World) -> Vec<MessageKey> {
 }
 
 pub(crate) async fn the_last_message_that_fits_is_stored_and_no_further_one(world: World) {
-    let world = world.with_channels().await;
     fill_channel_1(&world).await;
     assert_eq!(store(&world, empty(5, chid(1))).await, CHANNEL_FULL);
     assert_eq!(store(&world, empty(6, chid(2))).await, Stored::Done);
@@ -50,7 +50,6 @@ pub(crate) async fn the_last_message_that_fits_is_stored_and_no_further_one(worl
 }
 
 pub(crate) async fn bytes_fit_up_to_the_last_one(world: World) {
-    let world = world.with_channels().await;
     assert_eq!(store(&world, sized(1, 701)).await, CHANNEL_FULL, "even if nothing waits");
     assert_eq!(store(&world, sized(2, 300)).await, Stored::Done);
     assert_eq!(store(&world, sized(3, 400)).await, Stored::Done);
@@ -63,7 +62,6 @@ pub(crate) async fn bytes_fit_up_to_the_last_one(world: World) {
 }
 
 pub(crate) async fn a_replacement_counts_the_difference(world: World) {
-    let world = world.with_channels().await;
     let of_size =
         |number, bytes| Message { payload: sized(0, bytes).payload, ..topical(number, "t") };
     assert_eq!(store(&world, of_size(1, 400)).await, Stored::Done);
@@ -79,7 +77,6 @@ pub(crate) async fn a_replacement_counts_the_difference(world: World) {
 }
 
 pub(crate) async fn a_message_that_is_stored_again_counts_once(world: World) {
-    let world = world.with_channels().await;
     for _time in 0..5 {
         assert_eq!(store(&world, empty(1, chid(1))).await, Stored::Done);
         assert_eq!(store(&world, topical(2, "t")).await, Stored::Done);
@@ -93,7 +90,6 @@ pub(crate) async fn a_message_that_is_stored_again_counts_once(world: World) {
 }
 
 pub(crate) async fn a_deleted_message_makes_room_for_one(world: World) {
-    let world = world.with_channels().await;
     let stored = fill_channel_1(&world).await;
     assert_eq!(store(&world, empty(5, chid(1))).await, CHANNEL_FULL);
     let deleted = vec![stored[1].clone(), message(9).key()];
@@ -109,7 +105,6 @@ pub(crate) async fn a_deleted_message_makes_room_for_one(world: World) {
 }
 
 pub(crate) async fn expired_messages_make_room(world: World) {
-    let world = world.with_channels().await;
     for number in 1..=3 {
         world.put(NEW, &expired(number)).await;
     }
@@ -126,7 +121,6 @@ pub(crate) async fn expired_messages_make_room(world: World) {
 }
 
 pub(crate) async fn users_and_months_have_bounds_of_their_own(world: World) {
-    let world = world.with_channels().await;
     fill_channel_1(&world).await;
     assert_eq!(store(&world, empty(5, chid(1))).await, CHANNEL_FULL);
     assert_eq!(store_of(&world, agent(2), empty(5, chid(1))).await, Stored::Done);
@@ -134,7 +128,6 @@ pub(crate) async fn users_and_months_have_bounds_of_their_own(world: World) {
 }
 
 pub(crate) async fn a_channel_that_is_not_registered_is_not_full(world: World) {
-    let world = world.with_channels().await;
     fill_channel_1(&world).await;
     for number in 5..=6 {
         world.put(NEW, &empty(number, chid(2))).await;
@@ -145,7 +138,6 @@ pub(crate) async fn a_channel_that_is_not_registered_is_not_full(world: World) {
 }
 
 pub(crate) async fn messages_of_an_unregistered_channel_make_room(world: World) {
-    let world = world.with_channels().await;
     fill_channel_1(&world).await;
     for number in 5..=6 {
         world.put(NEW, &empty(number, chid(2))).await;
@@ -172,7 +164,6 @@ pub(crate) async fn messages_of_an_unregistered_channel_make_room(world: World) 
 }
 
 pub(crate) async fn moved_messages_are_stored_above_the_bound_and_count(world: World) {
-    let world = world.with_channels().await;
     fill_channel_1(&world).await;
     for number in 5..=8 {
         world.put(OLD, &empty(number, chid(1))).await;
@@ -188,18 +179,12 @@ pub(crate) async fn moved_messages_are_stored_above_the_bound_and_count(world: W
 }
 
 pub(crate) async fn copied_messages_are_stored_above_the_bound_and_count(world: World) {
-    let world = world.with_channels().await;
     fill_channel_1(&world).await;
     for number in 5..=8 {
         world.put(OLD, &empty(number, chid(1))).await;
     }
-    let mut after = None;
-    loop {
-        after = world.copy_rows(month(OLD), month(NEW), after).await.unwrap().next;
-        if after.is_none() {
-            break;
-        }
-    }
+    each_page(async |after| world.copy_rows(month(OLD), month(NEW), after).await.unwrap().next)
+        .await;
     assert_eq!(world.waiting(NEW).await.len(), 8);
     let first = (1..=4).map(|number| empty(number, chid(1)).key()).collect();
     assert_eq!(world.delete_messages(agent(1), vec![month(NEW)], first).await, Ok(4));
@@ -207,7 +192,6 @@ pub(crate) async fn copied_messages_are_stored_above_the_bound_and_count(world: 
 }
 
 pub(crate) async fn stores_at_once_do_not_exceed_the_bound(world: World) {
-    let world = world.with_channels().await;
     let store = world.shared();
     let stores = (1..=40).map(|number| {
         let store = store.clone();
@@ -223,7 +207,6 @@ pub(crate) async fn stores_at_once_do_not_exceed_the_bound(world: World) {
 }
 
 pub(crate) async fn counts_survive_a_restart(world: World) {
-    let world = world.with_channels().await;
     let stored = fill_channel_1(&world).await;
     let world = world.restart().await;
     assert_eq!(store(&world, empty(5, chid(1))).await, CHANNEL_FULL);
@@ -235,9 +218,8 @@ pub(crate) async fn counts_survive_a_restart(world: World) {
 }
 
 pub(crate) async fn nothing_waits_for_a_dropped_user(world: World) {
-    let world = world.with_channels().await;
     fill_channel_1(&world).await;
-    while world.delete_rows(vec![agent(1)], month(NEW)).await.unwrap() {}
+    until_done(async || world.delete_rows(vec![agent(1)], month(NEW)).await.unwrap()).await;
     world.add_channels(agent(1), month(NEW), chids([1])).await.unwrap();
     fill_channel_1(&world).await;
     assert_eq!(store(&world, empty(5, chid(1))).await, CHANNEL_FULL);

@@ -1,24 +1,18 @@
 //! What a case starts from: an open store with two months, and names for its agents and messages.
 
-use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use state_machine::{
-    Chid, Encoding, LastConnect, Message, MessageId, Month, NodeId, Payload, RouterRecord,
-    RouterType, Span, Time, Topic, Uaid, Urgency,
+    LastConnect, Message, Month, NodeId, RouterRecord, RouterType, Span, Time, Uaid,
 };
 use storage::{
     FeedTables, MonthStep, PageLimit, RegisterResult, Registration, Store, StoreAdmin, Stored,
 };
 
-/// How to get at an engine.
-pub(crate) trait Engine: Send + Sync + 'static {
-    /// Opens the store: empty the first time, and then with what was left there.
-    fn open(&self) -> BoxFuture<'_, Arc<dyn StoreAdmin>>;
-}
+use crate::engines::Engine;
+use crate::names::{self, all_messages};
+pub(crate) use crate::names::{NOW, chid, chids, month};
 
 /// An open store with tables for [`OLD`] and [`NEW`] and for feeds. All its methods are those of
 /// the store.
@@ -29,7 +23,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn open(engine: impl Engine) -> Self {
-        let store = engine.open().await;
+        let store = engine.open();
         store.ensure_month(month(OLD)).await.unwrap();
         store.ensure_month(month(NEW)).await.unwrap();
         store.ensure_feeds().await.unwrap();
@@ -39,7 +33,7 @@ impl World {
     /// The same store after a restart.
     pub(crate) async fn restart(mut self) -> Self {
         self.store.close().await.unwrap();
-        self.store = self.engine.open().await;
+        self.store = self.engine.open();
         self
     }
 
@@ -97,16 +91,7 @@ impl Deref for World {
 
 /// Every page of an agent's messages that live at [`NOW`].
 pub(crate) async fn waiting(store: &dyn Store, uaid: Uaid, month: Month) -> Vec<Message> {
-    let mut messages = Vec::new();
-    let mut after = None;
-    loop {
-        let page = store.fetch_messages(uaid, month, after, PAGE, NOW).await.unwrap();
-        messages.extend(page.messages);
-        match page.next {
-            Some(next) => after = Some(next),
-            None => return messages,
-        }
-    }
+    all_messages(store, uaid, month, PAGE, NOW).await
 }
 
 pub(crate) const OLD: &str = "2026_10";
@@ -114,27 +99,10 @@ pub(crate) const NEW: &str = "2026_11";
 /// A month that has no table.
 pub(crate) const UNMADE: &str = "2026_12";
 
-/// In November 2026. Messages are accepted a second earlier.
-pub(crate) const NOW: Time = Time(1_793_700_000_000);
-
 pub(crate) const PAGE: PageLimit = PageLimit { rows: 100, bytes: 100_000 };
-
-pub(crate) fn month(name: &str) -> Month {
-    name.parse().unwrap()
-}
 
 pub(crate) fn agent(number: u8) -> Uaid {
     Uaid([number; 16])
-}
-
-pub(crate) fn chid(number: u16) -> Chid {
-    let mut bytes = [0xc0; 16];
-    bytes[14..].copy_from_slice(&number.to_be_bytes());
-    Chid(bytes)
-}
-
-pub(crate) fn chids(numbers: impl IntoIterator<Item = u16>) -> BTreeSet<Chid> {
-    numbers.into_iter().map(chid).collect()
 }
 
 pub(crate) fn node(name: &str) -> NodeId {
@@ -165,26 +133,13 @@ pub(crate) fn step(connected_at: u64) -> MonthStep {
     }
 }
 
-/// A message for channel 1 whose id is in the order of `number`, a minute to live.
+/// A message for channel 1 that was accepted a second ago, a minute to live.
 pub(crate) fn message(number: u32) -> Message {
-    Message {
-        id: id(number, false),
-        chid: chid(1),
-        topic: None,
-        urgency: Urgency::Normal,
-        accepted_at: NOW - Span::from_secs(1),
-        ttl: Span::from_secs(60),
-        offers: 0,
-        receipt: None,
-        payload: Some(Payload {
-            data: Bytes::from(format!("message {number}")),
-            encoding: Encoding::Aes128Gcm,
-        }),
-    }
+    names::message(number, chid(1), NOW - Span::from_secs(1))
 }
 
 pub(crate) fn topical(number: u32, topic: &str) -> Message {
-    Message { id: id(number, true), topic: Some(Topic::parse(topic).unwrap()), ..message(number) }
+    names::with_topic(number, topic, message(number))
 }
 
 /// A message that expired at [`NOW`].
@@ -193,10 +148,5 @@ pub(crate) fn expired(number: u32) -> Message {
 }
 
 pub(crate) fn sized(number: u32, bytes: usize) -> Message {
-    let data = Bytes::from(vec![0xaa; bytes]);
-    Message { payload: Some(Payload { data, encoding: Encoding::Aes128Gcm }), ..message(number) }
-}
-
-fn id(number: u32, has_topic: bool) -> MessageId {
-    MessageId::from_uuid_v7((u128::from(number) << 80) | 0x7000 << 64 | 0x5ee4, has_topic)
+    Message { payload: Some(names::payload(vec![0xaa; bytes])), ..message(number) }
 }

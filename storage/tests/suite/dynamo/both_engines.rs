@@ -4,7 +4,6 @@
 //! pages.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
@@ -14,13 +13,13 @@ use state_machine::{
     Topic, Uaid,
 };
 use storage::{
-    BridgedRegistration, Dynamo, DynamoOptions, Embedded, EmbeddedOptions, MonthStep, PageLimit,
-    Registration, Store, TestOverrides,
+    BridgedRegistration, Dynamo, Embedded, EmbeddedOptions, MonthStep, PageLimit, Registration,
+    Store,
 };
 use tokio::runtime::Runtime;
 
 use crate::dynamo::things::*;
-use crate::wire_engine::wire_server;
+use crate::names::all_messages;
 
 /// One call of a store.
 #[derive(Debug, Clone)]
@@ -67,17 +66,9 @@ fn both_engines_answer_every_call_alike() {
 }
 
 fn engines() -> (tempfile::TempDir, Embedded, Dynamo) {
-    static HISTORIES: AtomicU32 = AtomicU32::new(0);
-    let history = HISTORIES.fetch_add(1, Ordering::Relaxed);
     let home = tempfile::tempdir().unwrap();
     let embedded = Embedded::open(home.path(), &EmbeddedOptions::new(4096)).unwrap();
-    let options = DynamoOptions {
-        endpoint_url: Some(wire_server::shared().url.clone()),
-        table_prefix: format!("history{history}-"),
-        ..options()
-    };
-    let overrides = TestOverrides { credentials: Some(credentials()), http_client: None };
-    (home, embedded, Dynamo::open_with(&options, overrides).unwrap())
+    (home, embedded, Tables::new().open())
 }
 
 async fn answer(store: &dyn Store, call: Call) -> String {
@@ -118,14 +109,7 @@ fn text(answer: impl std::fmt::Debug) -> String {
 
 /// All messages, by id.
 async fn waiting(store: &dyn Store, uaid: Uaid, month: Month, limit: PageLimit) -> Vec<Message> {
-    let mut messages = Vec::new();
-    let mut after = None;
-    loop {
-        let page = store.fetch_messages(uaid, month, after, limit, NOW).await.unwrap();
-        messages.extend(page.messages);
-        let Some(next) = page.next else { break };
-        after = Some(next);
-    }
+    let mut messages = all_messages(store, uaid, month, limit, NOW).await;
     messages.sort_by_key(|message| message.id);
     messages
 }

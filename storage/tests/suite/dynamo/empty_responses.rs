@@ -4,10 +4,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
-use storage::{Dynamo, DynamoOptions, MessageTables, RouterTable, StoreError, TestOverrides};
+use storage::{Dynamo, DynamoOptions, MessageTables, RouterTable, StoreError};
 
 use crate::dynamo::script::{ROUTER, Script, ok, refused};
 use crate::dynamo::things::*;
+use crate::wire_engine::overrides;
 
 const TOLD: &str = "the server answered 200 without a body";
 
@@ -50,8 +51,7 @@ async fn an_empty_body_is_an_error_with_and_without_a_content_length() {
         let url = format!("http://{}", listener.local_addr().unwrap());
         thread::spawn(move || serve(&listener, empty));
         let options = DynamoOptions { endpoint_url: Some(url), ..options() };
-        let overrides = TestOverrides { credentials: Some(credentials()), http_client: None };
-        let store = Dynamo::open_with(&options, overrides).unwrap();
+        let store = Dynamo::open_with(&options, overrides(None)).unwrap();
         let told = format!("GetItem on table router: {TOLD}");
         assert_eq!(store.record(AGENT).await, Err(StoreError::Failed(told)), "{empty}");
     }

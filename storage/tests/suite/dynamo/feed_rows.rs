@@ -1,78 +1,26 @@
 //! The feed tables as they are on a real server: the shapes of our rows, rows that make no sense,
 //! two nodes at once.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::collections::BTreeMap;
 
-use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join_all;
 use state_machine::feed::{FeedName, FeedSyncId, FeedValue, PublishResult, Version, WriteResult};
-use storage::{Dynamo, DynamoOptions, FeedTables, PageLimit, StoreError, TestOverrides};
+use storage::{Dynamo, FeedTables, PageLimit, StoreError};
 
 use crate::dynamo::feed_replies::{feed, key, value};
 use crate::dynamo::things::*;
-use crate::wire_engine::wire_server;
-
-type Item = HashMap<String, AttributeValue>;
+use crate::names::until_done;
 
 const KEYS_MAX: u64 = 100;
 const ALL: PageLimit = PageLimit { rows: 1000, bytes: 1_000_000 };
 
-/// Tables of their own, seen through engines and as they are.
-struct World {
-    options: DynamoOptions,
-    raw: Client,
-}
-
-impl World {
-    fn new() -> Self {
-        static WORLDS: AtomicU32 = AtomicU32::new(0);
-        let url = wire_server::shared().url.clone();
-        let options = DynamoOptions {
-            endpoint_url: Some(url),
-            table_prefix: format!("feeds{}-", WORLDS.fetch_add(1, Ordering::Relaxed)),
-            ..options()
-        };
-        Self { options, raw: raw_client() }
-    }
-
-    /// Opens a further node on the same tables.
-    fn open(&self) -> Dynamo {
-        let overrides = TestOverrides { credentials: Some(credentials()), http_client: None };
-        Dynamo::open_with(&self.options, overrides).unwrap()
-    }
-
-    async fn put(&self, table: &str, item: Item) {
-        let table = format!("{}{table}", self.options.table_prefix);
-        self.raw.put_item().table_name(table).set_item(Some(item)).send().await.unwrap();
-    }
-
+impl Tables {
     /// Puts a row of the feed that no engine would write.
-    async fn put_row(&self, sort_key: &str, more: &[(&str, AttributeValue)]) {
+    async fn put_feed_row(&self, sort_key: &str, more: &[(&str, AttributeValue)]) {
         let keys = [("feed", s("f")), ("item", s(sort_key))];
-        self.put("feeds", item(keys.iter().chain(more))).await;
+        self.put("feeds", keys.iter().chain(more)).await;
     }
-
-    /// All rows of a table.
-    async fn rows(&self, table: &str) -> Vec<Item> {
-        let table = format!("{}{table}", self.options.table_prefix);
-        let mut rows = self.raw.scan().table_name(table).send().await.unwrap().items.unwrap();
-        rows.sort_by_key(|row| format!("{:?}", row.get("item")));
-        rows
-    }
-}
-
-fn item<'a>(attributes: impl IntoIterator<Item = &'a (&'a str, AttributeValue)>) -> Item {
-    attributes.into_iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
-}
-
-fn s(text: &str) -> AttributeValue {
-    AttributeValue::S(text.to_owned())
-}
-
-fn n(number: u64) -> AttributeValue {
-    AttributeValue::N(number.to_string())
 }
 
 async fn write(store: &Dynamo, name: &str) -> Version {
@@ -94,8 +42,7 @@ async fn published(store: &Dynamo) -> Vec<(u64, String)> {
 
 #[tokio::test]
 async fn the_rows_of_a_feed_are_as_they_are_documented() {
-    let world = World::new();
-    let store = world.open();
+    let (tables, store) = Tables::with_node();
     for name in ["a", "b"] {
         write(&store, name).await;
     }
@@ -105,7 +52,7 @@ async fn the_rows_of_a_feed_are_as_they_are_documented() {
     assert_eq!(store.publish(feed(), None, 1).await.unwrap().unwrap().head, FeedSyncId(3));
     let sequence =
         [("name", s("f")), ("value", n(3)), ("version", n(2)), ("keys", n(2)), ("settled", n(3))];
-    assert_eq!(world.rows("sequences").await, [item(&sequence)]);
+    assert_eq!(tables.rows("sequences").await, [item(&sequence)]);
     let number = format!("n:{:020}", 3);
     let of = |sort_key: &str, more: &[(&str, AttributeValue)]| {
         item([("feed", s("f")), ("item", s(sort_key))].iter().chain(more))
@@ -116,21 +63,20 @@ async fn the_rows_of_a_feed_are_as_they_are_documented() {
         of(&number, &[("key", s("a")), ("version", n(4))]),
         of("p:b", &[("version", n(3)), ("value", s("b"))]),
     ];
-    assert_eq!(world.rows("feeds").await, expected);
+    assert_eq!(tables.rows("feeds").await, expected);
 }
 
 #[tokio::test]
 async fn updates_that_make_no_sense_are_passed_over_and_counted() {
-    let world = World::new();
-    let store = world.open();
+    let (tables, store) = Tables::with_node();
     for name in ["a", "b", "c", "d"] {
         write(&store, name).await;
     }
     publish(&store).await;
     let number = |number: u64| format!("n:{number:020}");
-    world.put_row(&number(1), &[("key", s("")), ("version", n(2))]).await;
-    world.put_row(&number(2), &[("key", s("b"))]).await;
-    world.put_row(&format!("{}x", number(2)), &[("key", s("b")), ("version", n(2))]).await;
+    tables.put_feed_row(&number(1), &[("key", s("")), ("version", n(2))]).await;
+    tables.put_feed_row(&number(2), &[("key", s("b"))]).await;
+    tables.put_feed_row(&format!("{}x", number(2)), &[("key", s("b")), ("version", n(2))]).await;
     let expected = vec![(3, "c".to_owned()), (4, "d".to_owned())];
     assert_eq!(published(&store).await, expected);
     assert_eq!(store.rows_unreadable(), 3);
@@ -142,14 +88,13 @@ async fn updates_that_make_no_sense_are_passed_over_and_counted() {
 
 #[tokio::test]
 async fn unreadable_waiting_rows_block_no_other_key() {
-    let world = World::new();
-    let store = world.open();
+    let (tables, store) = Tables::with_node();
     write(&store, "m").await;
-    world.put_row("p:", &[("version", n(1))]).await;
-    world.put_row("p:a", &[]).await;
-    world.put_row("p:b", &[("version", n(1)), ("value", n(1))]).await;
+    tables.put_feed_row("p:", &[("version", n(1))]).await;
+    tables.put_feed_row("p:a", &[]).await;
+    tables.put_feed_row("p:b", &[("version", n(1)), ("value", n(1))]).await;
     // One of a key that was never written.
-    world.put_row("p:c", &[("version", n(1)), ("value", s("c"))]).await;
+    tables.put_feed_row("p:c", &[("version", n(1)), ("value", s("c"))]).await;
     let first = store.publish(feed(), None, 1).await.unwrap().unwrap();
     assert_eq!((first.count, first.head), (1, FeedSyncId(1)));
     assert_eq!(published(&store).await, [(1, "m".to_owned())]);
@@ -160,11 +105,10 @@ async fn unreadable_waiting_rows_block_no_other_key() {
 
 #[tokio::test]
 async fn feeds_that_make_no_sense_hide_no_other() {
-    let world = World::new();
-    let store = world.open();
+    let (tables, store) = Tables::with_node();
     write(&store, "a").await;
-    world.put("sequences", item(&[("name", s("A name that is none"))])).await;
-    world.put("sequences", item(&[("name", s("a-feed"))])).await;
+    tables.put("sequences", &[("name", s("A name that is none"))]).await;
+    tables.put("sequences", &[("name", s("a-feed"))]).await;
     let feeds = store.feeds(None, 10).await.unwrap();
     assert_eq!(feeds.iter().map(|state| state.name.as_str()).collect::<Vec<_>>(), ["f"]);
     assert_eq!(store.rows_unreadable(), 2);
@@ -178,15 +122,14 @@ async fn feeds_that_make_no_sense_hide_no_other() {
 /// `settled` never passes the unfinished publication of a dead publisher.
 #[tokio::test]
 async fn what_a_publisher_left_that_died_is_seen_after_the_next_publication() {
-    let world = World::new();
-    let store = world.open();
+    let (tables, store) = Tables::with_node();
     for name in ["a", "b"] {
         write(&store, name).await;
     }
     publish(&store).await;
     let died =
         [("name", s("f")), ("value", n(2)), ("version", n(1)), ("keys", n(2)), ("settled", n(0))];
-    world.put("sequences", item(&died)).await;
+    tables.put("sequences", &died).await;
     assert_eq!(published(&store).await, []);
     let nothing_waits = PublishResult { count: 0, head: FeedSyncId(2), next: None };
     assert_eq!(publish(&store).await, nothing_waits);
@@ -195,8 +138,7 @@ async fn what_a_publisher_left_that_died_is_seen_after_the_next_publication() {
 
 #[tokio::test]
 async fn values_of_more_bytes_than_a_transaction_has_are_published_in_several() {
-    let world = World::new();
-    let store = world.open();
+    let (_tables, store) = Tables::with_node();
     let large = FeedValue::parse(&"x".repeat(FeedValue::BYTES_MAX)).unwrap();
     for number in 0..6 {
         let written = store.write_key(feed(), key(&number.to_string()), large.clone(), KEYS_MAX);
@@ -212,8 +154,8 @@ async fn values_of_more_bytes_than_a_transaction_has_are_published_in_several() 
 /// Two engines share nothing but the tables.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_nodes_that_write_and_publish_at_once_give_each_number_once_and_lose_nothing() {
-    let world = World::new();
-    let nodes = [world.open(), world.open()];
+    let tables = Tables::new();
+    let nodes = [tables.open(), tables.open()];
     nodes[0].ensure_feeds().await.unwrap();
     let work = nodes.iter().enumerate().map(async |(node, store)| {
         for round in 0..15 {
@@ -224,12 +166,12 @@ async fn two_nodes_that_write_and_publish_at_once_give_each_number_once_and_lose
         }
     });
     join_all(work).await;
-    while publish(&nodes[0]).await.count > 0 {}
+    until_done(async || publish(&nodes[0]).await.count > 0).await;
     let [last, same] = [published(&nodes[0]).await, published(&nodes[1]).await];
     assert_eq!(last, same);
     let keys: BTreeMap<_, _> = last.iter().map(|(number, key)| (key, number)).collect();
     assert_eq!((last.len(), keys.len()), (3, 3), "each key has one number: {last:?}");
-    let rows = world.rows("feeds").await;
+    let rows = tables.rows("feeds").await;
     assert_eq!(rows.len(), 6, "a row with the place of a key, and one with its number: {rows:?}");
     let versions: u64 = (rows.iter())
         .filter(|row| row["item"].as_s().unwrap().starts_with("k:"))

@@ -2,10 +2,8 @@
 
 mod acked;
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::collections::BTreeSet;
 
-use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use state_machine::{
@@ -13,66 +11,61 @@ use state_machine::{
     Span, Time, Topic, Urgency,
 };
 use storage::{
-    Dynamo, DynamoOptions, MessageTables, PageLimit, RegisterResult, Registration, RouterTable,
-    Store, StoreAdmin, StoreError, Stored, TestOverrides,
+    Dynamo, MessageTables, PageLimit, RegisterResult, Registration, RouterTable, Store, StoreAdmin,
+    StoreError, Stored,
 };
 
 use crate::dynamo::things::*;
-use crate::wire_engine::wire_server;
+use crate::names::payload;
 
-type Item = HashMap<String, AttributeValue>;
-
-/// An engine with tables of its own, and a client that sees them as they are.
+/// An engine with tables of its own, and those as they are.
 struct World {
     store: Dynamo,
-    raw: Client,
-    prefix: String,
+    tables: Tables,
 }
 
 impl World {
     /// With tables for November and December in which the channel is registered.
     async fn open() -> Self {
-        static WORLDS: AtomicU32 = AtomicU32::new(0);
-        let prefix = format!("foreign{}-", WORLDS.fetch_add(1, Ordering::Relaxed));
-        let url = wire_server::shared().url.clone();
-        let table_prefix = prefix.clone();
-        let options = DynamoOptions { endpoint_url: Some(url), table_prefix, ..options() };
-        let overrides = TestOverrides { credentials: Some(credentials()), http_client: None };
-        let store = Dynamo::open_with(&options, overrides).unwrap();
+        let (tables, store) = Tables::with_node();
         for month in [november(), december()] {
             store.ensure_month(month).await.unwrap();
             store.add_channels(AGENT, month, BTreeSet::from([CHANNEL])).await.unwrap();
         }
-        Self { store, raw: raw_client(), prefix }
+        Self { store, tables }
     }
 
-    async fn put(&self, table: &str, item: Item) {
-        let table = format!("{}{table}", self.prefix);
-        self.raw.put_item().table_name(table).set_item(Some(item)).send().await.unwrap();
+    async fn with_original_rows() -> Self {
+        let world = Self::open().await;
+        original_rows(&world).await;
+        world
     }
 
-    async fn put_row(
+    async fn put_record(&self, attributes: &[(&str, AttributeValue)]) {
+        let uaid = [("uaid", s(&AGENT.to_string()))];
+        self.tables.put("router", uaid.iter().chain(attributes)).await;
+    }
+
+    async fn put_row<'a>(
         &self,
         sort_key: &str,
-        more: impl IntoIterator<Item = (&str, AttributeValue)>,
+        more: impl IntoIterator<Item = (&'a str, AttributeValue)>,
     ) {
         let keys = [("uaid", s(&AGENT.to_string())), ("chidmessageid", s(sort_key))];
-        let item = keys.into_iter().chain(more).map(|(name, value)| (name.to_owned(), value));
-        self.put("message_2026_11", item.collect()).await;
-    }
-
-    /// All rows of a table.
-    async fn rows(&self, table: &str) -> Vec<Item> {
-        let table = format!("{}{table}", self.prefix);
-        self.raw.scan().table_name(table).send().await.unwrap().items.unwrap_or_default()
+        let row: Vec<_> = keys.into_iter().chain(more).collect();
+        self.tables.put("message_2026_11", &row).await;
     }
 
     /// The rows of a table that hold messages, by sort key.
     async fn message_rows(&self, month: Month) -> Vec<Item> {
-        let mut rows = self.rows(&format!("message_{month}")).await;
+        let mut rows = self.tables.rows(&format!("message_{month}")).await;
         rows.retain(|row| row["chidmessageid"] != s(" "));
-        rows.sort_by_key(|row| row["chidmessageid"].as_s().unwrap().clone());
         rows
+    }
+
+    async fn store(&self, month: Month, message: Message) {
+        let stored = self.store.store_message(AGENT, month, message).await;
+        assert_eq!(stored, Ok(Stored::Done));
     }
 
     async fn waiting(&self, month: Month) -> Vec<Message> {
@@ -85,14 +78,6 @@ impl World {
     async fn delete(&self, message: MessageKey) -> usize {
         self.store.delete_messages(AGENT, vec![november()], vec![message]).await.unwrap()
     }
-}
-
-fn s(text: &str) -> AttributeValue {
-    AttributeValue::S(text.to_owned())
-}
-
-fn n(number: u64) -> AttributeValue {
-    AttributeValue::N(number.to_string())
 }
 
 fn headers(pairs: &[(&str, &str)]) -> AttributeValue {
@@ -148,9 +133,8 @@ fn original_messages() -> [Message; 3] {
 
 #[tokio::test]
 async fn messages_of_autopush_are_delivered_before_ours() {
-    let world = World::open().await;
-    original_rows(&world).await;
-    world.store.store_message(AGENT, november(), message(1)).await.unwrap();
+    let world = World::with_original_rows().await;
+    world.store(november(), message(1)).await;
     let [first, second, third] = original_messages();
     assert_eq!(world.waiting(november()).await, [first, second, third, message(1)]);
 }
@@ -176,10 +160,9 @@ async fn messages_of_autopush_are_deleted_by_their_returned_ids() {
 
 #[tokio::test]
 async fn messages_of_autopush_and_ours_are_deleted_together() {
-    let world = World::open().await;
-    original_rows(&world).await;
+    let world = World::with_original_rows().await;
     for message in [message(1), topical(2)] {
-        world.store.store_message(AGENT, november(), message).await.unwrap();
+        world.store(november(), message).await;
     }
     let of_topic = MessageKey { topic: None, ..topical(2).key() };
     let [_replaced, first, second] = original_messages().map(|message| message.key());
@@ -225,6 +208,11 @@ async fn a_message_of_autopush_expires() {
     let accepted: Vec<Time> =
         world.waiting(november()).await.iter().map(|message| message.accepted_at).collect();
     assert_eq!(accepted, [Time(0), Time((SECONDS - 59) * 1000)]);
+    let (timestamp, expiry) = (("timestamp", n(SECONDS)), ("expiry", n(SECONDS + 60)));
+    world.put_row(&format!("{CHANNEL}:lives up to its expiry"), [timestamp, expiry]).await;
+    let waiting = world.waiting(november()).await;
+    let lives = |message: &Message| message.expires_at() == Time((SECONDS + 60) * 1000);
+    assert!(waiting.iter().any(lives), "{waiting:?}");
 }
 
 /// Random ids have no order in time.
@@ -233,16 +221,14 @@ async fn our_message_replaces_the_originals_of_its_topic() {
     let world = World::open().await;
     for update_id in RANDOM {
         world.put_row(&format!("01:{CHANNEL}:a-topic"), attributes(update_id)).await;
-        let stored = world.store.store_message(AGENT, november(), topical(1)).await;
-        assert_eq!(stored, Ok(Stored::Done));
+        world.store(november(), topical(1)).await;
         assert_eq!(world.waiting(november()).await, [topical(1)]);
     }
 }
 
 #[tokio::test]
 async fn rows_of_autopush_are_moved_unchanged() {
-    let world = World::open().await;
-    original_rows(&world).await;
+    let world = World::with_original_rows().await;
     let rows = world.message_rows(november()).await;
     world.store.move_messages(AGENT, november(), december()).await.unwrap();
     assert_eq!(world.message_rows(december()).await, rows);
@@ -253,7 +239,7 @@ async fn rows_of_autopush_are_moved_unchanged() {
 async fn a_moved_message_of_autopush_does_not_replace_one_of_its_topic() {
     let world = World::open().await;
     world.put_row(&format!("01:{CHANNEL}:a-topic"), attributes(RANDOM[1])).await;
-    world.store.store_message(AGENT, december(), topical(1)).await.unwrap();
+    world.store(december(), topical(1)).await;
     world.store.move_messages(AGENT, november(), december()).await.unwrap();
     assert_eq!(world.waiting(december()).await, [topical(1)]);
     assert_eq!(world.message_rows(november()).await, []);
@@ -264,7 +250,7 @@ async fn an_unreadable_row_blocks_no_other_row_and_is_counted() {
     let world = World::open().await;
     world.put_row("nonsense", []).await;
     world.put_row(&format!("{CHANNEL}:x"), [("data", s("%%"))]).await;
-    world.store.store_message(AGENT, november(), message(1)).await.unwrap();
+    world.store(november(), message(1)).await;
     assert_eq!(world.waiting(november()).await, [message(1)]);
     assert_eq!(world.store.rows_unreadable(), 2);
     world.store.move_messages(AGENT, november(), december()).await.unwrap();
@@ -272,30 +258,33 @@ async fn an_unreadable_row_blocks_no_other_row_and_is_counted() {
     assert_eq!(world.message_rows(november()).await.len(), 1, "its owner is unknown");
 }
 
-/// With it would go every subscription of the agent.
+/// With it would go every subscription of the agent. A connection that reads its channels relies on them.
 #[tokio::test]
-async fn the_channels_of_autopush_do_not_expire_any_more() {
-    let world = World::open().await;
-    let chids = ("chids", AttributeValue::Ss(vec![CHANNEL.to_string()]));
-    world.put_row(" ", [chids, ("expiry", n(SECONDS + 60))]).await;
-    world.store.add_channels(AGENT, november(), BTreeSet::new()).await.unwrap();
-    let rows = world.rows("message_2026_11").await;
-    assert_eq!(rows.len(), 1);
-    assert!(!rows[0].contains_key("expiry") && rows[0].contains_key("chids"));
+async fn the_channels_of_autopush_do_not_expire_once_they_are_read_or_added() {
+    let channels = BTreeSet::from([CHANNEL]);
+    for is_read in [true, false] {
+        let world = World::open().await;
+        let chids = ("chids", AttributeValue::Ss(vec![CHANNEL.to_string()]));
+        world.put_row(" ", [chids, ("expiry", n(SECONDS + 60)), ("other", s("stays"))]).await;
+        if is_read {
+            let read = world.store.channels(AGENT, november()).await;
+            assert_eq!(read, Ok(Some(channels.clone())));
+        } else {
+            world.store.add_channels(AGENT, november(), BTreeSet::new()).await.unwrap();
+        }
+        let rows = world.tables.rows("message_2026_11").await;
+        assert_eq!(rows.len(), 1, "read: {is_read}");
+        assert!(!rows[0].contains_key("expiry") && rows[0].contains_key("chids"));
+        assert_eq!(rows[0]["other"], s("stays"));
+    }
 }
 
-/// A connection that reads its channels relies on them.
-#[tokio::test]
-async fn the_channels_of_autopush_do_not_expire_once_they_were_asked_for() {
-    let world = World::open().await;
-    let chids = ("chids", AttributeValue::Ss(vec![CHANNEL.to_string()]));
-    world.put_row(" ", [chids, ("expiry", n(SECONDS + 60)), ("other", s("stays"))]).await;
-    let read = world.store.channels(AGENT, november()).await;
-    assert_eq!(read, Ok(Some(BTreeSet::from([CHANNEL]))));
-    let rows = world.rows("message_2026_11").await;
-    assert_eq!(rows.len(), 1);
-    assert!(!rows[0].contains_key("expiry") && rows[0].contains_key("chids"));
-    assert_eq!(rows[0]["other"], s("stays"));
+/// Registers a known agent as one that would be created in December. Its record is of November.
+async fn register_later(world: &World) {
+    let december = Registration { create_in: Some(december()), ..registration(101) };
+    let registered = world.store.register_user(december).await.unwrap();
+    let RegisterResult::Registered(record, _) = registered else { panic!("{registered:?}") };
+    assert_eq!(record.curmonth, november());
 }
 
 #[tokio::test]
@@ -304,7 +293,6 @@ async fn unknown_attributes_of_a_record_are_preserved() {
     let router_data = headers(&[("token", "x")]);
     for curmonth in ["message_2026_11", "2026_11"] {
         let record = [
-            ("uaid", s(&AGENT.to_string())),
             ("router_type", s("webpush")),
             ("node_id", s("https://10.0.0.1:8081")),
             ("connected_at", n(100)),
@@ -312,16 +300,12 @@ async fn unknown_attributes_of_a_record_are_preserved() {
             ("curmonth", s(curmonth)),
             ("router_data", router_data.clone()),
         ];
-        world.put("router", record.map(|(name, value)| (name.to_owned(), value)).into()).await;
+        world.put_record(&record).await;
         let read = world.store.record(AGENT).await.unwrap().unwrap();
         assert_eq!(read.node, Some(NodeId::new("https://10.0.0.1:8081")));
         assert_eq!((read.curmonth, read.oldmonth), (november(), None));
-        let december = Registration { create_in: Some(december()), ..registration(101) };
-        let registered = world.store.register_user(december).await.unwrap();
-        assert!(
-            matches!(registered, RegisterResult::Registered(record, _) if record.curmonth == november())
-        );
-        let rows = world.rows("router").await;
+        register_later(&world).await;
+        let rows = world.tables.rows("router").await;
         assert_eq!(rows[0]["router_data"], router_data);
         assert_eq!(rows[0]["curmonth"], s(curmonth));
     }
@@ -331,38 +315,25 @@ async fn unknown_attributes_of_a_record_are_preserved() {
 #[tokio::test]
 async fn a_record_with_a_current_month_keeps_its_month_and_gets_a_curmonth() {
     let world = World::open().await;
-    let record = [("uaid", s(&AGENT.to_string())), ("current_month", s("message_2026_11"))];
-    world.put("router", record.map(|(name, value)| (name.to_owned(), value)).into()).await;
+    world.put_record(&[("current_month", s("message_2026_11"))]).await;
     assert_eq!(world.store.record(AGENT).await.unwrap().unwrap().curmonth, november());
     let counted = world.store.records_by_month(None).await.unwrap();
     assert_eq!((counted.curmonth, counted.unreadable), ([(november(), 1)].into(), 0));
-    let december = Registration { create_in: Some(december()), ..registration(101) };
-    let registered = world.store.register_user(december).await.unwrap();
-    assert!(
-        matches!(registered, RegisterResult::Registered(record, _) if record.curmonth == november())
-    );
-    assert_eq!(world.rows("router").await[0]["curmonth"], s("message_2026_11"));
+    register_later(&world).await;
+    assert_eq!(world.tables.rows("router").await[0]["curmonth"], s("message_2026_11"));
 }
 
 #[tokio::test]
 async fn a_bridged_record_of_autopush_is_dropped_only_with_its_application() {
     let world = World::open().await;
-    let map = |fields: &[(&str, AttributeValue)]| {
-        let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
-        AttributeValue::M(fields.collect())
-    };
+    let map = |fields: &[(&str, AttributeValue)]| AttributeValue::M(item(fields));
     let creds = ("creds", map(&[("senderID", s("old"))]));
     for (app, data) in [
         ("old", map(&[("token", s("t")), creds.clone()])),
         ("new", map(&[("token", s("t")), ("app_id", s("new")), creds])),
     ] {
-        let record = [
-            ("uaid", s(&AGENT.to_string())),
-            ("router_type", s("fcm")),
-            ("curmonth", s("message_2026_11")),
-            ("router_data", data),
-        ];
-        world.put("router", record.map(|(name, value)| (name.to_owned(), value)).into()).await;
+        let curmonth = ("curmonth", s("message_2026_11"));
+        world.put_record(&[("router_type", s("fcm")), curmonth, ("router_data", data)]).await;
         for other in ["old", "new", "third"].iter().filter(|other| **other != app) {
             assert_eq!(world.store.drop_bridged(AGENT, fcm(other)).await, Ok(false), "{app}");
         }
@@ -377,7 +348,7 @@ fn fcm(app: &str) -> BridgeRecipient {
 #[tokio::test]
 async fn a_record_that_cannot_be_read_is_not_written() {
     let world = World::open().await;
-    let full = format!("{}message_2026_11", world.prefix);
+    let full = world.tables.name("message_2026_11");
     for (curmonth, oldmonth, says) in [
         (
             Some(s("others_2026_11")),
@@ -389,23 +360,16 @@ async fn a_record_that_cannot_be_read_is_not_written() {
         (Some(n(7)), None, "the curmonth ``"),
         (None, None, "a record has no `curmonth`"),
     ] {
-        let record = [
-            ("uaid", Some(s(&AGENT.to_string()))),
-            ("node_id", Some(s("http://10.0.0.1:8081"))),
-            ("connected_at", Some(n(100))),
-            ("curmonth", curmonth),
-            ("oldmonth", oldmonth),
-        ];
-        let record: Item = record
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-            .collect();
-        world.put("router", record.clone()).await;
+        let months = [("curmonth", curmonth), ("oldmonth", oldmonth)];
+        let months = months.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let binding = [("node_id", s("http://10.0.0.1:8081")), ("connected_at", n(100))];
+        world.put_record(&binding.into_iter().chain(months).collect::<Vec<_>>()).await;
+        let before = world.tables.rows("router").await;
         let known = Registration { create_in: None, ..registration(101) };
         let read = world.store.record(AGENT).await.unwrap_err().to_string();
         let told = world.store.register_user(known).await.unwrap_err().to_string();
         assert!(told.contains(says) && told == read, "{told}\n{read}");
-        assert_eq!(world.rows("router").await, [record]);
+        assert_eq!(world.tables.rows("router").await, before);
     }
 }
 
@@ -413,8 +377,7 @@ async fn a_record_that_cannot_be_read_is_not_written() {
 #[tokio::test]
 async fn a_record_of_an_invalid_month_is_rejected() {
     let world = World::open().await;
-    let record = [("uaid", s(&AGENT.to_string())), ("curmonth", s("message_2026_13"))];
-    world.put("router", record.map(|(name, value)| (name.to_owned(), value)).into()).await;
+    world.put_record(&[("curmonth", s("message_2026_13"))]).await;
     let told = world.store.register_user(registration(101)).await.unwrap_err().to_string();
     assert!(told.contains("the curmonth `message_2026_13`"), "{told}");
 }
@@ -423,41 +386,28 @@ async fn a_record_of_an_invalid_month_is_rejected() {
 async fn our_rows_have_the_attributes_of_autopush_and_a_few_more() {
     let world = World::open().await;
     let odd = Message { ttl: Span(1), urgency: Urgency::High, ..topical(2) };
-    world.store.store_message(AGENT, november(), message(1)).await.unwrap();
-    world.store.store_message(AGENT, november(), odd.clone()).await.unwrap();
+    world.store(november(), message(1)).await;
+    world.store(november(), odd.clone()).await;
     assert_eq!(world.waiting(november()).await, [message(1), odd]);
     let rows = world.message_rows(november()).await;
-    let common = |update_id: &str, text: &str| {
-        Item::from([
-            ("uaid".to_owned(), s(&AGENT.to_string())),
-            ("updateid".to_owned(), s(update_id)),
-            ("timestamp".to_owned(), n(SECONDS)),
-            ("accepted_at".to_owned(), n(NOW.0)),
-            ("data".to_owned(), AttributeValue::B(text.as_bytes().into())),
-            ("headers".to_owned(), headers(&[("encoding", "aes128gcm")])),
-        ])
+    let row = |sort_key: String, id: MessageId, text: &str, more: &[(&str, AttributeValue)]| {
+        let common = [
+            ("uaid", s(&AGENT.to_string())),
+            ("chidmessageid", s(&sort_key)),
+            ("updateid", s(&id.to_string())),
+            ("timestamp", n(SECONDS)),
+            ("accepted_at", n(NOW.0)),
+            ("data", AttributeValue::B(text.as_bytes().into())),
+            ("headers", headers(&[("encoding", "aes128gcm")])),
+        ];
+        item(common.iter().chain(more))
     };
-    let mut topical_row = common(&id(2, true).to_string(), "message 2");
-    topical_row.extend(
-        [
-            ("chidmessageid", s(&format!("01:{CHANNEL}:a-topic"))),
-            ("ttl", n(1)),
-            ("ttl_ms", n(1)),
-            ("expiry", n(SECONDS + 1)),
-            ("urgency", s("high")),
-        ]
-        .map(|(name, value)| (name.to_owned(), value)),
-    );
-    let mut row = common(&id(1, false).to_string(), "message 1");
-    row.extend(
-        [
-            ("chidmessageid", s(&format!("02:{}:{CHANNEL}", id(1, false)))),
-            ("ttl", n(60)),
-            ("expiry", n(SECONDS + 60)),
-        ]
-        .map(|(name, value)| (name.to_owned(), value)),
-    );
-    assert_eq!(rows, [topical_row, row]);
+    let short =
+        [("ttl", n(1)), ("ttl_ms", n(1)), ("expiry", n(SECONDS + 1)), ("urgency", s("high"))];
+    let topical_row = row(format!("01:{CHANNEL}:a-topic"), id(2, true), "message 2", &short);
+    let minute = [("ttl", n(60)), ("expiry", n(SECONDS + 60))];
+    let plain_key = format!("02:{}:{CHANNEL}", id(1, false));
+    assert_eq!(rows, [topical_row, row(plain_key, id(1, false), "message 1", &minute)]);
 }
 
 /// What is found by `last_connect` is a user agent.
@@ -466,8 +416,8 @@ async fn a_health_check_leaves_one_item_that_is_no_user_agent() {
     let world = World::open().await;
     world.store.check().await.unwrap();
     world.store.check().await.unwrap();
-    let expected = Item::from([("uaid".to_owned(), s("health")), ("checks".to_owned(), n(2))]);
-    assert_eq!(world.rows("router").await, [expected]);
+    let expected = item(&[("uaid", s("health")), ("checks", n(2))]);
+    assert_eq!(world.tables.rows("router").await, [expected]);
 }
 
 #[tokio::test]
@@ -477,20 +427,19 @@ async fn the_marks_of_keys_are_one_item_that_is_no_user_agent() {
     let marks = BTreeSet::from([mark.clone()]);
     assert_eq!(world.store.put_key_fingerprints(BTreeSet::new(), marks).await, Ok(true));
     let marks = AttributeValue::Ss(vec![mark]);
-    let expected = Item::from([("uaid".to_owned(), s("keys")), ("marks".to_owned(), marks)]);
-    assert_eq!(world.rows("router").await, [expected]);
+    let expected = item(&[("uaid", s("keys")), ("marks", marks)]);
+    assert_eq!(world.tables.rows("router").await, [expected]);
 }
 
 /// DynamoDB takes items of 400 KB.
 #[tokio::test]
 async fn a_message_too_large_for_an_item_is_refused_with_a_reason() {
     let world = World::open().await;
-    let data = Bytes::from(vec![0; 500_000]);
-    let payload = Some(Payload { data, encoding: Encoding::Aes128Gcm });
-    let large = Message { payload, ..message(1) };
+    let large = Message { payload: Some(payload(vec![0; 500_000])), ..message(1) };
     let stored = world.store.store_message(AGENT, november(), large).await;
     let Err(StoreError::Failed(told)) = stored else { panic!("{stored:?}") };
-    let table = format!("PutItem on table {}message_2026_11: ValidationException", world.prefix);
-    assert!(told.starts_with(&table) && told.contains("size"), "{told}");
+    let table = world.tables.name("message_2026_11");
+    let refusal = format!("PutItem on table {table}: ValidationException");
+    assert!(told.starts_with(&refusal) && told.contains("size"), "{told}");
     assert_eq!(world.waiting(november()).await, []);
 }

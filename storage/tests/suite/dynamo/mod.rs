@@ -17,6 +17,6 @@ mod opening;
 mod script;
 mod searching;
 mod silence;
-mod things;
+pub(crate) mod things;
 mod throttling;
 mod waiting;

@@ -3,17 +3,15 @@
 use std::env;
 use std::process::Command;
 
-use aws_sdk_dynamodb::config::SharedHttpClient;
-use storage::{Dynamo, DynamoOpenError, DynamoOptions, TestOverrides};
+use storage::{Dynamo, DynamoOpenError, DynamoOptions};
 
 use crate::dynamo::script::Script;
-use crate::dynamo::things::{credentials, options};
+use crate::dynamo::things::{Tables, options};
+use crate::names::output_of;
 use crate::wire_engine::{self, wire_server};
 
 fn open(options: &DynamoOptions) -> DynamoOpenError {
-    let overrides =
-        TestOverrides { credentials: Some(credentials()), http_client: None::<SharedHttpClient> };
-    match Dynamo::open_with(options, overrides) {
+    match Dynamo::open_with(options, wire_engine::overrides(None)) {
         Ok(_opened) => panic!("it opens"),
         Err(error) => error,
     }
@@ -83,16 +81,16 @@ const ENDPOINT: &str = "ENDPOINT_TO_OPEN";
 
 fn in_process_with(environment: &[(&str, &str)], expected: &str) {
     let home = tempfile::tempdir().unwrap();
-    let output = Command::new(env::current_exe().unwrap())
+    let mut child = Command::new(env::current_exe().unwrap());
+    child
         .args(["--exact", "dynamo::opening::a_missing_region_or_credential_is_reported"])
         .env_clear()
         .env("HOME", home.path())
         .env("AWS_EC2_METADATA_DISABLED", "true")
         .env(ENDPOINT, &wire_server::shared().url)
         .env(EXPECTED, expected)
-        .envs(environment.iter().copied())
-        .output()
-        .unwrap();
+        .envs(environment.iter().copied());
+    let output = output_of(&mut child);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("1 passed"), "{expected}: {said}");
 }
@@ -110,13 +108,8 @@ fn open_in_environment(expected: &str) {
 /// Inside of a runtime it must not panic.
 #[tokio::test]
 async fn an_engine_is_opened_and_dropped_in_a_task() {
-    let options = DynamoOptions {
-        endpoint_url: Some(wire_server::shared().url.clone()),
-        table_prefix: "opened-".to_owned(),
-        ..options()
-    };
+    let tables = Tables::new();
     for _again in 0..2 {
-        let overrides = TestOverrides { credentials: Some(credentials()), http_client: None };
-        drop(Dynamo::open_with(&options, overrides).unwrap());
+        drop(tables.open());
     }
 }

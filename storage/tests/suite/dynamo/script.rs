@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use aws_sdk_dynamodb::config::http::{HttpRequest, HttpResponse};
 use aws_sdk_dynamodb::config::{HttpClient, RuntimeComponents, SharedHttpClient};
@@ -12,10 +13,15 @@ use aws_smithy_runtime_api::client::http::{
 };
 use aws_smithy_runtime_api::http::StatusCode;
 use aws_smithy_types::body::SdkBody;
-use storage::{Dynamo, DynamoOpenError, DynamoOptions, TestOverrides};
+use storage::{Dynamo, DynamoOpenError, DynamoOptions};
 use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
 
-use crate::dynamo::things::{credentials, options};
+use crate::dynamo::things::options;
+use crate::wire_engine::overrides;
+
+/// The longest wait for a request, which comes at once.
+const REQUEST_WAIT: Duration = Duration::from_secs(60);
 
 /// What becomes of one request.
 pub(crate) enum Step {
@@ -90,11 +96,7 @@ impl Script {
     }
 
     pub(crate) fn open_with(&self, options: &DynamoOptions) -> Result<Dynamo, DynamoOpenError> {
-        let overrides = TestOverrides {
-            credentials: Some(credentials()),
-            http_client: Some(SharedHttpClient::new(self.clone())),
-        };
-        Dynamo::open_with(options, overrides)
+        Dynamo::open_with(options, overrides(Some(SharedHttpClient::new(self.clone()))))
     }
 
     /// The operations that were asked for, in order, but for the description of the router table.
@@ -109,7 +111,10 @@ impl Script {
 
     /// Waits for the next request.
     pub(crate) async fn next_request(&self) {
-        self.came.acquire().await.unwrap().forget();
+        let came = timeout(REQUEST_WAIT, self.came.acquire()).await;
+        came.unwrap_or_else(|_| panic!("no further request after {:?}", self.asked()))
+            .unwrap()
+            .forget();
     }
 
     /// Every step was taken.

@@ -1,6 +1,6 @@
 //! Servers that do not reply in time block neither their caller nor other callers for ever.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use storage::{MessageTables, RouterTable, Store, StoreError};
 use tokio::sync::oneshot;
@@ -15,10 +15,8 @@ async fn a_silent_server_is_waited_for_up_to_the_timeout() {
     options.operation_timeout = Duration::from_millis(50);
     let script = Script::new([Step::Silence, Step::Silence, Step::Silence]);
     let store = script.open_with(&options).unwrap();
-    let began = Instant::now();
     let told = "GetItem on table router: no answer in time".to_owned();
     assert_eq!(store.record(AGENT).await, Err(StoreError::Failed(told)));
-    assert!(began.elapsed() < Duration::from_secs(5));
     assert!(!script.is_done(), "there is no time for three attempts");
 }
 

@@ -1,24 +1,22 @@
 //! Names for what the tests store.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::config::{
-    BehaviorVersion, Config, Credentials, Region, SharedCredentialsProvider,
-};
-use bytes::Bytes;
+use aws_sdk_dynamodb::config::{BehaviorVersion, Config, Region};
+use aws_sdk_dynamodb::types::AttributeValue;
 use state_machine::{
-    Chid, Encoding, LastConnect, Message, MessageId, MessageKey, Month, NodeId, Payload,
-    RouterType, Span, Time, Topic, Uaid, Urgency,
+    Chid, LastConnect, Message, MessageKey, Month, NodeId, RouterType, Time, Uaid,
 };
-use storage::{DynamoOptions, Registration};
+use storage::{Dynamo, DynamoOptions, Registration};
 
-use crate::wire_engine::{self, wire_server};
+use crate::names;
+pub(crate) use crate::names::{NOW, id};
+use crate::wire_engine::{self, credentials, overrides, wire_server};
 
 pub(crate) const AGENT: Uaid = Uaid([1; 16]);
 pub(crate) const CHANNEL: Chid = Chid([0xc0; 16]);
-/// A time in November 2026.
-pub(crate) const NOW: Time = Time(1_793_700_000_000);
 
 /// Short pauses, so that a test that retries takes no time, and no retries beyond the third
 /// attempt.
@@ -33,8 +31,68 @@ pub(crate) fn options() -> DynamoOptions {
     }
 }
 
-pub(crate) fn credentials() -> SharedCredentialsProvider {
-    SharedCredentialsProvider::new(Credentials::new("key", "secret", None, None, "the test"))
+/// Tables on the shared server, seen through an engine and as they are.
+pub(crate) struct Tables {
+    pub(crate) options: DynamoOptions,
+    pub(crate) raw: Client,
+}
+
+pub(crate) type Item = HashMap<String, AttributeValue>;
+
+impl Tables {
+    pub(crate) fn new() -> Self {
+        let DynamoOptions { endpoint_url, table_prefix, .. } = wire_engine::fresh_tables();
+        let options = DynamoOptions { endpoint_url, table_prefix, ..options() };
+        Self { options, raw: raw_client() }
+    }
+
+    /// Tables, and a node on them.
+    pub(crate) fn with_node() -> (Self, Dynamo) {
+        let tables = Self::new();
+        let store = tables.open();
+        (tables, store)
+    }
+
+    /// Opens a further node on the tables.
+    pub(crate) fn open(&self) -> Dynamo {
+        Dynamo::open_with(&self.options, overrides(None)).unwrap()
+    }
+
+    pub(crate) fn name(&self, table: &str) -> String {
+        format!("{}{table}", self.options.table_prefix)
+    }
+
+    pub(crate) async fn put<'a>(
+        &self,
+        table: &str,
+        attributes: impl IntoIterator<Item = &'a (&'a str, AttributeValue)>,
+    ) {
+        let put = self.raw.put_item().table_name(self.name(table));
+        put.set_item(Some(item(attributes))).send().await.unwrap();
+    }
+
+    /// All rows of a table, by their sort keys.
+    pub(crate) async fn rows(&self, table: &str) -> Vec<Item> {
+        let scan = self.raw.scan().table_name(self.name(table)).send().await.unwrap();
+        let mut rows = scan.items.unwrap_or_default();
+        let key = |row: &Item| row.get("item").or(row.get("chidmessageid")).cloned();
+        rows.sort_by_key(|row| key(row).map(|key| key.as_s().unwrap().clone()));
+        rows
+    }
+}
+
+pub(crate) fn item<'a>(
+    attributes: impl IntoIterator<Item = &'a (&'a str, AttributeValue)>,
+) -> Item {
+    attributes.into_iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
+}
+
+pub(crate) fn s(text: &str) -> AttributeValue {
+    AttributeValue::S(text.to_owned())
+}
+
+pub(crate) fn n(number: u64) -> AttributeValue {
+    AttributeValue::N(number.to_string())
 }
 
 /// A client that sees the tables of the shared server as they are.
@@ -48,37 +106,19 @@ pub(crate) fn raw_client() -> Client {
 }
 
 pub(crate) fn november() -> Month {
-    "2026_11".parse().unwrap()
+    names::month("2026_11")
 }
 
 pub(crate) fn december() -> Month {
     november().next()
 }
 
-pub(crate) fn id(number: u32, has_topic: bool) -> MessageId {
-    MessageId::from_uuid_v7((u128::from(number) << 80) | 0x7000 << 64 | 0x5ee4, has_topic)
-}
-
 pub(crate) fn message(number: u32) -> Message {
-    Message {
-        id: id(number, false),
-        chid: CHANNEL,
-        topic: None,
-        urgency: Urgency::Normal,
-        accepted_at: NOW,
-        ttl: Span::from_secs(60),
-        offers: 0,
-        receipt: None,
-        payload: Some(Payload {
-            data: Bytes::from(format!("message {number}")),
-            encoding: Encoding::Aes128Gcm,
-        }),
-    }
+    names::message(number, CHANNEL, NOW)
 }
 
 pub(crate) fn topical(number: u32) -> Message {
-    let topic = Some(Topic::parse("a-topic").unwrap());
-    Message { id: id(number, true), topic, ..message(number) }
+    names::with_topic(number, "a-topic", message(number))
 }
 
 pub(crate) fn references(messages: impl IntoIterator<Item = Message>) -> Vec<MessageKey> {

@@ -1,47 +1,34 @@
 //! The item that counts what waits.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
-
-use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
 use state_machine::{Chid, Message, MessageKey};
 use storage::{
-    Dynamo, DynamoOptions, FullScope, MessageTables, PageLimit, Stored, TestOverrides,
-    WaitingBound, WaitingLimits, WhenFull,
+    Dynamo, DynamoOptions, FullScope, MessageTables, PageLimit, Stored, WaitingBound,
+    WaitingLimits, WhenFull,
 };
 
 use crate::dynamo::script::{Script, Step, error, ok, refused};
 use crate::dynamo::things::*;
-use crate::wire_engine::wire_server;
-
-type Item = HashMap<String, AttributeValue>;
 
 const MESSAGES_MAX: u64 = 3;
 
-/// A store with bounds, and a client that sees its table as it is.
+/// A store with bounds, and its tables as they are.
 struct World {
     store: Dynamo,
-    raw: Client,
-    table: String,
+    tables: Tables,
 }
 
 impl World {
     async fn open(when_full: WhenFull) -> Self {
-        static WORLDS: AtomicU32 = AtomicU32::new(0);
-        let table_prefix = format!("waiting{}-", WORLDS.fetch_add(1, Ordering::Relaxed));
-        let table = format!("{table_prefix}message_{}", november());
-        let url = wire_server::shared().url.clone();
         let channel = WaitingBound { messages_max: MESSAGES_MAX, bytes_max: 0 };
-        let waiting = WaitingLimits { channel, when_full, ..WaitingLimits::NONE };
-        let options = DynamoOptions { endpoint_url: Some(url), table_prefix, waiting, ..options() };
-        let overrides = TestOverrides { credentials: Some(credentials()), http_client: None };
-        let store = Dynamo::open_with(&options, overrides).unwrap();
+        let mut tables = Tables::new();
+        tables.options.waiting = WaitingLimits { channel, when_full, ..WaitingLimits::NONE };
+        let store = tables.open();
         for month in [november(), december()] {
             store.ensure_month(month).await.unwrap();
             store.add_channels(AGENT, month, [CHANNEL].into()).await.unwrap();
         }
-        Self { store, raw: raw_client(), table }
+        Self { store, tables }
     }
 
     async fn store(&self, number: u32) -> Stored {
@@ -51,17 +38,11 @@ impl World {
 
     async fn put(&self, sort_key: &str, more: &[(&str, AttributeValue)]) {
         let keys = [("uaid", s(&AGENT.to_string())), ("chidmessageid", s(sort_key))];
-        let item = keys.iter().chain(more).map(|(name, value)| ((*name).to_owned(), value.clone()));
-        let put = self.raw.put_item().table_name(&self.table);
-        put.set_item(Some(item.collect())).send().await.unwrap();
+        self.tables.put("message_2026_11", keys.iter().chain(more)).await;
     }
 
-    /// The rows by sort key.
     async fn rows(&self) -> Vec<Item> {
-        let scan = self.raw.scan().table_name(&self.table).send().await.unwrap();
-        let mut rows = scan.items.unwrap_or_default();
-        rows.sort_by_key(|row| row["chidmessageid"].as_s().unwrap().clone());
-        rows
+        self.tables.rows("message_2026_11").await
     }
 
     async fn counted(&self) -> Option<String> {
@@ -69,14 +50,6 @@ impl World {
         let counts = rows.iter().find(|row| row["chidmessageid"] == s(" waiting"))?;
         Some(counts["messages"].as_n().unwrap().clone())
     }
-}
-
-fn s(text: &str) -> AttributeValue {
-    AttributeValue::S(text.to_owned())
-}
-
-fn n(number: u64) -> AttributeValue {
-    AttributeValue::N(number.to_string())
 }
 
 #[tokio::test]

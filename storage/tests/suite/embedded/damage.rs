@@ -8,15 +8,20 @@ use rusqlite::Connection;
 use storage::{Embedded, MessageTables, RouterTable, Store, StoreError};
 use tempfile::TempDir;
 
-use crate::embedded::{agent, furnish, month, open, refusal};
+use crate::embedded::{agent, furnished, month, open, refusal};
 
 /// A data directory with a router table and one month, closed.
 async fn data_dir() -> TempDir {
-    let home = tempfile::tempdir().unwrap();
-    let store = open(home.path());
-    furnish(&store).await;
+    let (home, store) = furnished().await;
     store.close().await.unwrap();
     home
+}
+
+/// The same, open once more.
+async fn reopened() -> (TempDir, Embedded) {
+    let home = data_dir().await;
+    let store = open(home.path());
+    (home, store)
 }
 
 fn router(home: &TempDir) -> PathBuf {
@@ -40,51 +45,71 @@ fn assert_refused(home: &TempDir, file: &Path, reason: &str) {
     assert_eq!(fs::read(file).ok(), before);
 }
 
+type Files = &'static [fn(&TempDir) -> PathBuf];
+
+/// A case, the files that are damaged, how, and what the refusal says.
+type Damage = (&'static str, Files, fn(&Path), &'static str);
+
+const DAMAGES: [Damage; 8] = [
+    (
+        "no database",
+        BOTH,
+        |file| fs::write(file, "uaid,node\n".repeat(1000)).unwrap(),
+        "not a database",
+    ),
+    ("empty", BOTH, |file| fs::write(file, "").unwrap(), ANOTHER),
+    (
+        "truncated",
+        BOTH,
+        |file| overwrite(file, |bytes| bytes.truncate(bytes.len() / 2)),
+        "malformed",
+    ),
+    ("of another program", BOTH, replace_by_another, ANOTHER),
+    ("of a newer schema", BOTH, |file| pragma(file, "user_version = 99"), "schema version 99"),
+    ("a message table", &[router], replace_by_messages, ANOTHER),
+    ("a directory", &[router], replace_by_directory, "unable to open"),
+    ("damaged behind its header", &[router], damage, "malformed"),
+];
+const BOTH: Files = &[router, messages];
+const ANOTHER: &str = "not the database that its name promises";
+
 #[tokio::test]
-async fn a_file_that_is_no_database_is_refused() {
-    for file in [router, messages] {
-        let home = data_dir().await;
-        fs::write(file(&home), "uaid,node\n".repeat(1000)).unwrap();
-        assert_refused(&home, &file(&home), "not a database");
+async fn a_damaged_file_is_refused_and_left_as_it_is() {
+    for (name, files, damage, reason) in DAMAGES {
+        for file in files {
+            let home = data_dir().await;
+            println!("{name}: {}", file(&home).display());
+            damage(&file(&home));
+            assert_refused(&home, &file(&home), reason);
+        }
     }
 }
 
-#[tokio::test]
-async fn an_empty_file_is_refused() {
-    for file in [router, messages] {
-        let home = data_dir().await;
-        fs::write(file(&home), "").unwrap();
-        assert_refused(&home, &file(&home), "not the database that its name promises");
-    }
+fn replace_by_another(file: &Path) {
+    fs::remove_file(file).unwrap();
+    let other = Connection::open(file).unwrap();
+    other.execute_batch("CREATE TABLE router (uaid TEXT)").unwrap();
+    fs::set_permissions(file, Permissions::from_mode(0o600)).unwrap();
 }
 
-#[tokio::test]
-async fn a_truncated_file_is_refused() {
-    for file in [router, messages] {
-        let home = data_dir().await;
-        let whole = fs::read(file(&home)).unwrap();
-        fs::write(file(&home), &whole[..whole.len() / 2]).unwrap();
-        assert_refused(&home, &file(&home), "malformed");
-    }
+fn replace_by_messages(file: &Path) {
+    fs::copy(file.with_file_name("messages_2026_11.db"), file).unwrap();
 }
 
-#[tokio::test]
-async fn a_database_of_another_program_is_refused() {
-    for file in [router, messages] {
-        let home = data_dir().await;
-        fs::remove_file(file(&home)).unwrap();
-        let other = Connection::open(file(&home)).unwrap();
-        other.execute_batch("CREATE TABLE router (uaid TEXT)").unwrap();
-        fs::set_permissions(file(&home), Permissions::from_mode(0o600)).unwrap();
-        assert_refused(&home, &file(&home), "not the database that its name promises");
-    }
+fn replace_by_directory(file: &Path) {
+    fs::remove_file(file).unwrap();
+    fs::create_dir(file).unwrap();
 }
 
-#[tokio::test]
-async fn a_message_table_in_the_place_of_the_router_table_is_refused() {
-    let home = data_dir().await;
-    fs::copy(messages(&home), router(&home)).unwrap();
-    assert_refused(&home, &router(&home), "not the database that its name promises");
+/// Overwrites every page but the first: the header still looks fine.
+fn damage(file: &Path) {
+    overwrite(file, |bytes| bytes[4096..].fill(0xa5));
+}
+
+fn overwrite(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = fs::read(file).unwrap();
+    change(&mut bytes);
+    fs::write(file, bytes).unwrap();
 }
 
 #[tokio::test]
@@ -103,42 +128,11 @@ async fn a_missing_router_table_beside_its_own_log_is_refused() {
 }
 
 #[tokio::test]
-async fn a_directory_in_the_place_of_a_file_is_refused() {
-    let home = data_dir().await;
-    fs::remove_file(router(&home)).unwrap();
-    fs::create_dir(router(&home)).unwrap();
-    assert_refused(&home, &router(&home), "unable to open");
-}
-
-#[tokio::test]
-async fn a_newer_schema_is_refused_and_left_as_it_is() {
-    for file in [router, messages] {
-        let home = data_dir().await;
-        pragma(&file(&home), "user_version = 99");
-        assert_refused(&home, &file(&home), "schema version 99");
-    }
-}
-
-#[tokio::test]
 async fn a_data_directory_that_is_a_file_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("data");
     fs::write(&file, "").unwrap();
     assert!(refusal(&file).contains("cannot use"), "{}", refusal(&file));
-}
-
-/// Overwrites every page but the first: the header still looks fine.
-fn overwrite(file: &Path) {
-    let mut bytes = fs::read(file).unwrap();
-    bytes[4096..].fill(0xa5);
-    fs::write(file, bytes).unwrap();
-}
-
-#[tokio::test]
-async fn a_router_table_damaged_behind_its_header_is_refused() {
-    let home = data_dir().await;
-    overwrite(&router(&home));
-    assert_refused(&home, &router(&home), "malformed");
 }
 
 #[tokio::test]
@@ -153,8 +147,7 @@ async fn a_missing_month_is_refused_and_its_log_is_kept() {
 
 #[tokio::test]
 async fn a_dropped_month_is_not_missed() {
-    let home = data_dir().await;
-    let store = open(home.path());
+    let (home, store) = reopened().await;
     assert_eq!(store.drop_month(month()).await, Ok(true));
     store.close().await.unwrap();
     assert_eq!(open(home.path()).months().await, Ok(vec![]));
@@ -162,8 +155,7 @@ async fn a_dropped_month_is_not_missed() {
 
 #[tokio::test]
 async fn a_router_table_that_is_removed_while_running_shows_in_the_check() {
-    let home = data_dir().await;
-    let store = open(home.path());
+    let (home, store) = reopened().await;
     assert_eq!(store.check().await, Ok(()));
     fs::remove_file(router(&home)).unwrap();
     assert!(matches!(store.check().await, Err(StoreError::Failed(_))));
@@ -171,8 +163,7 @@ async fn a_router_table_that_is_removed_while_running_shows_in_the_check() {
 
 #[tokio::test]
 async fn a_message_table_that_is_removed_or_locked_while_running_shows_in_the_check() {
-    let home = data_dir().await;
-    let store = open(home.path());
+    let (home, store) = reopened().await;
     let table = messages(&home);
     let other = Connection::open(&table).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -185,10 +176,9 @@ async fn a_message_table_that_is_removed_or_locked_while_running_shows_in_the_ch
 
 #[tokio::test]
 async fn damage_found_while_running_is_an_error_and_not_an_empty_answer() {
-    let home = data_dir().await;
-    let store = open(home.path());
-    overwrite(&router(&home));
-    overwrite(&messages(&home));
+    let (home, store) = reopened().await;
+    damage(&router(&home));
+    damage(&messages(&home));
     let all = storage::PageLimit { rows: 10, bytes: 10_000 };
     let answers = [
         store.record(agent(1)).await.map(drop),
@@ -206,10 +196,9 @@ async fn damage_found_while_running_is_an_error_and_not_an_empty_answer() {
 
 #[tokio::test]
 async fn reads_that_fail_while_running_show_in_the_check() {
-    let home = data_dir().await;
-    let store = open(home.path());
+    let (home, store) = reopened().await;
     let healthy = fs::read(messages(&home)).unwrap();
-    overwrite(&messages(&home));
+    damage(&messages(&home));
     store.channels(agent(1), month()).await.unwrap_err();
     // The disk is well again, and the reason stays for a minute.
     fs::write(messages(&home), healthy).unwrap();
@@ -220,10 +209,9 @@ async fn reads_that_fail_while_running_show_in_the_check() {
 
 #[tokio::test]
 async fn pages_that_only_a_write_needs_show_in_the_check() {
-    let home = data_dir().await;
-    let store = open(home.path());
+    let (home, store) = reopened().await;
     let healthy = fs::read(messages(&home)).unwrap();
-    overwrite(&messages(&home));
+    damage(&messages(&home));
     store.store_message(agent(1), month(), crate::embedded::message(2)).await.unwrap_err();
     fs::write(messages(&home), healthy).unwrap();
     let error = store.check().await.unwrap_err().to_string();

@@ -9,12 +9,19 @@ use storage::{
     WaitingLimits,
 };
 
-use crate::embedded::{CHID, NOW, agent, furnish, message, month, open, waiting};
+use crate::embedded::{CHID, NOW, agent, furnish, furnished, message, month, waiting};
 
 const LATER: Time = Time(NOW.0 + 5000);
 
 fn expired(number: u32) -> Message {
     Message { ttl: Span::from_secs(5), ..message(number) }
+}
+
+/// A store in which four messages of a user agent may wait.
+fn open_for_four(dir: &Path) -> Embedded {
+    let user = WaitingBound { messages_max: 4, bytes_max: 0 };
+    let waiting = WaitingLimits { user, ..WaitingLimits::NONE };
+    Embedded::open(dir, &EmbeddedOptions { waiting, ..EmbeddedOptions::new(4096) }).unwrap()
 }
 
 fn number(dir: &Path, query: &str) -> i64 {
@@ -24,9 +31,7 @@ fn number(dir: &Path, query: &str) -> i64 {
 
 #[tokio::test]
 async fn a_sweep_deletes_expired_messages_of_all_agents_in_all_months() {
-    let home = tempfile::tempdir().unwrap();
-    let store = open(home.path());
-    furnish(&store).await;
+    let (home, store) = furnished().await;
     let old: Month = "2026_10".parse().unwrap();
     store.ensure_month(old).await.unwrap();
     for (uaid, month) in [(agent(1), old), (agent(2), old), (agent(2), month())] {
@@ -46,9 +51,7 @@ async fn a_sweep_deletes_expired_messages_of_all_agents_in_all_months() {
 
 #[tokio::test]
 async fn the_space_of_expired_messages_is_used_again() {
-    let home = tempfile::tempdir().unwrap();
-    let store = open(home.path());
-    furnish(&store).await;
+    let (home, store) = furnished().await;
     let pages = || number(home.path(), "PRAGMA page_count");
     let mut sizes = Vec::new();
     for round in 0..3 {
@@ -67,10 +70,7 @@ async fn the_space_of_expired_messages_is_used_again() {
 #[tokio::test]
 async fn messages_of_an_unregistered_channel_make_room() {
     let home = tempfile::tempdir().unwrap();
-    let user = WaitingBound { messages_max: 4, bytes_max: 0 };
-    let limits = WaitingLimits { user, ..WaitingLimits::NONE };
-    let options = EmbeddedOptions { waiting: limits, ..EmbeddedOptions::new(4096) };
-    let store = Embedded::open(home.path(), &options).unwrap();
+    let store = open_for_four(home.path());
     furnish(&store).await;
     let other = Chid([0x77; 16]);
     store.add_channels(agent(1), month(), [other].into()).await.unwrap();
@@ -90,9 +90,7 @@ async fn messages_of_an_unregistered_channel_make_room() {
 /// A file of the version before has neither the index nor the counts.
 #[tokio::test]
 async fn a_file_of_an_older_version_gets_counts_of_what_waits() {
-    let home = tempfile::tempdir().unwrap();
-    let store = open(home.path());
-    furnish(&store).await;
+    let (home, store) = furnished().await;
     for number in 2..=3 {
         store.store_message(agent(1), month(), message(number)).await.unwrap();
     }
@@ -106,10 +104,7 @@ async fn a_file_of_an_older_version_gets_counts_of_what_waits() {
             PRAGMA user_version = 2",
         )
         .unwrap();
-    let user = WaitingBound { messages_max: 4, bytes_max: 0 };
-    let limits = WaitingLimits { user, ..WaitingLimits::NONE };
-    let options = EmbeddedOptions { waiting: limits, ..EmbeddedOptions::new(4096) };
-    let store = Embedded::open(home.path(), &options).unwrap();
+    let store = open_for_four(home.path());
     let of_sizes = "SELECT sum(length(data)) FROM messages";
     let counted = "SELECT bytes FROM waiting WHERE chid = x''";
     assert_eq!(number(home.path(), counted), number(home.path(), of_sizes));

@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
 
 use power::{Disk, Errno, Fault, Loss, Mount, Op};
 use state_machine::{Month, Time};
 use storage::{Embedded, EmbeddedOptions, MessageTables, RouterTable, Store, StoreError, Stored};
 
-use crate::embedded::{CHID, CHILD_DIR, agent, message, month, registration, waiting};
+use crate::embedded::{CHID, CHILD_DIR, agent, message, month, registration, this_test, waiting};
+use crate::names::output_of;
 
 /// What the child is to do: store the message of this number, or 0 to list what waits.
 const CHILD_STORES: &str = "STORAGE_TEST_CHILD_STORES";
@@ -36,8 +36,6 @@ const STRIDE: u64 = 5;
 
 /// No run has more operations.
 const OPERATIONS_MAX: u64 = 2000;
-
-const NAME: &str = "embedded::failing_disk::files_are_right_or_refused_after_any_write_failed";
 
 #[tokio::test]
 async fn files_are_right_or_refused_after_any_write_failed() {
@@ -107,12 +105,9 @@ struct Answers {
 
 impl Answers {
     fn of(mount: &Mount, stores: u32) -> Self {
-        let output = Command::new(std::env::current_exe().unwrap())
-            .args([NAME, "--exact", "--nocapture"])
-            .env(CHILD_DIR, mount.at("home/data"))
-            .env(CHILD_STORES, stores.to_string())
-            .output()
-            .unwrap();
+        let mut child = this_test(std::env::current_exe().unwrap());
+        child.env(CHILD_DIR, mount.at("home/data")).env(CHILD_STORES, stores.to_string());
+        let output = output_of(&mut child);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
         let mut answers = Self::default();

@@ -10,7 +10,7 @@ use storage::{
 };
 
 use crate::embedded::{
-    CHID, NOW, agent, furnish, message, month, on_small_disk, registration, waiting,
+    CHID, NOW, agent, furnish, message, month, on_small_disk, registration, until, waiting,
 };
 
 const MIB: u64 = 1 << 20;
@@ -20,6 +20,12 @@ fn open(dir: &Path, free_mib: u64) -> Embedded {
     let free_bytes_min = free_mib * MIB;
     let options = EmbeddedOptions { free_bytes_min, ..EmbeddedOptions::new(4096) };
     Embedded::open(&dir.join("data"), &options).unwrap()
+}
+
+async fn furnished(dir: &Path, free_mib: u64) -> Embedded {
+    let store = open(dir, free_mib);
+    furnish(&store).await;
+    store
 }
 
 /// Fills the disk with a file until only so much is free. Returns the file.
@@ -33,27 +39,24 @@ fn fill(dir: &Path, store: &Embedded, free_bytes: u64) -> PathBuf {
 /// Fills the disk and the logs of both files, whose space SQLite reuses.
 async fn fill_up(dir: &Path, store: &Embedded) -> PathBuf {
     let file = fill(dir, store, 0);
-    for number in 100.. {
-        if store.store_message(agent(1), month(), message(number)).await.is_err() {
-            break;
-        }
-    }
-    while store.check().await.is_ok() {}
+    let mut number = 100;
+    let mut push = async || {
+        number += 1;
+        store.store_message(agent(1), month(), message(number)).await
+    };
+    until(&mut push, Result::is_err).await;
+    until(async || store.check().await, Result::is_err).await;
     file
 }
 
 #[tokio::test]
 async fn on_a_low_disk_messages_are_refused_and_all_else_is_done() {
-    let Some(dir) = on_small_disk(
-        "embedded::full_disk::on_a_low_disk_messages_are_refused_and_all_else_is_done",
-    ) else {
-        return;
-    };
-    let store = open(&dir, 16);
-    furnish(&store).await;
+    let Some(dir) = on_small_disk() else { return };
+    let store = furnished(&dir, 16).await;
     let filler = fill(&dir, &store, 15 * MIB);
     // The writer looks at the disk from time to time.
-    while store.store_message(agent(1), month(), message(2)).await.is_ok() {}
+    let push = async |number| store.store_message(agent(1), month(), message(number)).await;
+    until(async || push(2).await, Result::is_err).await;
     let space = store.disk_space().unwrap();
     assert_eq!((space.is_low(), space.messages_refused), (true, 1));
 
@@ -67,22 +70,17 @@ async fn on_a_low_disk_messages_are_refused_and_all_else_is_done() {
     store.check().await.unwrap();
 
     fs::remove_file(filler).unwrap();
-    while store.store_message(agent(1), month(), message(3)).await != Ok(Stored::Done) {}
+    until(async || push(3).await, |stored| *stored == Ok(Stored::Done)).await;
     assert!(waiting(&store, agent(1), NOW).await.contains(&message(3)));
 }
 
 #[tokio::test]
 async fn new_records_and_channels_are_refused_before_the_reserve_is_used_up() {
-    let Some(dir) = on_small_disk(
-        "embedded::full_disk::new_records_and_channels_are_refused_before_the_reserve_is_used_up",
-    ) else {
-        return;
-    };
-    let store = open(&dir, 16);
-    furnish(&store).await;
+    let Some(dir) = on_small_disk() else { return };
+    let store = furnished(&dir, 16).await;
     let filler = fill(&dir, &store, 7 * MIB);
     // The engine looks at the disk from time to time.
-    while store.admits_subscription() {}
+    until(async || store.admits_subscription(), |admits| !admits).await;
     assert!(!store.admits_subscription());
     assert_eq!(store.disk_space().unwrap().subscriptions_refused, 2);
 
@@ -97,13 +95,8 @@ async fn new_records_and_channels_are_refused_before_the_reserve_is_used_up() {
 
 #[tokio::test]
 async fn on_a_full_disk_a_known_agent_is_registered_and_its_record_is_written_later() {
-    let Some(dir) = on_small_disk(
-        "embedded::full_disk::on_a_full_disk_a_known_agent_is_registered_and_its_record_is_written_later",
-    ) else {
-        return;
-    };
-    let store = open(&dir, 0);
-    furnish(&store).await;
+    let Some(dir) = on_small_disk() else { return };
+    let store = furnished(&dir, 0).await;
     let first = store.record(agent(1)).await.unwrap().unwrap();
     let filler = fill_up(&dir, &store).await;
 
@@ -133,13 +126,8 @@ async fn on_a_full_disk_a_known_agent_is_registered_and_its_record_is_written_la
 
 #[tokio::test]
 async fn a_record_that_waits_for_space_is_written_before_its_next_change_and_at_close() {
-    let Some(dir) = on_small_disk(
-        "embedded::full_disk::a_record_that_waits_for_space_is_written_before_its_next_change_and_at_close",
-    ) else {
-        return;
-    };
-    let store = open(&dir, 0);
-    furnish(&store).await;
+    let Some(dir) = on_small_disk() else { return };
+    let store = furnished(&dir, 0).await;
     store.register_user(registration(agent(2), 1)).await.unwrap();
     let filler = fill_up(&dir, &store).await;
     for known in [agent(1), agent(2)] {
@@ -161,13 +149,8 @@ async fn a_record_that_waits_for_space_is_written_before_its_next_change_and_at_
 
 #[tokio::test]
 async fn a_full_disk_is_the_error_of_an_open_and_of_a_preflight() {
-    let Some(dir) = on_small_disk(
-        "embedded::full_disk::a_full_disk_is_the_error_of_an_open_and_of_a_preflight",
-    ) else {
-        return;
-    };
-    let store = open(&dir, 0);
-    furnish(&store).await;
+    let Some(dir) = on_small_disk() else { return };
+    let store = furnished(&dir, 0).await;
     let filler = fill_up(&dir, &store).await;
     let checks = store.preflight([month()].into()).await.unwrap();
     let error = checks.last().unwrap().outcome.clone().unwrap_err();
@@ -192,7 +175,9 @@ async fn until_on_disk(dir: &Path, store: &Embedded, uaid: Uaid, connected_at: i
         let statement = "SELECT connected_at FROM router WHERE uaid = ?1";
         file.query_row(statement, [uaid.0], |row| row.get::<_, i64>(0)).unwrap()
     };
-    while read() != connected_at {
+    let read_after_write = async || {
         store.check().await.unwrap();
-    }
+        read()
+    };
+    until(read_after_write, |read| *read == connected_at).await;
 }

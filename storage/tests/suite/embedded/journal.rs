@@ -7,15 +7,15 @@ use rusqlite::Connection;
 use storage::embedded::check_restored;
 use storage::{Embedded, EmbeddedOptions, MessageTables, RouterTable, Store};
 
-use crate::embedded::{NOW, agent, furnish, message, month, open, refusal, registration, waiting};
+use crate::embedded::{
+    NOW, agent, furnish, furnished, message, month, open, refusal, registration, waiting,
+};
 
 const FILES: [&str; 2] = ["router.db", "messages_2026_11.db"];
 
 /// A closed store whose files have the rollback journal.
 async fn home_with_rollback_journals() -> tempfile::TempDir {
-    let home = tempfile::tempdir().unwrap();
-    let store = open(home.path());
-    furnish(&store).await;
+    let (home, store) = furnished().await;
     store.close().await.unwrap();
     for name in FILES {
         set_mode(&home.path().join(name), "delete");
@@ -25,9 +25,8 @@ async fn home_with_rollback_journals() -> tempfile::TempDir {
 
 /// The files as a killed process leaves them.
 async fn copy_of_an_open_store() -> tempfile::TempDir {
-    let (home, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let store = open(home.path());
-    furnish(&store).await;
+    let copy = tempfile::tempdir().unwrap();
+    let (home, _store) = furnished().await;
     for entry in fs::read_dir(home.path()).unwrap() {
         let entry = entry.unwrap();
         fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();

@@ -1,17 +1,18 @@
 //! kill -9 in the middle of a storm of writes: what was answered is there.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use state_machine::{Message, MessageId, Topic, Uaid};
+use state_machine::{Message, MessageId, Uaid};
 use storage::{Embedded, MessageTables, RegisterResult, RouterTable, Stored};
 use tokio::task::JoinSet;
 
 use crate::embedded::{
-    CHID, CHILD_DIR, NOW, agent, message, month, open, registration, run_as_child, waiting,
+    CHID, CHILD_DIR, NOW, agent, kill_child, message, month, open, registration, waiting,
 };
+use crate::names;
 
 const AGENTS: u8 = 16;
 
@@ -23,16 +24,13 @@ async fn every_write_answered_before_kill_nine_is_there_afterwards() {
     let home = tempfile::tempdir().unwrap();
     let mut heard = Heard::default();
     for answers in [100, 1000, 3000] {
-        let name = "embedded::kill::every_write_answered_before_kill_nine_is_there_afterwards";
-        let mut child = run_as_child(name, home.path());
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let before = heard.lines;
-        while heard.lines < before + answers {
-            heard.note(&lines.next().expect("the child writes until it is killed"));
-        }
-        child.kill().unwrap();
-        lines.for_each(|line| heard.note(&line));
-        child.wait().unwrap();
+        let enough = heard.lines + answers;
+        let is_enough = |line: &str| {
+            heard.note(line);
+            heard.lines >= enough
+        };
+        kill_child(home.path(), is_enough, Duration::ZERO).await;
+        assert!(heard.lines >= enough, "the child writes until it is killed");
         let store = open(home.path());
         heard.verify(&store).await;
         storage::Store::close(&store).await.unwrap();
@@ -98,8 +96,7 @@ impl Heard {
 }
 
 fn topical(number: u32) -> Message {
-    let id = MessageId::from_uuid_v7(u128::from(number) << 80, true);
-    Message { id, topic: Some(Topic::parse("t").unwrap()), ..message(number) }
+    names::with_topic(number, "t", message(number))
 }
 
 /// The child: one task per agent, each prints what was answered.

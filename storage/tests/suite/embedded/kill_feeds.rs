@@ -2,15 +2,16 @@
 //! number was given twice.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Update, WriteResult};
 use storage::{Embedded, FeedTables, PageLimit, Store};
 use tokio::task::JoinSet;
 
-use crate::embedded::{CHILD_DIR, open, run_as_child};
+use crate::embedded::{CHILD_DIR, kill_child, open};
+use crate::names::until_done;
 
 /// Each has a key of its own, whose values are the numbers 1, 2, 3 and so on.
 const WRITERS: u32 = 6;
@@ -24,17 +25,13 @@ async fn no_number_is_assigned_twice_and_no_write_is_lost_by_kill_nine() {
     let home = tempfile::tempdir().unwrap();
     let mut heard = Heard::default();
     for answers in [200, 1000, 3000] {
-        let name =
-            "embedded::kill_feeds::no_number_is_assigned_twice_and_no_write_is_lost_by_kill_nine";
-        let mut child = run_as_child(name, home.path());
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let before = heard.lines;
-        while heard.lines < before + answers {
-            heard.note(&lines.next().expect("the child runs until it is killed"));
-        }
-        child.kill().unwrap();
-        lines.for_each(|line| heard.note(&line));
-        child.wait().unwrap();
+        let enough = heard.lines + answers;
+        let is_enough = |line: &str| {
+            heard.note(line);
+            heard.lines >= enough
+        };
+        kill_child(home.path(), is_enough, Duration::ZERO).await;
+        assert!(heard.lines >= enough, "the child runs until it is killed");
         let store = open(home.path());
         heard.verify(&store).await;
         store.close().await.unwrap();
@@ -80,7 +77,8 @@ impl Heard {
         let head = store.feeds(None, 1).await.unwrap()[0].sequence.value.0;
         assert!(head >= self.head, "{head} was {} before", self.head);
         before.iter().for_each(|update| self.note(&line_of(update)));
-        while store.publish(feed(), None, 100).await.unwrap().unwrap().count > 0 {}
+        until_done(async || store.publish(feed(), None, 100).await.unwrap().unwrap().count > 0)
+            .await;
         let held = everything(store).await;
         let given_now = held.iter().filter(|update| !before.contains(update));
         for update in given_now {

@@ -1,10 +1,10 @@
 //! Living with the store: locks, modes, bounds, disk space.
 
 use std::collections::BTreeSet;
+use std::env::current_exe;
 use std::fs::{self, File};
-use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use futures_util::FutureExt;
 use rusqlite::Connection;
@@ -14,9 +14,10 @@ use storage::{
 };
 
 use crate::embedded::{
-    CHID, CHILD_DIR, NOW, agent, furnish, message, month, open, refusal, registration,
-    run_as_child, waiting,
+    CHID, CHILD_DIR, NOW, agent, furnish, furnished, message, month, open, opened, refusal,
+    registration, this_test, until, waiting,
 };
+use crate::names::output_of;
 
 #[tokio::test]
 async fn a_second_process_is_refused_with_the_name_of_the_directory() {
@@ -24,14 +25,11 @@ async fn a_second_process_is_refused_with_the_name_of_the_directory() {
         println!("refusal: {}", refusal(Path::new(&dir)));
         return;
     }
-    let home = tempfile::tempdir().unwrap();
-    let store = open(home.path());
-    furnish(&store).await;
-    let name = "embedded::operation::a_second_process_is_refused_with_the_name_of_the_directory";
-    let mut child = run_as_child(name, home.path());
-    let mut printed = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
-    assert!(child.wait().unwrap().success());
+    let (home, store) = furnished().await;
+    let mut child = this_test(current_exe().unwrap());
+    let output = output_of(child.env(CHILD_DIR, home.path()));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{printed}");
     let expected = format!("refusal: the data directory {} is in use", home.path().display());
     assert!(printed.contains(&expected), "{printed}");
     assert_eq!(waiting(&store, agent(1), NOW).await, [message(1)]);
@@ -39,8 +37,7 @@ async fn a_second_process_is_refused_with_the_name_of_the_directory() {
 
 #[tokio::test]
 async fn the_directory_is_free_again_once_the_store_is_closed() {
-    let home = tempfile::tempdir().unwrap();
-    let store = open(home.path());
+    let (home, store) = opened();
     assert!(refusal(home.path()).contains("in use"));
     store.close().await.unwrap();
     open(home.path());
@@ -49,9 +46,7 @@ async fn the_directory_is_free_again_once_the_store_is_closed() {
 #[tokio::test]
 async fn a_move_of_many_messages_moves_all_of_them_while_others_are_stored() {
     const MESSAGES: u32 = 450;
-    let home = tempfile::tempdir().unwrap();
-    let store = open(home.path());
-    furnish(&store).await;
+    let (_home, store) = furnished().await;
     let old: Month = "2026_10".parse().unwrap();
     store.ensure_month(old).await.unwrap();
     store.add_channels(agent(1), old, [CHID].into()).await.unwrap();
@@ -75,14 +70,14 @@ async fn a_move_of_many_messages_moves_all_of_them_while_others_are_stored() {
 /// The writer lets go of the lock when it has finished: waiting for the lock is waiting for that.
 #[tokio::test]
 async fn dropping_the_store_finishes_what_was_queued() {
-    let home = tempfile::tempdir().unwrap();
-    let store = open(home.path());
-    furnish(&store).await;
+    let (home, store) = furnished().await;
     for number in 2..=500 {
         drop(store.store_message(agent(1), month(), message(number)));
     }
     drop(store);
-    File::open(home.path().join("lock")).unwrap().lock().unwrap();
+    let lock = File::open(home.path().join("lock")).unwrap();
+    until(async || lock.try_lock().map_err(|error| error.to_string()), Result::is_ok).await;
+    lock.unlock().unwrap();
     let store = open(home.path());
     assert_eq!(waiting(&store, agent(1), NOW).await.len(), 500);
 }
@@ -95,20 +90,19 @@ async fn other_users_cannot_read_the_files() {
     furnish(&store).await;
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&dir), 0o700);
-    let files: Vec<PathBuf> =
-        fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let files = names_in(&dir);
     assert_eq!(files.len(), 7, "two databases with log and index, and the lock: {files:?}");
     for file in files {
-        assert_eq!(mode(&file), 0o600, "{}", file.display());
+        assert_eq!(mode(&dir.join(&file)), 0o600, "{file}");
     }
 }
 
 /// Another connection holds the file's lock, so that the writer waits.
 #[tokio::test]
 async fn a_full_queue_is_answered_busy_at_once_and_nothing_of_it_is_done() {
-    let home = tempfile::tempdir().unwrap();
     let options =
         EmbeddedOptions { write_queue_max: 4, write_batch_max: 1, ..EmbeddedOptions::new(4096) };
+    let home = tempfile::tempdir().unwrap();
     let store = Embedded::open(home.path(), &options).unwrap();
     furnish(&store).await;
     let shell = Connection::open(home.path().join("messages_2026_11.db")).unwrap();
@@ -137,9 +131,7 @@ async fn a_full_queue_is_answered_busy_at_once_and_nothing_of_it_is_done() {
 
 #[tokio::test]
 async fn reads_go_on_while_the_writer_waits() {
-    let home = tempfile::tempdir().unwrap();
-    let store = open(home.path());
-    furnish(&store).await;
+    let (home, store) = furnished().await;
     let shell = Connection::open(home.path().join("messages_2026_11.db")).unwrap();
     shell.execute_batch("BEGIN IMMEDIATE").unwrap();
     let mut stored = store.store_message(agent(1), month(), message(2));
@@ -152,24 +144,21 @@ async fn reads_go_on_while_the_writer_waits() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn dropping_a_month_gives_its_disk_space_back_at_once() {
-    let home = tempfile::tempdir().unwrap();
-    let store = open(home.path());
-    furnish(&store).await;
+    let (home, store) = furnished().await;
     for number in 2..=200 {
         drop(store.store_message(agent(1), month(), message(number)));
     }
     assert_eq!(waiting(&store, agent(1), NOW).await[0], message(1));
     assert!(open_files(home.path()).iter().any(|name| name.contains("messages")));
     assert_eq!(store.drop_month(month()).await, Ok(true));
-    let left: Vec<_> = fs::read_dir(home.path())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| name.contains("messages"))
-        .collect();
-    assert_eq!(left, Vec::<String>::new());
-    let held: Vec<_> =
-        open_files(home.path()).into_iter().filter(|name| name.contains("messages")).collect();
-    assert_eq!(held, Vec::<String>::new(), "an unlinked file that is open keeps its space");
+    let is_of_month = |name: &String| name.contains("messages");
+    let left = names_in(home.path());
+    assert!(!left.iter().any(is_of_month), "{left:?}");
+    let held = open_files(home.path());
+    assert!(
+        !held.iter().any(is_of_month),
+        "an unlinked file that is open keeps its space: {held:?}"
+    );
 }
 
 #[cfg(target_os = "linux")]
@@ -202,9 +191,7 @@ async fn many_months_do_not_hold_many_files_open() {
 
 #[tokio::test]
 async fn expired_messages_are_deleted_when_their_agent_fetches() {
-    let home = tempfile::tempdir().unwrap();
-    let store = open(home.path());
-    furnish(&store).await;
+    let (home, store) = furnished().await;
     for number in 2..=20 {
         let ttl = Span::from_secs(if number % 2 == 0 { 5 } else { 60 });
         let message = Message { ttl, ..message(number) };
@@ -221,9 +208,7 @@ async fn expired_messages_are_deleted_when_their_agent_fetches() {
 /// An agent with many expired messages does not block the reading thread.
 #[tokio::test]
 async fn a_fetch_looks_at_a_bounded_number_of_rows() {
-    let home = tempfile::tempdir().unwrap();
-    let store = open(home.path());
-    furnish(&store).await;
+    let (_home, store) = furnished().await;
     let expired = |number| Message { ttl: Span::ZERO, ..message(number) };
     for number in 2..=1500 {
         drop(store.store_message(agent(1), month(), expired(number)));
@@ -239,18 +224,20 @@ async fn a_fetch_looks_at_a_bounded_number_of_rows() {
 
 #[tokio::test]
 async fn closing_leaves_whole_files_without_logs() {
-    let home = tempfile::tempdir().unwrap();
-    let store = open(home.path());
-    furnish(&store).await;
+    let (home, store) = furnished().await;
     assert!(store.record(agent(1)).await.unwrap().is_some());
     store.register_user(registration(agent(1), 2)).await.unwrap();
     store.close().await.unwrap();
-    let mut names: Vec<_> = fs::read_dir(home.path())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
+    assert_eq!(names_in(home.path()), ["lock", "messages_2026_11.db", "router.db"]);
+}
+
+/// Names of the files in a directory, in order.
+fn names_in(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
-    assert_eq!(names, ["lock", "messages_2026_11.db", "router.db"]);
+    names
 }
 
 /// Names of the files in a directory that this process has open, those unlinked included.

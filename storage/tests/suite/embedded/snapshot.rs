@@ -9,7 +9,7 @@ use state_machine::Month;
 use storage::embedded::{SNAPSHOT_DIR, check_restored};
 use storage::{Embedded, MessageTables, Store, StoreAdmin};
 
-use crate::embedded::{CHID, agent, message, month, open};
+use crate::embedded::{CHID, agent, message, month, open, opened};
 
 fn rows(dir: &Path, month: Month) -> u64 {
     let conn = Connection::open(dir.join(format!("messages_{month}.db"))).unwrap();
@@ -51,8 +51,7 @@ async fn a_snapshot_has_all_files_as_they_were_at_one_moment() {
 
 #[tokio::test]
 async fn a_snapshot_ends_when_its_caller_stops() {
-    let home = tempfile::tempdir().unwrap();
-    let store = open(home.path());
+    let (home, store) = opened();
     fs::create_dir(home.path().join(SNAPSHOT_DIR)).unwrap();
     let stopped = store.snapshot(Box::new(|_done, _of| false)).await.unwrap_err().to_string();
     assert!(stopped.contains("interrupted"), "{stopped}");

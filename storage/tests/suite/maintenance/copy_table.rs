@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use storage::StoreError;
 use storage::maintenance::CopyProgress;
 
-use crate::maintenance::world::{World, agent, chid, chids, message, month, topical};
+use crate::maintenance::world::{World, agent, all_steps, chid, chids, message, month, topical};
 
 const OLD: &str = "2026_10";
 const NEW: &str = "2026_12";
@@ -17,18 +17,7 @@ async fn with_tables(world: World) -> World {
 
 /// Copies all steps; answers how many there were, and what they did together.
 async fn copy(world: &World) -> (usize, CopyProgress) {
-    let mut all = CopyProgress::default();
-    let mut after = None;
-    for step in 1.. {
-        let copied = world.copy_rows(month(OLD), month(NEW), after).await.unwrap();
-        all.seen += copied.seen;
-        all.written += copied.written;
-        match copied.next {
-            Some(next) => after = Some(next),
-            None => return (step, all),
-        }
-    }
-    unreachable!()
+    all_steps(async |after| world.copy_rows(month(OLD), month(NEW), after).await).await
 }
 
 pub(crate) async fn channels_and_messages_are_copied(world: World) {

@@ -7,7 +7,7 @@ use storage::{
     Dynamo, DynamoOptions, FeedTables, MessageTables, PageLimit, Store, StoreAdmin, StoreError,
 };
 
-use crate::maintenance::engines::{client, open, options};
+use crate::maintenance::engines::{client, open, open_at_once, options};
 use crate::maintenance::world::month;
 
 fn feed() -> FeedName {
@@ -44,11 +44,7 @@ async fn the_first_write_makes_the_tables_and_they_are_listed_before_the_months(
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nodes_that_write_the_first_keys_at_the_same_time_make_the_tables_together() {
     let options = options();
-    let opening = (0..4).map(|_| {
-        let options = options.clone();
-        tokio::task::spawn_blocking(move || open(&options).unwrap())
-    });
-    let stores: Vec<Dynamo> = join_all(opening).await.into_iter().map(Result::unwrap).collect();
+    let stores = open_at_once(&options, 4).await;
     let keys = ["a", "b", "c", "d"];
     let written = join_all(stores.iter().zip(keys).map(|(store, key)| write(store, key))).await;
     assert_eq!(written, vec![Ok(WriteResult::Done(Version(1))); 4]);

@@ -8,9 +8,9 @@ use std::time::Duration;
 use aws_sdk_dynamodb::config::SharedHttpClient;
 use aws_smithy_http_client::test_util::infallible_client_fn;
 use serde_json::{Value, json};
-use storage::{Dynamo, DynamoOptions, MessageTables, StoreAdmin, StoreError};
+use storage::maintenance::PreflightCheck;
+use storage::{Dynamo, DynamoOpenError, DynamoOptions, MessageTables, StoreAdmin, StoreError};
 
-use crate::maintenance::engines::open_on;
 use crate::maintenance::world::{agent, month};
 use crate::wire_engine;
 
@@ -43,10 +43,14 @@ fn options() -> DynamoOptions {
     }
 }
 
+fn open_on(server: SharedHttpClient) -> Result<Dynamo, DynamoOpenError> {
+    Dynamo::open_with(&options(), wire_engine::overrides(Some(server)))
+}
+
 fn open(
     answer: impl Fn(&str, &Value) -> Result<Value, &'static str> + Send + Sync + 'static,
 ) -> Dynamo {
-    open_on(&options(), server(answer)).unwrap()
+    open_on(server(answer)).unwrap()
 }
 
 /// The router table as it should be.
@@ -195,25 +199,23 @@ async fn a_table_that_is_not_seen_right_after_it_was_made_is_waited_for() {
 }
 
 #[tokio::test]
-async fn an_index_under_construction_is_reported() {
-    let half_made = server(|operation, body| match operation {
-        "DescribeTable" => Ok(router("ACTIVE", "CREATING")),
-        _ => good(operation, body),
-    });
-    let Err(error) = open_on(&options(), half_made) else { panic!("opened") };
-    let text = error.to_string();
-    assert!(text.contains("its index AccessIndex is still being built"), "{text}");
-}
-
-#[tokio::test]
-async fn a_table_that_never_becomes_active_is_an_error_after_the_maximum_wait() {
-    let stuck = server(|operation, body| match operation {
-        "DescribeTable" => Ok(router("INACCESSIBLE_ENCRYPTION_CREDENTIALS", "ACTIVE")),
-        _ => good(operation, body),
-    });
-    let Err(error) = open_on(&options(), stuck) else { panic!("opened") };
-    let text = error.to_string();
-    assert!(text.contains("its state is INACCESSIBLE_ENCRYPTION_CREDENTIALS"), "{text}");
+async fn a_start_without_a_table_and_an_index_that_are_ready_says_what_they_are() {
+    for (table, index, expected) in [
+        ("ACTIVE", "CREATING", "its index AccessIndex is still being built"),
+        (
+            "INACCESSIBLE_ENCRYPTION_CREDENTIALS",
+            "ACTIVE",
+            "its state is INACCESSIBLE_ENCRYPTION_CREDENTIALS",
+        ),
+    ] {
+        let unready = server(move |operation, body| match operation {
+            "DescribeTable" => Ok(router(table, index)),
+            _ => good(operation, body),
+        });
+        let Err(error) = open_on(unready) else { panic!("opened with {table}, {index}") };
+        let text = error.to_string();
+        assert!(text.contains(expected), "{text}");
+    }
 }
 
 #[tokio::test]
@@ -242,6 +244,11 @@ async fn months_on_every_page_of_the_list_are_found() {
     assert_eq!(store.months().await, Ok(months.to_vec()));
 }
 
+async fn failed_checks(store: &Dynamo) -> Vec<PreflightCheck> {
+    let checks = store.preflight([month("2026_12")].into()).await.unwrap();
+    checks.into_iter().filter(|check| check.outcome.is_err()).collect()
+}
+
 #[tokio::test]
 async fn a_denied_action_is_reported_with_the_needed_permission_and_the_other_steps_are_tried() {
     let operations = [
@@ -263,9 +270,8 @@ async fn a_denied_action_is_reported_with_the_needed_permission_and_the_other_st
                 if is_it { Err("AccessDeniedException") } else { good(operation, body) }
             }
         });
-        let checks = store.preflight([month("2026_12")].into()).await.unwrap();
-        let failed: Vec<_> = checks.iter().filter(|check| check.outcome.is_err()).collect();
-        assert_eq!(failed.len(), 1, "{denied} on {table}: {checks:?}");
+        let failed = failed_checks(&store).await;
+        assert_eq!(failed.len(), 1, "{denied} on {table}: {failed:?}");
         let advice = failed[0].outcome.clone().unwrap_err();
         assert!(failed[0].what.starts_with(&format!("{denied} on {table}")), "{failed:?}");
         assert!(advice.contains(&format!("dynamodb:{denied} on {table}")), "{advice}");
@@ -285,9 +291,8 @@ async fn an_index_that_may_not_be_asked_is_named() {
         ("Query", Some(_)) => Err("AccessDeniedException"),
         _ => good(operation, body),
     });
-    let checks = store.preflight([month("2026_12")].into()).await.unwrap();
-    let failed: Vec<_> = checks.iter().filter(|check| check.outcome.is_err()).collect();
-    assert_eq!(failed.len(), 1);
+    let failed = failed_checks(&store).await;
+    assert_eq!(failed.len(), 1, "{failed:?}");
     assert_eq!(failed[0].what, "Query on router/index/AccessIndex");
 }
 
@@ -336,9 +341,8 @@ async fn a_denied_transaction_is_reported_with_the_needed_permissions() {
                 _ => good(operation, body),
             }
         });
-        let checks = store.preflight([month("2026_12")].into()).await.unwrap();
-        let failed: Vec<_> = checks.iter().filter(|check| check.outcome.is_err()).collect();
-        assert!(!failed.is_empty(), "{denied} on {table}: {checks:?}");
+        let failed = failed_checks(&store).await;
+        assert!(!failed.is_empty(), "{denied} on {table}");
         for check in failed {
             assert_eq!(check.what, format!("{denied} on {table}"));
             let advice = check.outcome.clone().unwrap_err();

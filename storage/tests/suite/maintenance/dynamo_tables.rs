@@ -1,33 +1,31 @@
 //! Tables in DynamoDB that are missing, wrong, or made by several at once; and their throughput.
 
+use std::fmt::Debug;
+
 use aws_sdk_dynamodb::operation::create_table::builders::CreateTableFluentBuilder;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
     ProjectionType, ScalarAttributeType, TimeToLiveSpecification,
 };
 use futures_util::future::join_all;
-use storage::maintenance::{Capacity, PreflightCheck, Table, Throughput};
+use storage::maintenance::{Capacity, Table, Throughput};
 use storage::{
     Billing, Dynamo, DynamoOptions, MessageTables, Notification, NotificationTable, Store,
     StoreAdmin, StoreError,
 };
 
-use crate::maintenance::engines::{client, open, options};
+use crate::maintenance::engines::{client, open, open_at_once, options};
 use crate::maintenance::world::{agent, chid, month};
 use crate::wire_engine::wire_server::WireServer;
 
-/// Why the store cannot be opened.
-fn refusal(options: &DynamoOptions) -> String {
-    match open(options) {
-        Ok(_) => panic!("opened"),
-        Err(error) => error.to_string(),
-    }
-}
-
-fn failures(checks: &[PreflightCheck]) -> Vec<String> {
+/// The one thing that a preflight reports.
+async fn reported(store: &Dynamo) -> String {
+    let checks = store.preflight([month("2026_12")].into()).await.unwrap();
     let failed =
         checks.iter().filter_map(|check| Some((&check.what, check.outcome.as_ref().err()?)));
-    failed.map(|(what, why)| format!("{what}: {why}")).collect()
+    let failures: Vec<_> = failed.map(|(what, why)| format!("{what}: {why}")).collect();
+    let [failure] = &failures[..] else { panic!("{failures:?}") };
+    failure.clone()
 }
 
 fn attribute(name: &str, kind: ScalarAttributeType) -> AttributeDefinition {
@@ -48,74 +46,77 @@ fn by_hand(name: &str) -> CreateTableFluentBuilder {
         .key_schema(key("uaid", KeyType::Hash))
 }
 
-/// A router table whose index has this key and projection.
-fn router_by_hand(
+/// A router table whose index has this key and projection, if it has one.
+async fn make_router(
     options: &DynamoOptions,
-    index_key: AttributeDefinition,
-    projection: ProjectionType,
-) -> CreateTableFluentBuilder {
-    let index = GlobalSecondaryIndex::builder()
-        .index_name("AccessIndex")
-        .key_schema(key(index_key.attribute_name(), KeyType::Hash))
-        .projection(Projection::builder().projection_type(projection).build());
-    by_hand(&format!("{}router", options.table_prefix))
-        .attribute_definitions(index_key)
-        .global_secondary_indexes(index.build().unwrap())
-}
-
-fn last_connect(kind: ScalarAttributeType) -> AttributeDefinition {
-    attribute("last_connect", kind)
-}
-
-#[tokio::test]
-async fn a_router_table_made_by_hand_as_it_should_be_is_taken() {
-    let options = options();
-    let index_key = last_connect(ScalarAttributeType::N);
-    router_by_hand(&options, index_key, ProjectionType::KeysOnly).send().await.unwrap();
-    open(&options).unwrap();
+    index: Option<(AttributeDefinition, ProjectionType)>,
+) {
+    let mut table = by_hand(&format!("{}router", options.table_prefix));
+    if let Some((index_key, projection)) = index {
+        let index = GlobalSecondaryIndex::builder()
+            .index_name("AccessIndex")
+            .key_schema(key(index_key.attribute_name(), KeyType::Hash))
+            .projection(Projection::builder().projection_type(projection).build());
+        table =
+            table.attribute_definitions(index_key).global_secondary_indexes(index.build().unwrap());
+    }
+    table.send().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_router_table_without_its_index_is_refused() {
-    let options = options();
-    by_hand(&format!("{}router", options.table_prefix)).send().await.unwrap();
-    let refusal = refusal(&options);
-    assert!(refusal.contains(&format!("{}router", options.table_prefix)), "{refusal}");
-    assert!(refusal.contains("has no index AccessIndex: add it"), "{refusal}");
+async fn a_router_table_made_by_hand_is_taken_only_with_its_index() {
+    use ProjectionType::{All, KeysOnly};
+    use ScalarAttributeType::{N, S};
+    for (index, refused) in [
+        (Some(("last_connect", N, KeysOnly)), None),
+        (None, Some("has no index AccessIndex: add it")),
+        (Some(("connected_at", N, KeysOnly)), Some("its index AccessIndex is another one")),
+        (Some(("last_connect", S, KeysOnly)), Some("its key last_connect must be a number")),
+        (Some(("last_connect", N, All)), Some("projection KEYS_ONLY")),
+    ] {
+        let (what, options) = (format!("{index:?}"), options());
+        let index = index.map(|(name, kind, projection)| (attribute(name, kind), projection));
+        make_router(&options, index).await;
+        match (open(&options), refused) {
+            (Ok(_), None) => {}
+            (Err(error), Some(reason)) => {
+                let text = error.to_string();
+                let table = format!("{}router", options.table_prefix);
+                assert!(text.contains(&table) && text.contains(reason), "{what}: {text}");
+            }
+            (opened, _) => panic!("{what}: {:?}", opened.err()),
+        }
+    }
 }
 
-#[tokio::test]
-async fn an_index_with_another_key_is_refused() {
-    let options = options();
-    let other = attribute("connected_at", ScalarAttributeType::N);
-    router_by_hand(&options, other, ProjectionType::KeysOnly).send().await.unwrap();
-    assert!(refusal(&options).contains("its index AccessIndex is another one"));
+/// Why a call failed.
+fn failure<T: Debug>(refused: Result<T, StoreError>) -> String {
+    match refused {
+        Err(StoreError::Failed(text)) => text,
+        other => panic!("{other:?}"),
+    }
 }
 
-#[tokio::test]
-async fn an_index_whose_key_is_a_string_is_refused() {
+/// An open store, and its options.
+fn opened() -> (DynamoOptions, Dynamo) {
     let options = options();
-    let string = last_connect(ScalarAttributeType::S);
-    router_by_hand(&options, string, ProjectionType::KeysOnly).send().await.unwrap();
-    assert!(refusal(&options).contains("its key last_connect must be a number"));
+    let store = open(&options).unwrap();
+    (options, store)
 }
 
-#[tokio::test]
-async fn an_index_with_another_projection_is_refused() {
-    let options = options();
-    let index_key = last_connect(ScalarAttributeType::N);
-    router_by_hand(&options, index_key, ProjectionType::All).send().await.unwrap();
-    assert!(refusal(&options).contains("projection KEYS_ONLY"));
+/// The same, with a table for December.
+async fn with_december() -> (DynamoOptions, Dynamo) {
+    let (options, store) = opened();
+    store.ensure_month(month("2026_12")).await.unwrap();
+    (options, store)
 }
 
 #[tokio::test]
 async fn a_message_table_with_other_keys_is_refused() {
-    let options = options();
-    let store = open(&options).unwrap();
+    let (options, store) = opened();
     let table = format!("{}message_2026_12", options.table_prefix);
     by_hand(&table).send().await.unwrap();
-    let refused = store.ensure_month(month("2026_12")).await;
-    let Err(StoreError::Failed(text)) = refused else { panic!("{refused:?}") };
+    let text = failure(store.ensure_month(month("2026_12")).await);
     assert!(text.contains(&table) && text.contains("sort key chidmessageid"), "{text}");
 }
 
@@ -133,13 +134,11 @@ async fn make_month_by_hand(options: &DynamoOptions) -> String {
 
 #[tokio::test]
 async fn a_ttl_that_is_off_is_switched_on_where_tables_may_be_made() {
-    let options = options();
-    let store = open(&options).unwrap();
+    let (options, store) = opened();
     let table = make_month_by_hand(&options).await;
     let closed = DynamoOptions { create_tables: false, ..options };
     let careful = open(&closed).unwrap();
-    let refused = careful.ensure_month(month("2026_12")).await;
-    let Err(StoreError::Failed(text)) = refused else { panic!("{refused:?}") };
+    let text = failure(careful.ensure_month(month("2026_12")).await);
     assert!(text.contains(&table) && text.contains("its TTL is off"), "{text}");
     store.ensure_month(month("2026_12")).await.unwrap();
     careful.ensure_month(month("2026_12")).await.unwrap();
@@ -150,82 +149,58 @@ async fn a_ttl_that_is_off_is_switched_on_where_tables_may_be_made() {
 
 #[tokio::test]
 async fn a_ttl_on_another_attribute_is_refused() {
-    let options = options();
-    let store = open(&options).unwrap();
+    let (options, store) = opened();
     let table = make_month_by_hand(&options).await;
     let other = TimeToLiveSpecification::builder().enabled(true).attribute_name("ttl").build();
     let update = client().update_time_to_live().table_name(&table);
     update.time_to_live_specification(other.unwrap()).send().await.unwrap();
-    let refused = store.ensure_month(month("2026_12")).await;
-    let Err(StoreError::Failed(text)) = refused else { panic!("{refused:?}") };
+    let text = failure(store.ensure_month(month("2026_12")).await);
     assert!(text.contains("its TTL is on for the attribute ttl"), "{text}");
 }
 
 #[tokio::test]
-async fn a_missing_router_table_is_named_where_none_may_be_made() {
-    let options = DynamoOptions { create_tables: false, ..options() };
-    let refusal = refusal(&options);
+async fn a_missing_table_is_named_where_none_may_be_made() {
+    let options = options();
+    let closed = DynamoOptions { create_tables: false, ..options.clone() };
+    let refusal = open(&closed).err().expect("there is no router table").to_string();
     assert!(refusal.contains(&format!("{}router", options.table_prefix)), "{refusal}");
-}
-
-#[tokio::test]
-async fn a_missing_month_is_named_where_none_may_be_made() {
-    let options = options();
     open(&options).unwrap();
-    let store = open(&DynamoOptions { create_tables: false, ..options.clone() }).unwrap();
-    let refused = store.ensure_month(month("2026_12")).await;
-    let Err(StoreError::Failed(text)) = refused else { panic!("{refused:?}") };
-    let table = format!("{}message_2026_12", options.table_prefix);
-    assert!(text.contains(&table) && text.contains("kalends tables create"), "{text}");
-}
-
-#[tokio::test]
-async fn a_missing_table_of_notifications_is_named_where_none_may_be_made() {
-    let options = options();
-    open(&options).unwrap();
-    let store = open(&DynamoOptions { create_tables: false, ..options.clone() }).unwrap();
+    let store = open(&closed).unwrap();
     let notification = Notification { chid: chid(1), version: 1, data: None };
-    let refused = store.save_notification(agent(1), notification).await;
-    let Err(StoreError::Failed(text)) = refused else { panic!("{refused:?}") };
-    let table = format!("{}storage", options.table_prefix);
-    assert!(text.contains(&table) && text.contains("kalends tables create"), "{text}");
+    for (table, text) in [
+        ("message_2026_12", failure(store.ensure_month(month("2026_12")).await)),
+        ("storage", failure(store.save_notification(agent(1), notification).await)),
+    ] {
+        let table = format!("{}{table}", options.table_prefix);
+        assert!(text.contains(&table) && text.contains("kalends tables create"), "{text}");
+    }
 }
 
 #[tokio::test]
 async fn preflight_reports_a_deleted_table_and_nothing_else() {
-    let options = options();
-    let store = open(&options).unwrap();
-    store.ensure_month(month("2026_12")).await.unwrap();
+    let (options, store) = with_december().await;
     let table = format!("{}router", options.table_prefix);
     client().delete_table().table_name(&table).send().await.unwrap();
-    let failures = failures(&store.preflight([month("2026_12")].into()).await.unwrap());
-    assert_eq!(failures.len(), 1, "{failures:?}");
-    assert!(failures[0].starts_with(&format!("DescribeTable on {table}")), "{failures:?}");
-    assert!(failures[0].contains("kalends tables create"), "{failures:?}");
+    let failure = reported(&store).await;
+    assert!(failure.starts_with(&format!("DescribeTable on {table}")), "{failure}");
+    assert!(failure.contains("kalends tables create"), "{failure}");
 }
 
 #[tokio::test]
 async fn preflight_reports_a_changed_table() {
-    let options = options();
-    let store = open(&options).unwrap();
-    store.ensure_month(month("2026_12")).await.unwrap();
+    let (options, store) = with_december().await;
     let table = format!("{}message_2026_12", options.table_prefix);
     let off = TimeToLiveSpecification::builder().enabled(false).attribute_name("expiry").build();
     let update = client().update_time_to_live().table_name(&table);
     update.time_to_live_specification(off.unwrap()).send().await.unwrap();
-    let failures = failures(&store.preflight([month("2026_12")].into()).await.unwrap());
-    assert_eq!(failures.len(), 1, "{failures:?}");
-    assert!(failures[0].contains(&table) && failures[0].contains("its TTL is off"), "{failures:?}");
+    let failure = reported(&store).await;
+    assert!(failure.contains(&table) && failure.contains("its TTL is off"), "{failure}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nodes_that_start_at_the_same_time_make_the_tables_together() {
     let options = options();
-    let opening = (0..8).map(|_| {
-        let options = options.clone();
-        tokio::task::spawn_blocking(move || open(&options).unwrap())
-    });
-    let stores: Vec<Dynamo> = join_all(opening).await.into_iter().map(Result::unwrap).collect();
+    let stores = open_at_once(&options, 8).await;
     let made = join_all(stores.iter().map(|store| store.ensure_month(month("2026_12")))).await;
     assert_eq!(made, vec![Ok(()); 8]);
     let legacy = stores.iter().map(|store| {
@@ -243,9 +218,7 @@ async fn nodes_that_start_at_the_same_time_make_the_tables_together() {
 
 #[tokio::test]
 async fn tables_of_others_are_no_months() {
-    let options = options();
-    let store = open(&options).unwrap();
-    store.ensure_month(month("2026_12")).await.unwrap();
+    let (options, store) = with_december().await;
     for other in ["message_2026_12-copy", "message_2026_13", "messages_2026_11", "storage2"] {
         by_hand(&format!("{}{other}", options.table_prefix)).send().await.unwrap();
     }
@@ -287,11 +260,9 @@ async fn setting_the_throughput_that_is_there_is_a_success() {
 
 #[tokio::test]
 async fn a_table_that_is_paid_for_on_demand_has_no_throughput_to_set() {
-    let store = open(&options()).unwrap();
-    store.ensure_month(month("2026_12")).await.unwrap();
+    let (_, store) = with_december().await;
     assert_eq!(capacity(&store, "2026_12").await, Capacity::OnDemand);
-    let set = store.set_throughput(month("2026_12"), FIVE).await;
-    let Err(StoreError::Failed(text)) = set else { panic!("{set:?}") };
+    let text = failure(store.set_throughput(month("2026_12"), FIVE).await);
     assert!(text.contains("on demand"), "{text}");
     assert!(store.set_throughput(month("2026_11"), FIVE).await.is_err(), "there is no such table");
 }

@@ -10,24 +10,28 @@ use storage::{Embedded, EmbeddedOptions, Notification, StoreAdmin, StoreError};
 
 use crate::maintenance::engines::{dynamodb, embedded};
 use crate::maintenance::world::{DECEMBER, World, agent, chid, chids, message, month};
+use crate::names::each_page;
+
+/// Opens the store again after SQL has changed its router file to one of an older version.
+async fn brought_up_to_date(world: World, older: &str) -> World {
+    world.close().await.unwrap();
+    let home = world.home.unwrap();
+    let file = Connection::open(home.path().join("router.db")).unwrap();
+    file.execute_batch(older).unwrap();
+    drop(file);
+    let store = Embedded::open(home.path(), &EmbeddedOptions::new(4096)).unwrap();
+    World::new(Arc::new(store), Some(home))
+}
 
 #[tokio::test]
 async fn a_router_file_of_the_first_version_is_brought_up_to_date_with_its_users() {
     let world = embedded();
     world.connect(agent(1), DECEMBER).await;
-    world.close().await.unwrap();
-    let home = world.home.unwrap();
-    let file = Connection::open(home.path().join("router.db")).unwrap();
-    file.execute_batch(
-        "DROP INDEX router_by_last_connect; DROP TABLE notifications;
-         DROP TABLE sequences; DROP TABLE feed_keys; ALTER TABLE router DROP COLUMN router_data;
-         DROP TABLE receipts_expected; DROP TABLE id_floor;
-         PRAGMA user_version = 1",
-    )
-    .unwrap();
-    drop(file);
-    let store = Embedded::open(home.path(), &EmbeddedOptions::new(4096)).unwrap();
-    let world = World::new(Arc::new(store), Some(home));
+    let older = "DROP INDEX router_by_last_connect; DROP TABLE notifications;
+        DROP TABLE sequences; DROP TABLE feed_keys; ALTER TABLE router DROP COLUMN router_data;
+        DROP TABLE receipts_expected; DROP TABLE id_floor;
+        PRAGMA user_version = 1";
+    let world = brought_up_to_date(world, older).await;
     let found = world.inactive("2026_12", "2026_12").await;
     assert_eq!(found.iter().map(|user| user.uaid).collect::<Vec<_>>(), [agent(1)]);
     let notification = Notification { chid: chid(1), version: 1, data: None };
@@ -40,19 +44,11 @@ async fn a_router_file_of_the_second_version_is_given_the_feeds_and_keeps_its_ro
     world.connect(agent(1), DECEMBER).await;
     let notification = Notification { chid: chid(1), version: 1, data: None };
     world.save_notification(agent(1), notification.clone()).await.unwrap();
-    world.close().await.unwrap();
-    let home = world.home.unwrap();
-    let file = Connection::open(home.path().join("router.db")).unwrap();
-    file.execute_batch(
-        "DROP TABLE sequences; DROP TABLE feed_keys; DROP TABLE receipts_expected;
+    let older = "DROP TABLE sequences; DROP TABLE feed_keys; DROP TABLE receipts_expected;
         DROP TABLE id_floor;
         ALTER TABLE router DROP COLUMN router_data; ALTER TABLE notifications DROP COLUMN data;
-        PRAGMA user_version = 2",
-    )
-    .unwrap();
-    drop(file);
-    let store = Embedded::open(home.path(), &EmbeddedOptions::new(4096)).unwrap();
-    let world = World::new(Arc::new(store), Some(home));
+        PRAGMA user_version = 2";
+    let world = brought_up_to_date(world, older).await;
     assert_eq!(world.feeds(None, 10).await, Ok(Vec::new()));
     let (feed, key) = (FeedName::broadcasts(), FeedKey::parse("a").unwrap());
     let value = FeedValue::parse("1").unwrap();
@@ -72,17 +68,12 @@ async fn feeds_of_a_file_without_horizons_forget_what_they_had() {
     let value = FeedValue::parse("1").unwrap();
     world.write_key(feed.clone(), key, value, 1).await.unwrap();
     world.publish(feed.clone(), None, 1).await.unwrap();
-    world.close().await.unwrap();
-    let home = world.home.unwrap();
-    let file = Connection::open(home.path().join("router.db")).unwrap();
-    for column in ["horizon", "forgotten", "mark", "marked_at"] {
-        file.execute(&format!("ALTER TABLE sequences DROP COLUMN {column}"), []).unwrap();
-    }
-    file.execute("DROP TABLE id_floor", []).unwrap();
-    file.pragma_update(None, "user_version", 6).unwrap();
-    drop(file);
-    let store = Embedded::open(home.path(), &EmbeddedOptions::new(4096)).unwrap();
-    let world = World::new(Arc::new(store), Some(home));
+    let older =
+        "ALTER TABLE sequences DROP COLUMN horizon; ALTER TABLE sequences DROP COLUMN forgotten;
+        ALTER TABLE sequences DROP COLUMN mark; ALTER TABLE sequences DROP COLUMN marked_at;
+        DROP TABLE id_floor;
+        PRAGMA user_version = 6";
+    let world = brought_up_to_date(world, older).await;
     let sequence = world.feeds(None, 1).await.unwrap()[0].sequence;
     assert_eq!((sequence.horizon, sequence.mark, sequence.keys), (FeedSyncId(0), None, 1));
     world.forget(feed.clone(), FeedSyncId(1), 1).await.unwrap();
@@ -133,15 +124,13 @@ async fn waiting_messages_are_counted_in_pages_and_without_those_that_are_delete
     }
     let first = message(1);
     world.delete_messages(agent(7), vec![month("2026_12")], vec![first.key()]).await.unwrap();
-    let (mut pages, mut after, mut messages, mut bytes) = (0, None, 0, 0);
-    loop {
+    let (mut messages, mut bytes) = (0, 0);
+    let pages = each_page(async |after| {
         let page = world.waiting_page(month("2026_12"), after).await.unwrap();
-        (pages, messages, bytes) = (pages + 1, messages + page.messages, bytes + page.bytes);
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
-    }
+        (messages, bytes) = (messages + page.messages, bytes + page.bytes);
+        page.next
+    });
+    let pages = pages.await;
     let size = first.payload.as_ref().map_or(0, |payload| payload.data.len() as u64);
     assert_eq!((pages, messages, bytes), (3, 2000, 2000 * size));
     let refused = dynamodb().waiting_page(month("2026_12"), None).await;

@@ -1,16 +1,14 @@
 //! The engines: each store is empty and of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::config::{
-    BehaviorVersion, Credentials, Region, SharedCredentialsProvider, SharedHttpClient,
-};
-use storage::{Dynamo, DynamoOptions, Embedded, EmbeddedOptions, TestOverrides};
+use futures_util::future::join_all;
+use storage::{Dynamo, DynamoOpenError, DynamoOptions, Embedded, EmbeddedOptions};
+use tokio::task::spawn_blocking;
 
+pub(crate) use crate::dynamo::things::raw_client as client;
 use crate::maintenance::world::{SPREAD, World};
-use crate::wire_engine::{self, wire_server};
+use crate::wire_engine;
 
 pub(crate) fn embedded() -> World {
     let home = tempfile::tempdir().unwrap();
@@ -22,54 +20,22 @@ pub(crate) fn dynamodb() -> World {
     World::new(Arc::new(open(&options()).unwrap()), None)
 }
 
-/// Tables of its own on the server that all tests share.
+/// Tables of its own on the server that all tests share. The cases make more concurrent calls than one agent may.
 pub(crate) fn options() -> DynamoOptions {
-    static STORES: AtomicU32 = AtomicU32::new(0);
-    let store = STORES.fetch_add(1, Ordering::Relaxed);
-    let defaults = wire_engine::options::options();
-    DynamoOptions {
-        endpoint_url: Some(wire_server::shared().url.clone()),
-        region: Some(REGION.to_owned()),
-        table_prefix: format!("store{store}-"),
-        last_connect_shards: SPREAD,
-        // The cases make more concurrent calls than one agent may.
-        agent_writes_max: defaults.requests_max,
-        ..defaults
-    }
+    let fresh = wire_engine::fresh_tables();
+    let agent_writes_max = fresh.requests_max;
+    DynamoOptions { last_connect_shards: SPREAD, agent_writes_max, ..fresh }
 }
 
-pub(crate) fn open(options: &DynamoOptions) -> Result<Dynamo, storage::DynamoOpenError> {
-    Dynamo::open_with(options, overrides(None))
+pub(crate) fn open(options: &DynamoOptions) -> Result<Dynamo, DynamoOpenError> {
+    Dynamo::open_with(options, wire_engine::overrides(None))
 }
 
-/// Opens a store whose requests go to a function in place of a server.
-pub(crate) fn open_on(
-    options: &DynamoOptions,
-    http_client: SharedHttpClient,
-) -> Result<Dynamo, storage::DynamoOpenError> {
-    Dynamo::open_with(options, overrides(Some(http_client)))
+/// Nodes that start at the same time.
+pub(crate) async fn open_at_once(options: &DynamoOptions, count: usize) -> Vec<Dynamo> {
+    let opening = (0..count).map(|_| {
+        let options = options.clone();
+        spawn_blocking(move || open(&options).unwrap())
+    });
+    join_all(opening).await.into_iter().map(Result::unwrap).collect()
 }
-
-/// A client for what an operator does to the tables by hand.
-pub(crate) fn client() -> Client {
-    Client::from_conf(
-        aws_sdk_dynamodb::Config::builder()
-            .behavior_version(BehaviorVersion::latest())
-            .endpoint_url(&wire_server::shared().url)
-            .region(Region::new(REGION))
-            .credentials_provider(credentials())
-            .build(),
-    )
-}
-
-fn overrides(http_client: Option<SharedHttpClient>) -> TestOverrides {
-    let credentials = Some(SharedCredentialsProvider::new(credentials()));
-    TestOverrides { credentials, http_client }
-}
-
-/// The server believes any.
-fn credentials() -> Credentials {
-    Credentials::new("key", "secret", None, None, "the test")
-}
-
-const REGION: &str = "eu-central-1";

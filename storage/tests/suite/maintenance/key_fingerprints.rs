@@ -63,14 +63,17 @@ async fn of_nodes_that_put_marks_at_once_one_is_first_and_all_find_theirs_in_the
 }
 
 async fn add(store: Arc<dyn StoreAdmin>, mark: String) {
-    loop {
-        let before = store.key_fingerprints().await.unwrap();
+    let mut before = BTreeSet::new();
+    // More than the other nodes can come between.
+    for _attempt in 0..100 {
+        before = store.key_fingerprints().await.unwrap();
         let mut after = before.clone();
         after.insert(mark.clone());
-        if store.put_key_fingerprints(before, after).await.unwrap() {
+        if store.put_key_fingerprints(before.clone(), after).await.unwrap() {
             return;
         }
     }
+    panic!("{mark} is always refused beside {before:?}");
 }
 
 #[tokio::test]

@@ -2,17 +2,14 @@
 
 use std::sync::Arc;
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join_all;
-use state_machine::{
-    BridgeName, BridgeRecipient, LastConnect, Month, NodeBinding, NodeId, RouterRecord, Span, Time,
-    Uaid,
-};
-use storage::BridgedRegistration;
+use state_machine::{LastConnect, Month, NodeBinding, NodeId, RouterRecord, Span, Time, Uaid};
 use storage::maintenance::{CopyProgress, PREFLIGHT_UAID, RecordsByMonth, RepairClock};
 
-use crate::maintenance::engines::{client, embedded, open, options};
-use crate::maintenance::world::{DAY, DECEMBER, SPREAD, World, agent, month};
+use crate::dynamo::things::{Tables, s};
+use crate::maintenance::engines::embedded;
+use crate::maintenance::world::{DAY, DECEMBER, SPREAD, World, agent, all_steps, bridged, month};
+use crate::names::each_page;
 
 /// Agents 1 and 2 are on November, 3 moves from November to December, 4 is on December.
 async fn with_records(world: World) -> World {
@@ -27,8 +24,8 @@ async fn with_records(world: World) -> World {
 
 async fn all_counts(world: &World) -> RecordsByMonth {
     let mut all = RecordsByMonth::default();
-    loop {
-        let page = world.records_by_month(all.next.take()).await.unwrap();
+    each_page(async |after| {
+        let page = world.records_by_month(after).await.unwrap();
         for (sum, counts) in
             [(&mut all.curmonth, page.curmonth), (&mut all.oldmonth, page.oldmonth)]
         {
@@ -44,11 +41,10 @@ async fn all_counts(world: &World) -> RecordsByMonth {
         all.bridged += page.bridged;
         all.dropped += page.dropped;
         all.latest = all.latest.max(page.latest);
-        match page.next {
-            Some(next) => all.next = Some(next),
-            None => return all,
-        }
-    }
+        page.next
+    })
+    .await;
+    all
 }
 
 fn counts(of: &[(&str, u64)]) -> std::collections::BTreeMap<Month, u64> {
@@ -56,16 +52,7 @@ fn counts(of: &[(&str, u64)]) -> std::collections::BTreeMap<Month, u64> {
 }
 
 async fn rename(world: &World, from: &str, to: &str) -> CopyProgress {
-    let mut all = CopyProgress::default();
-    loop {
-        let step = world.move_records(month(from), month(to), all.next.take()).await.unwrap();
-        all.seen += step.seen;
-        all.written += step.written;
-        match step.next {
-            Some(next) => all.next = Some(next),
-            None => return all,
-        }
-    }
+    all_steps(async |after| world.move_records(month(from), month(to), after).await).await.1
 }
 
 async fn months_of(world: &World, number: u16) -> (Month, Option<Month>) {
@@ -87,21 +74,23 @@ pub(crate) async fn records_are_counted_by_both_months(world: World) {
     assert_eq!(all_counts(&world).await.nodes, [(NodeId::new("a"), 3)].into());
 }
 
+impl Tables {
+    /// Puts a record with texts.
+    async fn put_text(&self, uaid: Uaid, texts: &[(&str, &str)]) {
+        let uaid = uaid.to_string();
+        let record = [("uaid", uaid.as_str())].into_iter().chain(texts.iter().copied());
+        let record: Vec<_> = record.map(|(name, text)| (name, s(text))).collect();
+        self.put("router", &record).await;
+    }
+}
+
 /// With another prefix of the message tables: the users are there all the same.
 #[tokio::test]
 async fn records_whose_months_cannot_be_read_are_counted_apart() {
-    let options = options();
-    let world = World::new(Arc::new(open(&options).unwrap()), None);
+    let tables = Tables::new();
+    let world = World::new(Arc::new(tables.open()), None);
     world.check().await.unwrap();
-    let put = async |uaid: Uaid, months: &[(&str, &str)]| {
-        let text = |text: &str| AttributeValue::S(text.to_owned());
-        let mut request = client().put_item().table_name(format!("{}router", options.table_prefix));
-        request = request.item("uaid", text(&uaid.to_string()));
-        for (name, value) in months {
-            request = request.item(*name, text(value));
-        }
-        request.send().await.unwrap();
-    };
+    let put = async |uaid: Uaid, months: &[(&str, &str)]| tables.put_text(uaid, months).await;
     put(PREFLIGHT_UAID, &[]).await;
     assert_eq!(all_counts(&world).await, RecordsByMonth::default());
     put(agent(1), &[("curmonth", "messages_2026_11")]).await;
@@ -117,18 +106,13 @@ async fn records_whose_months_cannot_be_read_are_counted_apart() {
 /// The records of autopush's bridges. One has no month.
 #[tokio::test]
 async fn records_of_other_router_types_are_no_agents_and_counted() {
-    let options = options();
-    let world = World::new(Arc::new(open(&options).unwrap()), None);
-    let text = |text: &str| AttributeValue::S(text.to_owned());
-    for (number, router_type) in [(1, "fcm"), (2, "apns"), (3, "webpush")] {
-        let table = format!("{}router", options.table_prefix);
-        let request =
-            client().put_item().table_name(table).item("uaid", text(&agent(number).to_string()));
-        let request = request.item("router_type", text(router_type));
-        let month = (number > 1).then(|| text("message_2026_12"));
-        let request =
-            month.into_iter().fold(request, |request, month| request.item("curmonth", month));
-        request.send().await.unwrap();
+    let tables = Tables::new();
+    let world = World::new(Arc::new(tables.open()), None);
+    let month = [("curmonth", "message_2026_12")];
+    for (number, router_type, month) in
+        [(1, "fcm", &month[..0]), (2, "apns", &month), (3, "webpush", &month)]
+    {
+        tables.put_text(agent(number), &[&[("router_type", router_type)], month].concat()).await;
         assert_eq!(world.exists(agent(number)).await, router_type == "webpush");
     }
     let counted = all_counts(&world).await;
@@ -154,20 +138,7 @@ async fn an_embedded_record_of_another_router_type_is_no_agent_and_counted() {
 
 pub(crate) async fn agents_behind_a_bridge_are_counted_moved_and_found_inactive(world: World) {
     let november = DECEMBER - DAY;
-    let recipient = BridgeRecipient {
-        bridge: BridgeName::Fcm,
-        app: "app".into(),
-        token: "token".into(),
-        aps: None,
-    };
-    let registration = BridgedRegistration {
-        uaid: agent(1),
-        recipient,
-        connected_at: november,
-        last_connect: LastConnect::of(november, agent(1), 1),
-        create_in: Some(month("2026_11")),
-    };
-    world.register_bridged(registration).await.unwrap();
+    world.register_bridged(bridged(agent(1), november)).await.unwrap();
     let counted = all_counts(&world).await;
     assert_eq!(counted.curmonth, counts(&[("2026_11", 1)]));
     assert_eq!((counted.other_types, counted.dropped, counted.unreadable), (0, 0, 0));
@@ -221,16 +192,7 @@ const CLOCK: RepairClock =
     RepairClock { now: DECEMBER, latest: Time(DECEMBER.0 + 60_000), last_connect_shards: SPREAD };
 
 async fn repair(world: &World, clock: RepairClock) -> CopyProgress {
-    let mut all = CopyProgress::default();
-    loop {
-        let step = world.repair_records(clock, all.next.take()).await.unwrap();
-        all.seen += step.seen;
-        all.written += step.written;
-        match step.next {
-            Some(next) => all.next = Some(next),
-            None => return all,
-        }
-    }
+    all_steps(async |after| world.repair_records(clock, after).await).await.1
 }
 
 pub(crate) async fn records_of_the_future_are_set_to_now_and_others_stay(world: World) {

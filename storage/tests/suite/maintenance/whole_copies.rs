@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use state_machine::{
-    AckCode, BridgeName, BridgeRecipient, Encoding, LastConnect, Message, Payload, Receipt,
-    ReceiptRequest, Span, Time, Urgency,
+    AckCode, Encoding, Message, Payload, Receipt, ReceiptRequest, Span, Time, Urgency,
 };
 use storage::feeds::{FeedKey, FeedMark, FeedName, FeedSyncId, FeedValue, Forgotten};
 use storage::maintenance::Table;
 use storage::rows::Row;
-use storage::{BridgedRegistration, ExpectedReceipt, Notification, PageLimit, Settlement};
+use storage::{ExpectedReceipt, Notification, PageLimit, Settlement};
 
 use crate::maintenance::engines;
 use crate::maintenance::world::{
-    DAY, DECEMBER, HOUR, World, agent, chid, chids, message, month, topical,
+    DAY, DECEMBER, HOUR, World, agent, bridged, chid, chids, message, month, topical,
 };
+use crate::names::each_page;
 
 const MONTHS: [&str; 2] = ["2026_11", "2026_12"];
 
@@ -26,17 +26,16 @@ fn tables() -> Vec<Table> {
 }
 
 async fn rows(world: &World, table: Table) -> Vec<Row> {
-    let (mut rows, mut after) = (Vec::new(), None);
-    loop {
+    let mut rows = Vec::new();
+    each_page(async |after| {
         let page = world.read_rows(table, after).await.unwrap();
         assert_eq!(page.seen(), page.rows.len() as u64);
         rows.extend(page.rows);
-        after = page.next;
-        if after.is_none() {
-            assert_eq!(world.count_rows(table).await, Ok(rows.len() as u64), "{table:?}");
-            return rows;
-        }
-    }
+        page.next
+    })
+    .await;
+    assert_eq!(world.count_rows(table).await, Ok(rows.len() as u64), "{table:?}");
+    rows
 }
 
 async fn empty(world: World) -> World {
@@ -52,20 +51,7 @@ async fn fill(world: &World) {
     }
     world.begin_move(agent(2), DECEMBER, "2026_11").await;
     world.mark_dropped(agent(3), None).await.unwrap();
-    let recipient = BridgeRecipient {
-        bridge: BridgeName::Fcm,
-        app: "app".into(),
-        token: "token".into(),
-        aps: None,
-    };
-    let bridged = BridgedRegistration {
-        uaid: agent(4),
-        recipient,
-        connected_at: DECEMBER,
-        last_connect: LastConnect::of(DECEMBER, agent(4), 1),
-        create_in: Some(month("2026_12")),
-    };
-    world.register_bridged(bridged).await.unwrap();
+    world.register_bridged(bridged(agent(4), DECEMBER)).await.unwrap();
     world.add_channels(agent(1), month("2026_12"), chids([1, 2])).await.unwrap();
     world.add_channels(agent(2), month("2026_12"), chids([])).await.unwrap();
     let encoding = Encoding::AesGcm { encryption: "salt=a".into(), crypto_key: "dh=b".into() };

@@ -1,17 +1,20 @@
 //! What a case starts from: an open, empty store, and names for agents, times and messages.
 
-use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use state_machine::{
-    Chid, Encoding, LastConnect, Message, MessageId, Month, NodeId, Payload, RouterType, Span,
-    Time, Topic, Uaid, Urgency,
+    BridgeName, BridgeRecipient, LastConnect, Message, Month, NodeId, RouterType, Span, Time, Uaid,
 };
-use storage::maintenance::{InactiveUser, MonthRange, StoreAdmin};
-use storage::{MonthStep, PageLimit, RegisterResult, Registration, Stored};
+use storage::maintenance::{CopyProgress, InactiveUser, MonthRange, StoreAdmin};
+use storage::{
+    BridgedRegistration, Cursor, MonthStep, PageLimit, RegisterResult, Registration, StoreError,
+    Stored,
+};
 use tempfile::TempDir;
+
+use crate::names::{self, each_page};
+pub(crate) use crate::names::{chid, chids, month};
 
 /// Places an hour is spread over here.
 pub(crate) const SPREAD: usize = 2;
@@ -81,16 +84,14 @@ impl World {
     pub(crate) async fn inactive(&self, first: &str, last: &str) -> Vec<InactiveUser> {
         let seen = MonthRange { first: month(first), last: month(last) };
         let mut users = Vec::new();
-        let mut after = None;
-        loop {
+        each_page(async |after| {
             let page = self.inactive_users(seen, after).await.unwrap();
             assert!(page.users.len() <= storage::maintenance::USERS_IN_A_BATCH);
             users.extend(page.users);
-            match page.next {
-                Some(next) => after = Some(next),
-                None => return users,
-            }
-        }
+            page.next
+        })
+        .await;
+        users
     }
 
     pub(crate) async fn put(&self, uaid: Uaid, name: &str, message: &Message) {
@@ -101,16 +102,7 @@ impl World {
     /// Every message of an agent that lives at the beginning of [`DECEMBER`].
     pub(crate) async fn waiting(&self, uaid: Uaid, name: &str) -> Vec<Message> {
         let all = PageLimit { rows: 1000, bytes: 1_000_000 };
-        let mut messages = Vec::new();
-        let mut after = None;
-        loop {
-            let page = self.fetch_messages(uaid, month(name), after, all, DECEMBER).await.unwrap();
-            messages.extend(page.messages);
-            match page.next {
-                Some(next) => after = Some(next),
-                None => return messages,
-            }
-        }
+        names::all_messages(&**self, uaid, month(name), all, DECEMBER).await
     }
 }
 
@@ -122,10 +114,6 @@ impl Deref for World {
     }
 }
 
-pub(crate) fn month(name: &str) -> Month {
-    name.parse().unwrap()
-}
-
 /// Agents of odd and of even numbers fall on different shards of an hour.
 pub(crate) fn agent(number: u16) -> Uaid {
     let mut bytes = [0xa0; 16];
@@ -133,41 +121,39 @@ pub(crate) fn agent(number: u16) -> Uaid {
     Uaid(bytes)
 }
 
-pub(crate) fn chid(number: u16) -> Chid {
-    let mut bytes = [0xc0; 16];
-    bytes[14..].copy_from_slice(&number.to_be_bytes());
-    Chid(bytes)
-}
-
-pub(crate) fn chids(numbers: impl IntoIterator<Item = u16>) -> BTreeSet<Chid> {
-    numbers.into_iter().map(chid).collect()
-}
-
 /// A message for channel 1, a minute to live.
 pub(crate) fn message(number: u32) -> Message {
-    Message {
-        id: id(number, false),
-        chid: chid(1),
-        topic: None,
-        urgency: Urgency::Normal,
-        accepted_at: DECEMBER,
-        ttl: Span::from_secs(60),
-        offers: 0,
-        receipt: None,
-        payload: Some(Payload {
-            data: Bytes::from(format!("message {number}")),
-            encoding: Encoding::Aes128Gcm,
-        }),
-    }
+    names::message(number, chid(1), DECEMBER)
 }
 
 pub(crate) fn topical(number: u32) -> Message {
-    let topic = Some(Topic::parse("topic").unwrap());
-    Message { id: id(number, true), topic, ..message(number) }
+    names::with_topic(number, "topic", message(number))
 }
 
-fn id(number: u32, has_topic: bool) -> MessageId {
-    MessageId::from_uuid_v7((u128::from(number) << 80) | 0x7000 << 64 | 0x5ee4, has_topic)
+/// Of an agent behind a bridge; makes a record in the month of that time.
+pub(crate) fn bridged(uaid: Uaid, connected_at: Time) -> BridgedRegistration {
+    let (bridge, app, token) = (BridgeName::Fcm, "app".into(), "token".into());
+    BridgedRegistration {
+        uaid,
+        recipient: BridgeRecipient { bridge, app, token, aps: None },
+        connected_at,
+        last_connect: LastConnect::of(connected_at, uaid, 1),
+        create_in: Some(Month::of(connected_at)),
+    }
+}
+
+/// Takes all steps. Returns how many there were, and what they did together.
+pub(crate) async fn all_steps(
+    mut step: impl AsyncFnMut(Option<Cursor>) -> Result<CopyProgress, StoreError>,
+) -> (usize, CopyProgress) {
+    let mut all = CopyProgress::default();
+    let steps = each_page(async |after| {
+        let done = step(after).await.unwrap();
+        all.seen += done.seen;
+        all.written += done.written;
+        done.next
+    });
+    (steps.await, all)
 }
 
 fn node() -> NodeId {

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::mem::take;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use aws_sdk_dynamodb::config::http::{HttpRequest, HttpResponse};
@@ -19,10 +18,10 @@ use aws_smithy_runtime_api::client::http::{
 use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::byte_stream::ByteStream;
 use serde_json::{Value, json};
-use storage::{Dynamo, DynamoOptions, FeedTables, TestOverrides};
+use storage::{Dynamo, FeedTables};
 
 use crate::dynamo::things::*;
-use crate::wire_engine::wire_server;
+use crate::wire_engine::overrides;
 
 /// What was asked for, and what it cost.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -106,20 +105,11 @@ struct Shop {
 
 impl Shop {
     async fn open() -> Self {
-        static SHOPS: AtomicU32 = AtomicU32::new(0);
-        let shop = SHOPS.fetch_add(1, Ordering::Relaxed);
-        let options = DynamoOptions {
-            endpoint_url: Some(wire_server::shared().url.clone()),
-            table_prefix: format!("shop{shop}-"),
-            ..options()
-        };
+        let Tables { options, .. } = Tables::new();
         let bill = Arc::new(Mutex::new(Bill::default()));
         let server = aws_smithy_http_client::Builder::new().build_http();
         let till = Till { server, bill: bill.clone() };
-        let overrides = TestOverrides {
-            credentials: Some(credentials()),
-            http_client: Some(SharedHttpClient::new(till)),
-        };
+        let overrides = overrides(Some(SharedHttpClient::new(till)));
         let store = tokio::task::spawn_blocking(move || Dynamo::open_with(&options, overrides));
         let store = store.await.unwrap().unwrap();
         store.ensure_feeds().await.unwrap();

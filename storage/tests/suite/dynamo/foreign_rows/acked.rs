@@ -30,7 +30,7 @@ fn sort_keys(rows: &[Item]) -> Vec<&str> {
 async fn rows_that_were_acked_to_autopush_are_deleted_and_not_delivered() {
     let world = World::open().await;
     let left = partly_acked_rows(&world).await;
-    world.store.store_message(AGENT, november(), message(1)).await.unwrap();
+    world.store(november(), message(1)).await;
     let waiting = world.waiting(november()).await;
     assert_eq!((waiting.len(), waiting.last()), (3, Some(&message(1))));
     let rows = world.message_rows(november()).await;
@@ -61,11 +61,11 @@ async fn rows_that_a_copy_leaves_out_are_counted_and_those_of_a_server_are_not()
     let world = World::open().await;
     partly_acked_rows(&world).await;
     world.put_row("no sort key of a message", []).await;
-    world.store.store_message(AGENT, november(), message(1)).await.unwrap();
+    world.store(november(), message(1)).await;
     world.store.check().await.unwrap();
     let marks = BTreeSet::from(["mark".to_owned()]);
     assert_eq!(world.store.put_key_fingerprints(BTreeSet::new(), marks).await, Ok(true));
-    world.put("router", Item::from([("uaid".to_owned(), s("of no agent"))])).await;
+    world.tables.put("router", &[("uaid", s("of no agent"))]).await;
     // The channels, three messages, two that were acked, and one row that is none.
     for (table, rows, counted) in
         [(Table::Messages(november()), 4, 7), (Table::Router, 0, 1), (Table::Feeds, 0, 0)]
