@@ -124,14 +124,14 @@ fn each_command_is_understood() {
 }
 
 /// The line is read as the command. A server that gets it in JSON reads the same one.
-fn expect<C>(lines: &mut BTreeSet<&'static str>, line: &str, expected: C)
+fn expect<C>(lines: &mut BTreeSet<&'static str>, line: &str, expected: &C)
 where
     C: StoreCommand + Debug + PartialEq,
 {
     let words: Vec<_> = line.split(' ').collect();
     assert!(line.starts_with(C::NAME), "{line}");
     let command = args::<C>(&words).unwrap_or_else(|error| panic!("{line}: {error}"));
-    assert_eq!(command, expected, "{line}");
+    assert_eq!(command, *expected, "{line}");
     assert!(command.is_within_bounds(), "{line}");
     let json = serde_json::to_string(&command).unwrap();
     assert!(!json.contains('\n'), "it must fit on one line");
@@ -145,66 +145,34 @@ fn each_command_line_is_read_as_its_command_and_carried_to_the_server() {
     let month = |text: &str| -> Month { text.parse().unwrap() };
     let mut lines = BTreeSet::new();
     let lines = &mut lines;
-    expect(lines, "preflight --data-dir /x", preflight::Preflight {});
-    expect(lines, "tables list --json", tables::list::List { json: true });
-    expect(lines, "tables status --json --data-dir /x", tables::status::GetStatus { json: true });
+    expect(lines, "preflight --data-dir /x", &preflight::Preflight {});
+    expect(lines, "tables list --json", &tables::list::List { json: true });
+    expect(lines, "tables status --json --data-dir /x", &tables::status::GetStatus { json: true });
     let lower_prior = Some(Throughput { read: 7, write: 5 });
-    expect(lines, "tables create --lower-prior 7:5", tables::create::Create { lower_prior });
+    expect(lines, "tables create --lower-prior 7:5", &tables::create::Create { lower_prior });
     let drop_old = tables::drop_old::DropOld { keep: 1, dry_run: false, force: false };
-    expect(lines, "tables drop-old", drop_old);
+    expect(lines, "tables drop-old", &drop_old);
     let (from, to) = (month("2026_09"), month("2026_11"));
     let copy = tables::copy::Copy { from, to, server_stopped: true };
-    expect(lines, "tables copy 2026_09 2026_11 --server-stopped", copy);
+    expect(lines, "tables copy 2026_09 2026_11 --server-stopped", &copy);
     let drop = tables::drop::Drop { month: from, yes: true, force: false };
-    expect(lines, "tables drop 2026_09 --yes", drop);
+    expect(lines, "tables drop 2026_09 --yes", &drop);
     let since = None;
     let inactive =
         users::drop_inactive::DropInactive { months: 12, rate: 100, dry_run: false, since };
-    expect(lines, "users drop-inactive", inactive);
+    expect(lines, "users drop-inactive", &inactive);
     for uaid in [UAID.to_string(), "07070707-0707-0707-0707-070707070707".to_owned()] {
-        expect(lines, &format!("users drop {uaid}"), users::drop::DropUser { uaid: UAID });
+        expect(lines, &format!("users drop {uaid}"), &users::drop::DropUser { uaid: UAID });
     }
     let server_stopped = true;
-    expect(lines, "users repair --server-stopped", users::repair::Repair { server_stopped });
+    expect(lines, "users repair --server-stopped", &users::repair::Repair { server_stopped });
     expect(
         lines,
         "store repair --server-stopped",
-        store_copy::repair::StoreRepair { server_stopped },
+        &store_copy::repair::StoreRepair { server_stopped },
     );
-    expect(lines, "nodes --json", nodes::ListNodes { json: true });
-    let (name, expires) = ("a".to_owned(), Some(5));
-    let add = access::add::AccessAdd { name: name.clone(), expires, agents_max: 7, json: true };
-    expect(lines, "access add a --expires 5s --agents-max 7 --json", add);
-    expect(lines, "access list", access::list::AccessList { json: false });
-    let rotate = access::rotate::AccessRotate { name: name.clone(), expires, json: true };
-    expect(lines, "access rotate a --expires 5s --json", rotate);
-    expect(lines, "access revoke a", access::revoke::AccessRevoke { name });
-    let (feed, key) = (FeedName::broadcasts(), FeedKey::parse("a/b").unwrap());
-    let (of, url) = (feeds::key_args::KeyArgs { feed: feed.clone(), key: key.clone() }, None);
-    let value = Some("v".to_owned());
-    expect(
-        lines,
-        "feed put broadcasts a/b v",
-        feeds::put::Put { of: of.clone(), url: None, value },
-    );
-    let delete = feeds::delete::Delete { of: of.clone(), url: None };
-    expect(lines, "feed delete broadcasts a/b", delete);
-    expect(lines, "feed republish broadcasts a/b", feeds::republish::Republish { of, url });
-    expect(lines, "feed list --json", feeds::list::FeedList { json: true });
-    let tail = feeds::tail::FeedTail {
-        feed,
-        after: 7,
-        count: Some(1),
-        once: true,
-        cursor_file: None,
-        json: false,
-        url: None,
-    };
-    expect(lines, "feed tail broadcasts --after 7 --count 1 --once", tail);
-    let version = FeedValue::parse("\"1\"").unwrap();
-    let put = feeds::broadcast_put::BroadcastPut { id: key, version };
-    expect(lines, "broadcast put a/b \"1\"", put);
-    expect(lines, "broadcast list", feeds::broadcast_list::BroadcastList { json: false });
+    expect(lines, "nodes --json", &nodes::ListNodes { json: true });
+    expect_of_tokens_and_feeds(lines);
 
     // Their arguments are for their own process: what a server gets is without them.
     let apart = [inspect::command::Inspect::NAME, backup::create::Backup::NAME];
@@ -215,6 +183,42 @@ fn each_command_line_is_read_as_its_command_and_carried_to_the_server() {
     assert_eq!(backup.unwrap(), "{}");
     let inspect = args::<inspect::command::Inspect>(&["inspect", &UAID.to_string()]).unwrap();
     assert_eq!(serde_json::to_string(&inspect).unwrap(), r#"{"subject":null,"json":false}"#);
+}
+
+fn expect_of_tokens_and_feeds(lines: &mut BTreeSet<&'static str>) {
+    let (name, expires) = ("a".to_owned(), Some(5));
+    let add = access::add::AccessAdd { name: name.clone(), expires, agents_max: 7, json: true };
+    expect(lines, "access add a --expires 5s --agents-max 7 --json", &add);
+    expect(lines, "access list", &access::list::AccessList { json: false });
+    let rotate = access::rotate::AccessRotate { name: name.clone(), expires, json: true };
+    expect(lines, "access rotate a --expires 5s --json", &rotate);
+    expect(lines, "access revoke a", &access::revoke::AccessRevoke { name });
+    let (feed, key) = (FeedName::broadcasts(), FeedKey::parse("a/b").unwrap());
+    let (of, url) = (feeds::key_args::KeyArgs { feed: feed.clone(), key: key.clone() }, None);
+    let value = Some("v".to_owned());
+    expect(
+        lines,
+        "feed put broadcasts a/b v",
+        &feeds::put::Put { of: of.clone(), url: None, value },
+    );
+    let delete = feeds::delete::Delete { of: of.clone(), url: None };
+    expect(lines, "feed delete broadcasts a/b", &delete);
+    expect(lines, "feed republish broadcasts a/b", &feeds::republish::Republish { of, url });
+    expect(lines, "feed list --json", &feeds::list::FeedList { json: true });
+    let tail = feeds::tail::FeedTail {
+        feed,
+        after: 7,
+        count: Some(1),
+        once: true,
+        cursor_file: None,
+        json: false,
+        url: None,
+    };
+    expect(lines, "feed tail broadcasts --after 7 --count 1 --once", &tail);
+    let version = FeedValue::parse("\"1\"").unwrap();
+    let put = feeds::broadcast_put::BroadcastPut { id: key, version };
+    expect(lines, "broadcast put a/b \"1\"", &put);
+    expect(lines, "broadcast list", &feeds::broadcast_list::BroadcastList { json: false });
 }
 
 #[test]

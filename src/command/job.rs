@@ -45,8 +45,8 @@ pub enum JobError {
 }
 
 impl JobError {
-    pub fn refused(why: impl ToString) -> Self {
-        Self::Refused(why.to_string())
+    pub fn refused(why: impl Into<String>) -> Self {
+        Self::Refused(why.into())
     }
 }
 

@@ -136,8 +136,7 @@ async fn serve(
         import::start(source, settings, &node.common.feeds, &log);
     }
     let jobs = command_context(settings, &store, &node, &origin, (peers, nodes));
-    let (dir, log) = (&settings.data_dir, &node.common.log);
-    let admin = socket::start(dir, commands.served(), jobs.clone(), log);
+    let admin = socket::start(&settings.data_dir, commands.served(), jobs.clone(), &log);
     maintenance::start(settings, &node, &store, machine, upkeep);
     monitoring::start(metrics_port, settings, &node, jobs)?;
     startup_log::warn_of_low_disk(&*store, settings, &log);

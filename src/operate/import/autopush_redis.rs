@@ -131,7 +131,8 @@ struct Importer<'a> {
 impl<'a> Importer<'a> {
     async fn new(import: &'a ImportRedis, job: &'a Job) -> Result<Self, JobError> {
         let settings = &job.context.settings;
-        let keys = Keys::load(&settings.data_dir).map_err(JobError::refused)?;
+        let keys =
+            Keys::load(&settings.data_dir).map_err(|error| JobError::refused(error.to_string()))?;
         Ok(Self {
             source: RedisSource::connect(import.url.as_ref().expect("clap requires it")).await?,
             job,

@@ -31,13 +31,10 @@ Examples:
 
     async fn run(self, job: &Job) -> Result<(), JobError> {
         refuse_servers(job, self.server_stopped)?;
-        let repaired = repair_receipts(job, &*job.context.store).await?;
-        match repaired.notes() {
-            notes if notes.is_empty() => {
-                job.note("no receipt subscription lacks its sequence").await?
-            }
-            notes => job.note(notes.join("\n")).await?,
-        }
-        Ok(())
+        let note = match repair_receipts(job, &*job.context.store).await?.notes() {
+            notes if notes.is_empty() => "no receipt subscription lacks its sequence".to_owned(),
+            notes => notes.join("\n"),
+        };
+        job.note(note).await
     }
 }
