@@ -360,8 +360,7 @@ async fn a_web_page_of_another_site_opens_no_websocket() {
             false => assert_eq!(answer.status, 101, "{origin}"),
         }
     }
-    until(AT_ONCE, "the refusal is logged", async || server.log().contains("https://evil.example"))
-        .await;
+    server.logged("https://evil.example").await;
 }
 
 #[actix_web::test]

@@ -102,7 +102,7 @@ async fn a_server_on_a_low_disk_starts_with_a_warning_and_refuses_messages() {
 }
 
 async fn is_logged(server: &Server, text: &str) {
-    until(AT_ONCE, text, async || server.log().contains(text)).await;
+    server.logged(text).await;
 }
 
 /// Fills the server's disk with another file until only so much is free. Returns the file.

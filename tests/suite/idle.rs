@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::harness::{AT_ONCE, until, within};
+use crate::harness::{AT_ONCE, child, until, within};
 use run::{Plan, measure};
 
 /// Maximum time until the tool is built and its server runs.
@@ -112,14 +112,14 @@ async fn sigterm_to_the_tool_ends_the_server_and_removes_its_folder() {
 fn tool() -> Command {
     let kalends = Path::new(env!("CARGO_BIN_EXE_kalends"));
     let profile = kalends.parent().expect("it is in the folder of its profile");
-    let mut cargo = Command::new(env!("CARGO"));
+    let mut cargo = child(env!("CARGO"));
     cargo.args(["build", "--workspace", "--locked", "--offline", "--example=idle", "--target-dir"]);
     cargo.arg(profile.parent().expect("that is in the target directory"));
     cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
     cargo.args((!cfg!(debug_assertions)).then_some("--release"));
     let built = cargo.output().expect("cargo can be run");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    Command::new(profile.join("examples/idle"))
+    child(profile.join("examples/idle"))
 }
 
 /// The number of processes whose log is in this folder.

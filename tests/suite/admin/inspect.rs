@@ -84,7 +84,7 @@ async fn the_facts_have_no_contents_and_no_tokens() {
 
 #[actix_web::test]
 async fn an_agent_that_does_not_ack_is_named_busy() {
-    let fixture = AdminFixture::embedded(&["--unacked-max=1", "--ack-wait-ms=60000"]);
+    let fixture = AdminFixture::embedded(&["--unacked-max=1", "--ack-wait-ms=600000"]);
     let mut agent = Agent::new(&fixture.server).await;
     let channel = agent.register().await;
     let sender = Sender::new();

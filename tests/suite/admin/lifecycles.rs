@@ -5,7 +5,7 @@ use tokio::process::Child;
 
 use super::fixture::long_ago;
 use super::{AdminFixture, months_ago};
-use crate::harness::{AT_ONCE, Agent, Channel, Sender, Socket, within};
+use crate::harness::{AT_ONCE, Agent, Channel, Sender, Socket, child, within};
 
 /// The TTL of the messages here, in seconds.
 const HALF_A_YEAR: u32 = 180 * 24 * 60 * 60;
@@ -131,6 +131,6 @@ fn drop_those_of_long_ago(rate: u32) -> String {
 
 fn interrupt(process: &Child) {
     let pid = process.id().expect("the process was not waited for").to_string();
-    let status = std::process::Command::new("kill").args(["-s", "INT", &pid]).status();
+    let status = child("kill").args(["-s", "INT", &pid]).status();
     assert!(status.expect("kill can be run").success());
 }

@@ -1,11 +1,11 @@
 //! kill -9 after a given number of steps.
 
 use std::cell::Cell;
-use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 use super::Server;
+use super::program::child;
 
 /// Kills a server after some steps, from its own thread, so that the server is still processing the
 /// last one.
@@ -22,7 +22,7 @@ impl KillCountdown {
         thread::spawn(move || {
             // If the countdown was dropped before its end, the server lives on.
             if fired.recv().is_ok() {
-                let status = Command::new("kill").args(["-s", "KILL", &pid]).status();
+                let status = child("kill").args(["-s", "KILL", &pid]).status();
                 assert!(status.expect("kill can be run").success());
             }
         });

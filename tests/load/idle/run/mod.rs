@@ -3,6 +3,8 @@
 mod agent;
 mod crowd;
 mod frames;
+#[path = "../../shared/group.rs"]
+mod group;
 mod machine;
 mod pushes;
 mod report;

@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use super::group::own_group;
 use super::{Plan, Result};
 
 /// Where the server listens. Other programs have no ports there, so that a restart finds its port free.
@@ -129,6 +131,7 @@ fn spawn(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(file)
+        .process_group(own_group())
         .spawn()
         .map_err(|error| {
             let path = plan.kalends.display();
