@@ -4,7 +4,7 @@
 use awc::http::Method;
 
 use crate::harness::{
-    AT_ONCE, Agent, Bystander, Channel, Raw, Sender, Server, Signer, oversized_bodies, until,
+    AT_ONCE, Agent, Bystander, Channel, Raw, Sender, Server, Signer, oversized_bodies,
 };
 
 const SALT: (&str, &str) = ("encryption", "salt=c2FsdHNhbHRzYWx0c2FsdA");

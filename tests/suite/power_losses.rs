@@ -4,7 +4,7 @@ use std::fs;
 
 use power::{Disk, Errno, Fault, Loss, Mount, Op};
 
-use crate::harness::{AT_ONCE, Agent, Launch, Program, Sender, Server, kalends, until};
+use crate::harness::{Agent, Launch, Program, Sender, Server, kalends};
 
 /// Commands that write a file, with the file and a part of it. `DIR` is a directory of the disk.
 const COMMANDS: [(&[&str], &str, &str); 4] = [

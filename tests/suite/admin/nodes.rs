@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::harness::{
-    AT_ONCE, Agent, Cluster, Launch, Program, Sender, Server, WireServer, dynamo, kalends, until,
+    Agent, Cluster, Launch, Program, Sender, Server, WireServer, dynamo, kalends,
 };
 
 /// What the command prints with `--json`, run beside this server.

@@ -48,8 +48,11 @@ async fn agents_of_a_draining_node_move_one_by_one_and_miss_nothing() {
     };
     let (lives, ended) = tokio::join!(lives, end);
     assert_eq!(ended.code(), Some(0));
-    for (sent, received) in &lives {
-        assert!(received.is_superset(sent), "{sent:?} of {received:?}");
+    for (sent, (mut agent, mut received)) in lives {
+        // What was not acked when the node closed the session may arrive after the last message.
+        while !received.is_superset(&sent) {
+            received.insert(agent.take(1).await[0].body().to_owned());
+        }
     }
     assert!(draining.log().contains("closing sessions"), "{}", draining.log());
 }
@@ -68,7 +71,7 @@ async fn sends(channel: Channel, is_over: &Cell<bool>) -> BTreeSet<String> {
 }
 
 /// Receives messages, and reconnects to the other node when this one closes the connection.
-async fn stays_to_the_end(mut agent: Agent, other: &Server) -> BTreeSet<String> {
+async fn stays_to_the_end(mut agent: Agent, other: &Server) -> (Agent, BTreeSet<String>) {
     let mut bodies = BTreeSet::new();
     while let Ok(notification) = agent.try_notification().await {
         agent.ack(&notification).await;
@@ -78,7 +81,7 @@ async fn stays_to_the_end(mut agent: Agent, other: &Server) -> BTreeSet<String> 
     while !bodies.contains(LAST) {
         bodies.insert(agent.take(1).await[0].body().to_owned());
     }
-    bodies
+    (agent, bodies)
 }
 
 #[actix_web::test]

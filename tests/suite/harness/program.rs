@@ -15,10 +15,10 @@ use super::run::number_from_env;
 use super::wait::{AT_ONCE, note, within};
 
 /// A program that ends with this process, also if it is killed. All programs that tests start are made here.
-pub(crate) fn child(program: impl AsRef<OsStr>) -> std::process::Command {
+pub(crate) fn child(program: impl AsRef<OsStr>) -> process::Command {
     static LIMIT: Once = Once::new();
     LIMIT.call_once(end_after_limit);
-    let mut command = std::process::Command::new(program);
+    let mut command = process::Command::new(program);
     command.process_group(own_group());
     command
 }

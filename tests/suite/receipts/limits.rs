@@ -2,7 +2,7 @@
 
 use super::subscription::link;
 use super::{Receipts, Sent, acked, send};
-use crate::harness::{AT_ONCE, Agent, Launch, Sender, Server, Signer, until};
+use crate::harness::{Agent, Launch, Sender, Server, Signer};
 
 #[actix_web::test]
 async fn a_full_subscription_refuses_further_messages_and_another_takes_them() {
