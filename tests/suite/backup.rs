@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::harness::{Agent, ExitOutput, Program, Sender, Server, kalends};
+use crate::harness::{Agent, ExitOutput, Program, Sender, Server, child, kalends};
 
 async fn command(name: &str, file: &Path, arguments: &[&str], data_dir: &Path) -> ExitOutput {
     let mut command = kalends(&[name]);
@@ -174,7 +174,7 @@ async fn nothing_that_exists_is_overwritten() {
 /// Makes an identity of age. Returns its recipient.
 async fn identity(home: &TempDir, name: &str) -> String {
     let path = home.path().join(name);
-    let made = Command::new("age-keygen").arg("-o").arg(&path).output().await;
+    let made = Command::from(child("age-keygen")).arg("-o").arg(&path).output().await;
     assert!(made.expect("age-keygen is installed").status.success());
     let text = fs::read_to_string(path).expect("age-keygen wrote it");
     let line = text.lines().find_map(|line| line.strip_prefix("# public key: "));
@@ -249,7 +249,7 @@ async fn an_archive_with_a_passphrase_is_restored_with_it_only() {
     let (server, home) = (Server::start(), tempfile::tempdir().unwrap());
     let file = home.path().join("a.age");
     let run = async |passphrase: &str, arguments: &[&str], dir: &Path| -> Output {
-        let mut command = Command::new("python3");
+        let mut command = Command::from(child("python3"));
         command.args(["-c", TERMINAL, passphrase, env!("CARGO_BIN_EXE_kalends")]).args(arguments);
         command.arg(&file).arg("--data-dir").arg(dir);
         command.output().await.unwrap()

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{AT_ONCE, ExitOutput, until, within};
+use crate::harness::{AT_ONCE, ExitOutput, child, until, within};
 
 /// Maximum time of a small bench, and of a build of it.
 const BENCH_WAIT: Duration = Duration::from_secs(300);
@@ -55,13 +55,13 @@ pub(crate) fn example(name: &str) -> Command {
     let kalends = Path::new(env!("CARGO_BIN_EXE_kalends"));
     let profile = kalends.parent().expect("it is in the folder of its profile");
     let target = profile.parent().expect("that is in the target directory");
-    let mut cargo = Command::new(env!("CARGO"));
+    let mut cargo = child(env!("CARGO"));
     cargo.args(["build", "--workspace", "--locked", "--offline", "--example", name]);
     cargo.arg("--target-dir").arg(target).current_dir(env!("CARGO_MANIFEST_DIR"));
     cargo.args((!cfg!(debug_assertions)).then_some("--release"));
     let built = cargo.output().expect("cargo can be run");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let mut command = Command::new(profile.join("examples").join(name));
+    let mut command = child(profile.join("examples").join(name));
     command.stdin(Stdio::null());
     command
 }

@@ -26,7 +26,7 @@ async fn a_full_disk_refuses_messages_and_nothing_else_and_recovers_without_a_re
 
     let filler = fill(&server, 15 * MIB);
     accepted.extend(until_refused(&channel).await);
-    server.has_logged("messages are refused").await;
+    server.logged("messages are refused").await;
     let health = server.health().await;
     health.assert_error(503, 201);
     let health = health.json();
@@ -92,7 +92,7 @@ async fn a_full_disk_refuses_messages_and_nothing_else_and_recovers_without_a_re
 async fn a_server_on_a_low_disk_starts_with_a_warning_and_refuses_messages() {
     let launch = Launch { disk_mib: Some(16), ..Launch::default() };
     let server = Server::launch(launch.with(&[KEPT]));
-    server.has_logged("the disk has less free space than disk_free_min").await;
+    server.logged("the disk has less free space than disk_free_min").await;
     let (_, channel) = Agent::offline(&server).await;
     let refused = Sender::new().post(&channel.endpoint).ttl(60).body("lost?").send().await;
     refused.assert_error(503, 201);

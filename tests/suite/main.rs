@@ -27,6 +27,7 @@ mod full_disk;
 mod harness;
 mod idle;
 mod importer;
+mod killed_tests;
 mod limits;
 mod lost_log;
 mod matrix;

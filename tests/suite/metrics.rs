@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use kalends::monitoring::table;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{
     AT_ONCE, Agent, Channel, Cluster, ClusterPlan, Launch, Notification, Sender, Server, Signer,
-    until,
+    child, until,
 };
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -247,7 +247,7 @@ async fn prometheus_scrapes_a_server_and_knows_each_metric_of_the_board_and_the_
     assert_eq!(text.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     checked_by_promtool(&text.body);
     let rules = deploy("alerts.yml");
-    let output = Command::new("promtool").args(["check", "rules"]).arg(&rules).output().unwrap();
+    let output = child("promtool").args(["check", "rules"]).arg(&rules).output().unwrap();
     assert!(output.status.success(), "{output:?}");
 
     let target = url.trim_start_matches("http://").trim_end_matches("/metrics").to_owned();
@@ -291,7 +291,7 @@ fn deploy(file: &str) -> PathBuf {
 
 fn checked_by_promtool(text: &[u8]) {
     use std::io::Write;
-    let mut promtool = Command::new("promtool");
+    let mut promtool = child("promtool");
     promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut promtool = promtool.spawn().expect("`make test` installs what the tests need");
     promtool.stdin.take().expect("promtool runs").write_all(text).expect("promtool runs");
@@ -370,7 +370,7 @@ impl Prometheus {
             .expect("Prometheus gets a directory and a port")
             .local_addr()
             .expect("Prometheus gets a directory and a port");
-        let process = Command::new("prometheus")
+        let process = child("prometheus")
             .arg(format!("--config.file={}", dir.path().join("prometheus.yml").display()))
             .arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()))
             .arg(format!("--web.listen-address={free}"))

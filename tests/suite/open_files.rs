@@ -29,7 +29,7 @@ async fn the_soft_limit_is_raised_and_strangers_cannot_use_up_the_files() {
     until(AT_ONCE, "the port is full", async || open_files(&server) >= before + 128).await;
     assert!(open_files(&server) < 300, "the files that are reserved stay free");
     // A worker counts a connection after it was accepted: the strangers stay until all are counted.
-    server.has_logged("the public port is full").await;
+    server.logged("the public port is full").await;
     drop(strangers);
     Bystander::connect(&server).await.is_unaffected().await;
     let mut port = Value::Null;
@@ -65,7 +65,7 @@ async fn connections_that_cannot_be_accepted_are_logged_and_the_server_is_unheal
     let files = |current| Rlimit { current, ..before };
     prlimit(pid, Resource::Nofile, files(Some(3))).expect("a soft limit can be lowered");
     let _waiting = TcpStream::connect(server.address()).await.unwrap();
-    server.has_logged("cannot accept connections").await;
+    server.logged("cannot accept connections").await;
     monitor.write(health).await;
     monitor.answer().await.assert_error(503, 201);
     until(AT_ONCE, "the reason is logged", async || {

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::harness::push_service::APP;
-use crate::harness::{Agent, Launch, PushService, Sender, Server};
+use crate::harness::{Agent, Launch, PushService, Sender, Server, child};
 use crate::importer::StaticServer;
 
 /// What must hold for each answer.
@@ -228,7 +228,7 @@ async fn schemathesis(
     let (config, api) = (home.path().join("schemathesis.toml"), home.path().join("openapi.json"));
     fs::write(&config, settings).expect("a file can be written");
     fs::write(&api, description.to_string()).expect("a file can be written");
-    let mut run = Command::new(root().join("target/python/bin/schemathesis"));
+    let mut run = Command::from(child(root().join("target/python/bin/schemathesis")));
     run.arg("--config-file").arg(&config).arg("run").arg(&api);
     run.args(["--url", origin, "--checks", CHECKS, "--max-examples", EXAMPLES_MAX]);
     run.args(["--phases", "coverage,fuzzing", "--no-color"]).args(arguments);

@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use crate::harness::{AT_ONCE, run, within};
+use crate::harness::{AT_ONCE, child, run, within};
 
 /// A root file system in which nothing is installed.
 struct Root(TempDir);
@@ -29,7 +29,7 @@ impl Root {
 
     /// Runs dpkg on this root, as its root user.
     fn dpkg(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new("unshare");
+        let mut command = child("unshare");
         command.args(["--map-root-user", "dpkg", "--force-script-chrootless", "--force-depends"]);
         let root = format!("--root={}", self.0.path().display());
         let output = command.arg(root).args(arguments).output().expect("dpkg can be run");
@@ -46,7 +46,7 @@ impl Root {
 /// Builds the package of the program under test, not compressed. Returns its path.
 fn build(folder: &Path) -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/deb");
-    let mut command = Command::new(script);
+    let mut command = child(script);
     command.arg(env!("CARGO_BIN_EXE_kalends")).arg(folder).env("DEB_COMPRESSION", "none");
     let output = command.output().expect("the script can be run");
     assert!(output.status.success(), "{output:?}");
@@ -71,7 +71,7 @@ async fn the_package_installs_a_server_that_starts_and_leaves_its_data_when_it_i
     assert_eq!(words, ["/usr/bin/kalends", "serve", "--config", "/etc/kalends/kalends.toml"]);
     let data = root.path("/var/lib/kalends");
     assert!(unit.contains("Environment=KALENDS_DATA_DIR=/var/lib/kalends\n"));
-    let mut command = tokio::process::Command::new(root.path(words[0]));
+    let mut command = tokio::process::Command::from(child(root.path(words[0])));
     command.args(&words[1..3]).arg(root.path(words[3])).args(["--listen", "127.0.0.1:0"]);
     command.env("KALENDS_DATA_DIR", &data).env("KALENDS_METRICS_LISTEN", "off");
     command.stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
@@ -97,10 +97,10 @@ fn the_packaged_program_is_stripped_and_names_its_symbols() {
     let package = build(output.path());
     root.dpkg(&["--unpack", &package.display().to_string()]);
     let program = root.path("/usr/bin/kalends");
-    let sections = Command::new("objdump").arg("--section-headers").arg(&program).output().unwrap();
+    let sections = child("objdump").arg("--section-headers").arg(&program).output().unwrap();
     let sections = String::from_utf8_lossy(&sections.stdout).into_owned();
     assert!(sections.contains(".gnu_debuglink") && !sections.contains(".debug_line"), "{sections}");
     let symbols = package.with_extension("debug");
-    let lines = Command::new("objdump").arg("--section-headers").arg(symbols).output().unwrap();
+    let lines = child("objdump").arg("--section-headers").arg(symbols).output().unwrap();
     assert!(String::from_utf8_lossy(&lines.stdout).contains(".debug_line"));
 }

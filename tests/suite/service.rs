@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-use crate::harness::{AT_ONCE, Agent, Launch, Program, Server, run, within};
+use crate::harness::{AT_ONCE, Agent, Launch, Program, Server, child, run, within};
 use crate::importer::StaticServer;
 
 const VERSION: &str = "GET /__version__ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
@@ -21,7 +21,7 @@ const VERSION: &str = "GET /__version__ HTTP/1.1\r\nHost: a\r\nConnection: close
 /// Starts a server as systemd does for `kalends.socket`: the socket is its file 3.
 fn with_socket(listener: &TcpListener, data_dir: &Path) -> Program {
     fcntl_setfd(listener, FdFlags::empty()).expect("it is an open file");
-    let mut shell = Command::new("bash");
+    let mut shell = Command::from(child("bash"));
     let fd = listener.as_raw_fd();
     let variables = "LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=kalends.socket";
     let script = format!("exec env {variables} \"$0\" \"$@\" 3<&{fd}");
@@ -116,7 +116,8 @@ async fn bash_completes_commands_and_flags() {
              && _kalends kalends \"${{COMP_WORDS[-1]}}\" \"${{COMP_WORDS[-2]}}\" && echo \"${{COMPREPLY[@]}}\"",
             file.display()
         );
-        let output = Command::new("bash").args(["--norc", "-c", &script]).output().await.unwrap();
+        let output =
+            Command::from(child("bash")).args(["--norc", "-c", &script]).output().await.unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected, "{output:?}");
     }
     for shell in ["fish", "zsh"] {

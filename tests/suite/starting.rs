@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::harness::{Agent, Bystander, Program, Sender, Server, kalends, run};
+use crate::harness::{Agent, Bystander, Program, Sender, Server, child, kalends, run};
 
 #[actix_web::test]
 async fn a_second_server_on_a_data_directory_is_rejected() {
@@ -219,7 +219,13 @@ async fn a_fifo_as_a_file_of_secrets_is_rejected_at_once() {
     let home = TempDir::new().unwrap();
     let fifo = home.path().join("keys.toml");
     assert!(
-        Command::new("mkfifo").args(["-m", "600"]).arg(&fifo).status().await.unwrap().success()
+        Command::from(child("mkfifo"))
+            .args(["-m", "600"])
+            .arg(&fifo)
+            .status()
+            .await
+            .unwrap()
+            .success()
     );
     let ended = Program::run(serve(home.path())).await;
     let reason = format!("cannot read {}: it is not a regular file", path_text(&fifo));

@@ -134,7 +134,7 @@ async fn peers_that_send_nothing_or_garbage_instead_of_a_handshake_are_disconnec
         let _ = timeout(AT_ONCE, stream.read_to_end(&mut rest)).await.unwrap();
         assert!(!rest.starts_with(b"HTTP"), "{sent}");
     }
-    server.has_logged("TLS handshakes failed").await;
+    server.logged("TLS handshakes failed").await;
     authority.agent(&server).await.register().await;
 }
 
@@ -193,7 +193,7 @@ async fn a_new_certificate_is_used_at_once_after_a_signal_and_a_bad_one_never() 
     assert_ne!(first, second);
     fs::write(authority.path("pair.key"), KeyPair::generate().unwrap().serialize_pem()).unwrap();
     server.signal("HUP");
-    server.has_logged("the new certificate cannot be used, the one before stays in use").await;
+    server.logged("the new certificate cannot be used, the one before stays in use").await;
     assert_eq!(presented().await, second);
     agent.register().await;
 }

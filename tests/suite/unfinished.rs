@@ -1,12 +1,6 @@
 //! Requests whose body is never completed: they are answered, and their connection is closed.
 
-use std::time::Duration;
-
-use crate::harness::{Agent, Bystander, Raw, Server};
-
-/// After its answer the server reads the connection for up to a second; the rest of the bound is
-/// for a busy machine.
-const SOON: Duration = Duration::from_secs(10);
+use crate::harness::{AT_ONCE, Agent, Bystander, Raw, Server};
 
 /// The first part of a chunked body.
 const CHUNKED: &str = "Transfer-Encoding: chunked\r\n\r\n5\r\nab";
@@ -72,5 +66,5 @@ async fn a_finished_chunked_body_keeps_its_connection() {
 async fn answer_and_end(server: &Server, request: &str) -> String {
     let mut raw = Raw::open(server).await;
     raw.write(request).await;
-    String::from_utf8(raw.rest(SOON).await).expect("answers are text")
+    String::from_utf8(raw.rest(AT_ONCE).await).expect("answers are text")
 }

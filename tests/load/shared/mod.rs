@@ -3,6 +3,7 @@
 pub(crate) mod agent;
 pub(crate) mod dynamodb;
 pub(crate) mod feed;
+pub(crate) mod group;
 pub(crate) mod http;
 pub(crate) mod limits;
 pub(crate) mod percentile;

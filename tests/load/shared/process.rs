@@ -29,6 +29,7 @@ impl Process {
     /// Starts the command, whose standard error becomes the file `log`. An error has the log.
     pub(crate) async fn start(mut command: Command, log: &Path) -> io::Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(log)?);
+        command.process_group(super::group::own_group());
         let spawned = command.kill_on_drop(true).spawn();
         let mut child = spawned.map_err(|error| {
             let program = command.as_std().get_program().display();

@@ -88,8 +88,8 @@ async fn an_agent_needs_a_token_on_a_closed_server_only_and_each_refusal_is_alik
     }
     Agent::new(&open).await;
     assert_eq!(refused(&open, "/u/kal_x").await.0, 401);
+    closed.server.logged("user agents without a valid access token are refused").await;
     let log = closed.server.log();
-    assert!(log.contains("user agents without a valid access token are refused"), "{log}");
     for token in [path, ended, expired].map(|path| path.replace("/u/", "")) {
         assert!(!log.contains(&token), "{log}");
     }

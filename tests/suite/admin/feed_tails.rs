@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::AdminFixture;
 use super::tail_process::TailProcess;
-use crate::harness::{AT_ONCE, Program, Sender, Server, kalends, until};
+use crate::harness::{AT_ONCE, Program, Sender, Server, child, kalends, until};
 use crate::importer::StaticServer;
 
 /// A cursor file in its own directory.
@@ -344,7 +344,7 @@ async fn a_cursor_file_that_is_a_link_a_pipe_or_a_directory_is_refused() {
     let file = CursorFile::new();
     let tail = |path: &str| format!("feed tail f --once --cursor-file {path}");
     let (pipe, link) = (file.path() + "-pipe", file.path() + "-link");
-    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    let made = child("mkfifo").arg(&pipe).status();
     assert!(made.expect("mkfifo can be run").success());
     symlink("cursor", &link).unwrap();
     for wrong in [&*pipe, &*link, &file.0.path().display().to_string()] {

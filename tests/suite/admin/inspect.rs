@@ -82,7 +82,7 @@ async fn the_facts_have_no_contents_and_no_tokens() {
 
 #[actix_web::test]
 async fn an_agent_that_does_not_ack_is_named_busy() {
-    let fixture = AdminFixture::embedded(&["--unacked-max=1", "--ack-wait-ms=60000"]);
+    let fixture = AdminFixture::embedded(&["--unacked-max=1", "--ack-wait-ms=600000"]);
     let (mut agent, channel) = Agent::subscribed(&fixture.server).await;
     let sender = Sender::new();
     let push = sender.push(&channel.endpoint, "x");

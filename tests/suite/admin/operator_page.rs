@@ -170,7 +170,7 @@ async fn a_link_signs_in_once_and_wrong_ones_are_refused_alike_slowly_and_seldom
     let metrics = scrape(&fixture.server).await;
     let count = |result| metrics[&format!("kalends_operator_logins_total{{result=\"{result}\"}}")];
     assert!(count("refused") >= 10.0 && count("over_limit") >= 1.0 && count("succeeded") == 1.0);
-    assert!(fixture.server.log().contains("without a valid link or session are refused"));
+    fixture.server.logged("without a valid link or session are refused").await;
     // Wrong logins of others do not keep an operator out.
     let operator = Operator::signed_in(&fixture.server).await;
     assert_eq!(operator.get("/admin").await.status, 200);
@@ -191,14 +191,15 @@ fn used_cookie(operator: &Operator) -> String {
 
 /// Waits for a `now` event for which the condition holds.
 async fn event_with(stream: &mut Raw, holds: impl Fn(&Value) -> bool) -> Value {
-    loop {
+    let mut event = Value::Null;
+    until(AT_ONCE, "such an event", async || {
         stream.until(AT_ONCE, "event: now\ndata: ").await;
-        let event = stream.until(AT_ONCE, "\n\n").await;
-        let event: Value = serde_json::from_str(event.trim()).expect("an event is JSON");
-        if holds(&event) {
-            return event;
-        }
-    }
+        let text = stream.until(AT_ONCE, "\n\n").await;
+        event = serde_json::from_str(text.trim()).expect("an event is JSON");
+        holds(&event)
+    })
+    .await;
+    event
 }
 
 #[actix_web::test]

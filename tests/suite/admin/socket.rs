@@ -25,7 +25,7 @@ async fn the_socket_is_private_and_exists_while_the_server_runs() {
     fixture.stdout_of("tables list").await;
     fixture.server.restart();
     fixture.stdout_of("tables list").await;
-    fixture.server.has_logged("an operator's command ended").await;
+    fixture.server.logged("an operator's command ended").await;
     assert!(fixture.server.terminate().success());
     assert!(!socket(&fixture).exists());
     fixture.server.restart();

@@ -1,15 +1,10 @@
 //! A `kalends feed tail` process, and its output line by line.
 
-use std::time::Duration;
-
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 
 use super::fixture::AdminFixture;
 use crate::harness::{AT_ONCE, ExitOutput, signal, within};
-
-/// The time in which a tail must find a restarted server: its longest backoff is four seconds.
-const BACK: Duration = Duration::from_secs(20);
 
 /// A tail process, which is killed when this is dropped.
 pub(super) struct TailProcess {
@@ -34,7 +29,7 @@ impl TailProcess {
     /// Waits for the next line of standard output.
     pub(super) async fn line(&mut self) -> String {
         let mut line = String::new();
-        within(BACK, "an update is printed", self.lines.read_line(&mut line))
+        within(AT_ONCE, "an update is printed", self.lines.read_line(&mut line))
             .await
             .expect("kalends writes UTF-8");
         assert!(line.ends_with('\n'), "it ended after {line:?}");

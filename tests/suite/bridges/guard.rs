@@ -1,6 +1,6 @@
 //! The guard of an application: its bound, its breaker and its counts.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
@@ -46,11 +46,9 @@ async fn after_five_failures_in_a_row_pushes_are_answered_at_once() {
         assert!(world.state(Apns).is_available);
         assert_eq!(world.send_to(Apns).await, TimedOut);
     }
-    let began = Instant::now();
     for _ in 0..100 {
-        assert_eq!(world.send_to(Apns).await, Unavailable);
+        assert_eq!(world.send_to(Apns).now_or_never(), Some(Unavailable));
     }
-    assert!(began.elapsed() < Duration::from_millis(100), "{:?}", began.elapsed());
     assert_eq!(world.service.messages().len(), 5);
 }
 

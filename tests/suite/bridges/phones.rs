@@ -136,7 +136,7 @@ async fn a_closed_server_registers_no_phone_and_serves_those_that_it_has() {
 
 #[actix_web::test]
 async fn a_flood_to_one_phone_leaves_places_to_another_and_health_counts_it() {
-    let world = World::with(&["--bridge-pushes-in-flight-max=20", "--bridge-timeout-ms=60000"]);
+    let world = World::with(&["--bridge-pushes-in-flight-max=20", "--bridge-timeout-ms=600000"]);
     let flooded = world.register("fcm", "token-one").await;
     let victim = world.register("fcm", "token-two").await;
     world.service.reply_always(Reply::Silence);
@@ -315,7 +315,7 @@ async fn a_bridge_that_hangs_delays_no_push_to_a_websocket() {
     /// So that each has a quarter of the bound, which is what one phone may have.
     const PHONES: usize = 4;
     let bound = BOUND.to_string();
-    let flags = ["--bridge-pushes-in-flight-max", &bound, "--bridge-timeout-ms", "30000"];
+    let flags = ["--bridge-pushes-in-flight-max", &bound, "--bridge-timeout-ms", "600000"];
     let world = World::with(&flags);
     let mut phones = Vec::new();
     for number in 0..=PHONES {
@@ -373,7 +373,7 @@ async fn endpoint_nodes_share_registrations_and_need_an_auth_key() {
 #[actix_web::test]
 async fn a_server_with_phones_makes_no_auth_key_in_place_of_a_lost_one() {
     let mut world = World::start();
-    assert!(world.server.log().contains("added the first of the auth_keys"));
+    world.server.logged("added the first of the auth_keys").await;
     let phone = world.register("fcm", "a-token-of-fcm").await;
     world.server.terminate();
     let path = world.server.data_dir().join(KEYS_FILE);
@@ -398,7 +398,7 @@ async fn a_wrong_file_of_bridges_ends_the_start() {
 #[actix_web::test]
 async fn the_first_failure_and_an_unknown_application_are_in_the_log() {
     let mut world = World::start();
-    assert!(world.server.log().contains("fcm.example, apns.certified, apns.example"));
+    world.server.logged("fcm.example, apns.certified, apns.example").await;
     let phone = world.register("fcm", "a-token-of-fcm").await;
     let refused = Reply::json(400, r#"{"error":"invalid_grant"}"#);
     world.service.reply_to_token_request(refused);
@@ -406,14 +406,14 @@ async fn the_first_failure_and_an_unknown_application_are_in_the_log() {
         world.sender.post(&phone.endpoint).ttl(60).body("a message").send().await
     };
     post(&world).await.assert_error(502, 901);
-    world.server.has_logged("a bridge refuses the credentials of an application").await;
+    world.server.logged("a bridge refuses the credentials of an application").await;
 
     let text = world.service.bridges_toml().replace("[fcm.example]", "[fcm.other]");
     world.service.write_bridges(&text);
     world.server.terminate();
     world.restart(bridged(&world.service, &[]));
     post(&world).await.assert_error(502, 900);
-    world.server.has_logged("a push for an application that bridges_file does not have").await;
+    world.server.logged("a push for an application that bridges_file does not have").await;
 }
 
 #[actix_web::test]

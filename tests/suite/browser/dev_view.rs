@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::PoisonError;
 
 use serde_json::{Value, json};
@@ -11,6 +11,7 @@ use super::TURN;
 use super::firefox::Firefox;
 use super::page_check::assert_page;
 use super::profile::Profile;
+use crate::harness::child;
 
 const RIGHT: &str = "\u{E014}";
 const LEFT: &str = "\u{E012}";
@@ -37,7 +38,7 @@ fn root() -> &'static Path {
 }
 
 fn dev_view(files: &[PathBuf], output: &Path) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kalends"));
+    let mut command = child(env!("CARGO_BIN_EXE_kalends"));
     command
         .args(["dev", "view"])
         .args(files)
@@ -176,9 +177,7 @@ fn a_bad_file_is_an_error_and_leaves_no_page() {
         );
         assert!(!page.exists());
     }
-    let usage = Command::new(env!("CARGO_BIN_EXE_kalends"))
-        .args(["dev", "view"])
-        .output()
-        .expect("it starts");
+    let usage =
+        child(env!("CARGO_BIN_EXE_kalends")).args(["dev", "view"]).output().expect("it starts");
     assert_eq!(usage.status.code(), Some(2));
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::PipeWriter;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use base64::Engine;
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::log::Log;
 use super::marionette::Marionette;
+use crate::harness::{Group, child};
 
 /// Maximum time until Firefox has started, on a busy machine.
 const START_WAIT: Duration = Duration::from_secs(60);
@@ -60,7 +61,9 @@ impl Firefox {
     /// Starts Firefox with a profile and without a page.
     pub(super) fn start(profile: &Path) -> Self {
         let (output, input) = std::io::pipe().expect("a pipe can be made");
-        let processes = Processes { leader: spawn(profile, input), log: Log::of(output) };
+        let group = Group::new();
+        let main = spawn(profile, &group, input);
+        let processes = Processes { main, group, log: Log::of(output) };
         let port = processes.log.wait_for(START_WAIT, |line| {
             line.split_once("Marionette\tINFO\tListening on port ")?.1.trim().parse().ok()
         });
@@ -176,30 +179,27 @@ fn received(line: &str) -> Option<Value> {
     Some(serde_json::from_str(&text).expect("the server speaks JSON"))
 }
 
-/// The process group of Firefox, which is killed when this is dropped.
+/// Firefox and its processes, which are killed when this is dropped.
 struct Processes {
-    leader: Child,
+    main: Child,
+    group: Group,
     log: Log,
 }
 
 impl Drop for Processes {
     fn drop(&mut self) {
-        // The group's number is not reused before the leader was waited for. The signal fails if
-        // all processes have ended.
-        let group = format!("-{}", self.leader.id());
-        let mut kill = Command::new("kill");
-        let _ = kill.args(["-s", "KILL", "--", &group]).stderr(Stdio::null()).status();
-        let _ = self.leader.wait();
+        self.group.kill();
+        let _ = self.main.wait();
         if std::thread::panicking() {
             eprintln!("What Firefox's push client text last:\n{}", self.log.tail("Push"));
         }
     }
 }
 
-fn spawn(profile: &Path, output: PipeWriter) -> Child {
+fn spawn(profile: &Path, group: &Group, output: PipeWriter) -> Child {
     let name = std::env::var_os("FIREFOX").unwrap_or_else(|| "firefox-esr".into());
     let errors = output.try_clone().expect("a pipe can be shared");
-    let spawned = Command::new(&name)
+    let spawned = child(&name)
         .args(["--headless", "--marionette", "--no-remote"])
         // Tests resize pages and read the console.
         .args(["--remote-allow-system-access", "--profile"])
@@ -215,7 +215,7 @@ fn spawn(profile: &Path, output: PipeWriter) -> Child {
         .stdin(Stdio::null())
         .stdout(output)
         .stderr(errors)
-        .process_group(0)
+        .process_group(group.id())
         .spawn();
     spawned.unwrap_or_else(|error| {
         panic!("cannot start {name:?}: {error}; install it, or name another in FIREFOX")

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::harness::{python, within};
+use crate::harness::{child, python, within};
 
 /// Maximum time to send a few messages, on a busy machine.
 const SENDING_WAIT: Duration = Duration::from_secs(60);
@@ -97,7 +97,7 @@ impl Sender {
 
     fn kalends_push(&self, subscription: &Value, text: &str) -> Command {
         let subscription = self.write("subscription.json", &subscription.to_string());
-        let mut push = Command::new(env!("CARGO_BIN_EXE_kalends"));
+        let mut push = Command::from(child(env!("CARGO_BIN_EXE_kalends")));
         push.arg("push").arg("--subscription").arg(subscription).args(["--message", text]);
         push
     }
@@ -115,7 +115,7 @@ impl Sender {
     fn script(&self) -> Command {
         let script =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/senders/python_sender.py");
-        let mut command = Command::new(&self.python);
+        let mut command = Command::from(child(&self.python));
         // The server is on this machine, whatever proxy is configured.
         command.arg(script).env("NO_PROXY", "*");
         command

@@ -15,7 +15,7 @@ fn cluster(connection_nodes: &[i64]) -> Cluster {
 
 fn cluster_of(plan: ClusterPlan, connection_nodes: &[i64]) -> Cluster {
     // However slow this machine is, an ack is in time.
-    let mut cluster = Cluster::launch(plan.with(&["--ack-wait-ms=60000"]));
+    let mut cluster = Cluster::launch(plan.with(&["--ack-wait-ms=600000"]));
     for seconds in connection_nodes {
         let launch = cluster.launch_of(Role::Connection).with(&ahead(*seconds));
         cluster.connection_nodes.push(Server::launch(launch));
@@ -89,9 +89,8 @@ async fn is_named(cluster: &Cluster, wrong: &Server, seconds: i64) {
     assert_eq!((&clocks["compared"], &clocks["majority"]), (&json!(3), &json!(true)));
     let [named] = &list(&clocks["differing"])[..] else { panic!("{clocks}") };
     assert!(named["node"] == node && is_near(&named["ahead_s"], seconds), "{clocks}");
-    let log = endpoint.log();
-    let line = log.lines().find(|line| line.contains("the clock of a node is wrong, set it"));
-    let line: Value = serde_json::from_str(line.expect("it is logged")).expect("the log is JSON");
+    let line = endpoint.logged("the clock of a node is wrong, set it").await;
+    let line: Value = serde_json::from_str(&line).expect("the log is JSON");
     assert!(line["node"] == node && is_near(&line["difference_s"], seconds), "{line}");
 
     let metrics = scrape(endpoint).await;
@@ -168,8 +167,7 @@ async fn a_node_more_than_a_day_away_gets_its_messages_from_the_store() {
     let (ttl, sender) = (30 * 24 * 60 * 60, Sender::new());
     assert_eq!(sender.post(&channel.endpoint).ttl(ttl).body("stored").send().await.status, 201);
     assert_eq!(delivered(&cluster).await, 0.0);
-    let log = cluster.endpoint_nodes[0].log();
-    assert!(log.contains("a node rejects a signature, or is not of this cluster"), "{log}");
+    cluster.endpoint_nodes[0].logged("a node rejects a signature, or is not of this cluster").await;
     assert_eq!(clocks_of(&cluster.endpoint_nodes[0]).await, Value::Null);
     let uaid = agent.leave().await;
     let got = Agent::reconnect(&cluster.connection_nodes[0], &uaid).await.take(1).await;

@@ -5,7 +5,7 @@ use crate::harness::{AT_ONCE, Agent, Cluster, ClusterPlan, Sender, until};
 /// The agent connects to a second node before the first one notices the end of its connection.
 #[actix_web::test]
 async fn an_agent_that_moves_is_closed_on_the_older_node_and_receives_unacked_messages() {
-    let cluster = Cluster::launch(ClusterPlan::of(2, 1).with(&["--ack-wait-ms=60000"]));
+    let cluster = Cluster::launch(ClusterPlan::of(2, 1).with(&["--ack-wait-ms=600000"]));
     let (mut older, channel) = Agent::subscribed(&cluster.connection_nodes[0]).await;
     let sender = Sender::new();
     let push = sender.push(&channel.endpoint, "unacked");

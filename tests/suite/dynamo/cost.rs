@@ -8,14 +8,14 @@ use tokio::time::timeout;
 
 use super::DynamoFixture;
 use super::prices::{self, PRICES, Price};
-use crate::harness::{Agent, CapacityUsage, Channel, Sender, Units, until};
+use crate::harness::{AT_ONCE, Agent, CapacityUsage, Channel, Sender, Units, until};
 use crate::rollover::Calendar;
 
 /// A TTL in seconds that is longer than the month.
 const MONTH_S: u32 = 30 * 24 * 60 * 60;
 
 /// Maximum time until all requests of an operation have arrived.
-const SETTLED_WITHIN: Duration = Duration::from_secs(5);
+const SETTLED_WITHIN: Duration = AT_ONCE;
 
 /// One scenario that contains every operation with a cost.
 ///

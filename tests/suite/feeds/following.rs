@@ -1,7 +1,6 @@
 //! Writers and followers without faults.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use awc::http::Method;
 use futures_util::future::join_all;
@@ -153,7 +152,7 @@ async fn a_closed_stream_frees_its_slot() {
 
 #[actix_web::test]
 async fn a_stopping_server_answers_long_polls_and_ends_streams() {
-    let mut server = Server::start_with(&["--feed-followers-max=2"]);
+    let mut server = Server::start_with(&["--feed-followers-max=2", "--shutdown-wait-ms=600000"]);
     let client = FeedClient::at(&server, "news");
     client.put("a", "1").await;
     client.page("wait=10").await;
@@ -177,7 +176,7 @@ async fn a_stopping_server_answers_long_polls_and_ends_streams() {
     let (answer, end, ()) = tokio::join!(waits, events.next_untimed(), stop);
     let page: Page = serde_json::from_slice(&answer.body).expect("a page is JSON");
     assert_eq!((page.updates.len(), page.cursor, end), (0, 1, None));
-    assert_eq!(server.ended_within(Duration::from_secs(5)).await.code(), Some(0));
+    assert_eq!(server.ended_within(AT_ONCE).await.code(), Some(0));
 }
 
 #[actix_web::test]

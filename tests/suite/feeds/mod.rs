@@ -8,7 +8,6 @@ mod killed;
 mod nodes;
 mod refusals;
 mod replica;
-mod resting;
 mod slow;
 
 pub(crate) use client::{FeedClient, token};

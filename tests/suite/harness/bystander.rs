@@ -1,10 +1,8 @@
 //! A well-behaved user agent, which misbehaving peers must not affect.
 
-use std::time::{Duration, Instant};
-
+use super::Server;
 use super::agent::{Agent, Channel};
 use super::sender::Sender;
-use super::{AT_ONCE, Server};
 
 /// A user agent that stays connected during the test.
 pub(crate) struct Bystander {
@@ -21,17 +19,10 @@ impl Bystander {
         Self { agent, channel, sender: Sender::new(), pushes: 0 }
     }
 
-    /// Checks that a push arrives in time on the original connection.
+    /// Checks that a push arrives on the original connection and is answered.
     pub(crate) async fn is_unaffected(&mut self) {
-        let took = self.push_latency().await;
-        assert!(took < AT_ONCE, "a push took {took:?}");
-    }
-
-    /// The time from the request of a push to its answer, which follows the ack.
-    pub(crate) async fn push_latency(&mut self) -> Duration {
         self.pushes += 1;
-        let (body, began) = (self.pushes.to_string(), Instant::now());
+        let body = self.pushes.to_string();
         self.sender.push_to(&mut self.agent, &self.channel, &body).await;
-        began.elapsed()
     }
 }

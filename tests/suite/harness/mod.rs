@@ -22,12 +22,13 @@ mod wait;
 #[path = "../../../storage/tests/wire_server/mod.rs"]
 mod wire_server;
 
+pub(crate) use crate::shared::group::Group;
 pub(crate) use agent::{Agent, Channel, Disconnected, Notification, ack};
 pub(crate) use answer::Answer;
 pub(crate) use bystander::Bystander;
 pub(crate) use cluster::{Clocks, Cluster, ClusterPlan, shared_keys};
 pub(crate) use kill_countdown::KillCountdown;
-pub(crate) use program::{ExitOutput, Program, kalends, node_modules, python, run, signal};
+pub(crate) use program::{ExitOutput, Program, child, kalends, node_modules, python, run, signal};
 pub(crate) use proxy::{Fault, Proxy, Rule};
 pub(crate) use push_service::{PushService, Reply};
 pub(crate) use raw::{Raw, oversized_bodies};

@@ -1,19 +1,44 @@
 //! `kalends` as a command that a test waits for.
 
 use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{self, Output, Stdio};
+use std::sync::Once;
+use std::thread;
+use std::time::Duration;
 
 use tokio::process::{Child, Command};
 
-use super::wait::{AT_ONCE, within};
+use super::run::number_from_env;
+use super::wait::{AT_ONCE, note, within};
+use crate::shared::group::own_group;
+
+/// A program that ends with this process, also if it is killed. All programs that tests start are made here.
+pub(crate) fn child(program: impl AsRef<OsStr>) -> process::Command {
+    static LIMIT: Once = Once::new();
+    LIMIT.call_once(end_after_limit);
+    let mut command = process::Command::new(program);
+    command.process_group(own_group());
+    command
+}
+
+/// Ends this process after an hour, so that no test loops for ever. Chaos may last longer.
+fn end_after_limit() {
+    let limit = 3600 + number_from_env("CHAOS_SECONDS").unwrap_or_default() * 2;
+    thread::spawn(move || {
+        thread::sleep(Duration::from_secs(limit));
+        eprintln!("a test has not ended within {limit} s");
+        process::exit(101);
+    });
+}
 
 /// A running `kalends` process, which is killed when this is dropped.
 pub(crate) struct Program(Child);
 
 /// `kalends` with these arguments, not started yet.
 pub(crate) fn kalends<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kalends"));
+    let mut command = Command::from(child(env!("CARGO_BIN_EXE_kalends")));
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.kill_on_drop(true);
     command
@@ -26,7 +51,7 @@ pub(crate) async fn run<S: AsRef<OsStr>>(arguments: &[S]) -> ExitOutput {
 
 /// Sends the signal with this name, such as `TERM`.
 pub(crate) fn signal(pid: u32, name: &str) {
-    let status = std::process::Command::new("kill").args(["-s", name, &pid.to_string()]).status();
+    let status = child("kill").args(["-s", name, &pid.to_string()]).status();
     assert!(status.expect("kill can be run").success());
 }
 
@@ -77,7 +102,9 @@ impl Program {
     /// Waits for the end of the process, at most [`AT_ONCE`].
     pub(crate) async fn ended(self) -> ExitOutput {
         let output = within(AT_ONCE, "kalends ends", self.0.wait_with_output()).await;
-        output.expect("a process can be waited for").into()
+        let ended: ExitOutput = output.expect("a process can be waited for").into();
+        note(format!("{ended:?}"));
+        ended
     }
 }
 

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::usage::CapacityUsage;
-use super::wait::until;
+use super::wait::{AT_ONCE, until};
 
 /// DynamoDB's limit for the size of a request (16 MB).
 const BODY_BYTES_MAX: usize = 16 << 20;
@@ -31,9 +31,6 @@ const ANSWER_WAIT: Duration = Duration::from_secs(60);
 
 /// The nodes are idle when the proxy received no request for this long.
 const IDLE_FOR: Duration = Duration::from_millis(500);
-
-/// How long the nodes may take to become idle.
-const IDLE_WITHIN: Duration = Duration::from_secs(15);
 
 /// The media type of DynamoDB's answers.
 const JSON: &str = "application/x-amz-json-1.0";
@@ -214,7 +211,7 @@ impl Proxy {
     /// Waits until no request arrives any more, and resets the usage.
     pub(crate) async fn wait_until_idle(&self) {
         let (mut usage, mut since) = (self.usage(), Instant::now());
-        until(IDLE_WITHIN, "nothing is asked of the store", async || {
+        until(AT_ONCE, "nothing is asked of the store", async || {
             let now = self.usage();
             if now != usage {
                 (usage, since) = (now, Instant::now());

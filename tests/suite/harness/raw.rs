@@ -8,7 +8,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use super::Server;
 use super::answer::Answer;
-use super::wait::{AT_ONCE, within, write_until_blocked};
+use super::wait::{AT_ONCE, note, within, write_until_blocked};
 
 /// The connection, and the received bytes of an incomplete answer.
 pub(crate) struct Raw {
@@ -98,7 +98,9 @@ impl Raw {
 
     /// The number of bytes read; 0 at the end of the connection or after a reset.
     async fn read(&mut self) -> usize {
-        self.stream.read_buf(&mut self.unread).await.unwrap_or(0)
+        let count = self.stream.read_buf(&mut self.unread).await.unwrap_or(0);
+        note(&self.unread);
+        count
     }
 }
 

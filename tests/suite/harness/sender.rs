@@ -9,9 +9,10 @@ use awc::http::Method;
 use super::agent::{Agent, Channel};
 use super::answer::Answer;
 use super::signer::Signer;
+use super::wait::note;
 
 /// Timeout of one request, including its answer.
-const REQUEST_WAIT: Duration = Duration::from_secs(20);
+const REQUEST_WAIT: Duration = Duration::from_secs(30);
 
 /// An application server with its own pool of connections.
 #[derive(Clone)]
@@ -128,6 +129,8 @@ impl Post<'_> {
         let headers = headers.map(|(name, value)| (name.to_string(), text(value))).collect();
         // An incomplete body means that the server was killed.
         let body = response.body().await.map_err(|_| SendRequestError::Timeout)?.to_vec();
-        Ok(Answer { status: response.status().as_u16(), headers, body })
+        let answer = Answer { status: response.status().as_u16(), headers, body };
+        note(answer.to_string());
+        Ok(answer)
     }
 }

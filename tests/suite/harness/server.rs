@@ -12,10 +12,10 @@ use kalends::settings::keys::KEYS_FILE;
 use tempfile::TempDir;
 
 use super::answer::Answer;
-use super::program::{ExitOutput, Program, kalends, signal};
+use super::program::{ExitOutput, Program, child, kalends, signal};
 use super::sender::Sender;
 use super::signer::unix_now_s;
-use super::wait::{AT_ONCE, until};
+use super::wait::{AT_ONCE, note, until};
 
 /// A running server. It is killed when this is dropped; its data directory exists until then.
 ///
@@ -182,7 +182,22 @@ impl Server {
 
     /// The log of all runs of this server.
     pub(crate) fn log(&self) -> String {
-        fs::read_to_string(log_file(self.data.path())).expect("the server has a log")
+        let log = fs::read_to_string(log_file(self.data.path())).expect("the server has a log");
+        note(&log);
+        log
+    }
+
+    /// Waits for a line with this text in the log, which is written in the background.
+    pub(crate) async fn logged(&self, text: &str) -> String {
+        let mut found = None;
+        until(AT_ONCE, text, async || {
+            let log = self.log();
+            let mut lines = log.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+            found = lines.find(|line| line.contains(text)).map(str::to_owned);
+            found.is_some()
+        })
+        .await;
+        found.expect("waited for")
     }
 
     /// Kills the process with SIGKILL.
@@ -223,11 +238,6 @@ impl Server {
     /// Runs a `kalends` command on the data directory of the server.
     pub(crate) async fn run(&self, words: &[&str]) -> ExitOutput {
         Program::run(self.command(words)).await
-    }
-
-    /// Waits until the log of the server contains the text.
-    pub(crate) async fn has_logged(&self, text: &str) {
-        until(AT_ONCE, text, async || self.log().contains(text)).await;
     }
 
     /// Waits until the server reports to load balancers that it drains.
@@ -392,12 +402,12 @@ fn command(dir: &Path, launch: &Launch) -> Command {
         return on_disk(&data_dir(dir), mib, KALENDS);
     }
     if launch.data_dir.is_some() {
-        let mut command = Command::new("setpriv");
+        let mut command = child("setpriv");
         command.args(["--pdeathsig", "KILL", KALENDS]);
         return command;
     }
-    let Some((soft, hard)) = launch.open_files else { return Command::new(KALENDS) };
-    let mut shell = Command::new("sh");
+    let Some((soft, hard)) = launch.open_files else { return child(KALENDS) };
+    let mut shell = child("sh");
     let script = format!("ulimit -Sn {soft} && ulimit -Hn {hard} && exec \"$0\" \"$@\"");
     shell.arg("-c").arg(script).arg(KALENDS);
     shell
@@ -407,7 +417,7 @@ fn command(dir: &Path, launch: &Launch) -> Command {
 /// otherwise the server does not start, and its log has the error of `unshare`.
 fn on_disk(dir: &Path, mib: u32, program: &str) -> Command {
     fs::create_dir_all(dir).expect("a directory can be made");
-    let mut command = Command::new("unshare");
+    let mut command = child("unshare");
     let script = format!("mount -t tmpfs -o size={mib}m,mode=700 disk \"$0\" && exec \"$@\"");
     command.args(["--map-root-user", "--mount", "sh", "-c", &script]).arg(dir).arg(program);
     command

@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 use super::Server;
-use super::wait::{AT_ONCE, within};
+use super::wait::{AT_ONCE, note, within};
 
 /// A WebSocket after the HTTP upgrade.
 pub(crate) struct Socket(WebSocketStream<TcpStream>);
@@ -114,11 +114,14 @@ impl Socket {
 
     /// Discards messages up to the close frame or the end of the connection.
     pub(crate) async fn closed(&mut self) -> Closed {
-        loop {
-            if let Err(closed) = self.receive().await {
-                return closed;
+        let closed = async {
+            loop {
+                if let Err(closed) = self.receive_untimed().await {
+                    return closed;
+                }
             }
-        }
+        };
+        within(AT_ONCE, "the server closes the connection", closed).await
     }
 
     /// Waits for the end of the TCP connection, which must follow the close frame soon.
@@ -136,6 +139,7 @@ impl Socket {
         loop {
             match self.0.next().await {
                 Some(Ok(Message::Text(text))) => {
+                    note(&text);
                     return Ok(serde_json::from_str(&text).expect("the server sends JSON"));
                 }
                 Some(Ok(Message::Close(frame))) => {

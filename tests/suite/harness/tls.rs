@@ -22,6 +22,7 @@ use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tokio_tungstenite::tungstenite::http::header::SEC_WEBSOCKET_PROTOCOL;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
+use super::program::child;
 use super::wait::{AT_ONCE, within};
 use super::{Launch, Server};
 
@@ -132,7 +133,7 @@ impl Authority {
 
     /// Runs curl, which must succeed, and returns what it printed.
     pub(crate) async fn curl(&self, arguments: &[&str]) -> String {
-        let mut curl = Command::new("curl");
+        let mut curl = Command::from(child("curl"));
         curl.args(["--silent", "--show-error", "--max-time", "10", "--cacert"]);
         let output = curl
             .arg(self.path("ca.pem"))

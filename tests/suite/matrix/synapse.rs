@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use super::{PATH, notification};
-use crate::harness::{Agent, Server, python, until, within};
+use crate::harness::{Agent, Server, child, python, until, within};
 
 /// It creates its tables first.
 const START_WAIT: Duration = Duration::from_secs(120);
@@ -57,7 +57,7 @@ impl Synapse {
         write("homeserver.yaml", &config.to_string());
         write("signing.key", &format!("ed25519 a_key {}\n", "A".repeat(43)));
         let log = File::create(at("log")).expect("a file can be made");
-        let mut command = Command::new(python());
+        let mut command = child(python());
         command.args(["-m", "synapse.app.homeserver", "-c"]).arg(at("homeserver.yaml"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).env("NO_PROXY", "*");
         let process = command.spawn().expect("Synapse can be started");

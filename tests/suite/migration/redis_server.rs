@@ -2,12 +2,12 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use redis::{Client, Connection};
 use tempfile::TempDir;
 
-use crate::harness::{AT_ONCE, until};
+use crate::harness::{AT_ONCE, child, until};
 
 /// A running Redis, which ends when this is dropped.
 pub(super) struct RedisServer {
@@ -18,7 +18,7 @@ pub(super) struct RedisServer {
 impl RedisServer {
     pub(super) async fn start() -> Self {
         let dir = TempDir::new().expect("a temporary directory can be made");
-        let started = Command::new("redis-server")
+        let started = child("redis-server")
             .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket", "socket"])
             .current_dir(dir.path())
             .stdout(Stdio::null())

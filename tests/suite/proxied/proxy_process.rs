@@ -4,13 +4,13 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use tempfile::TempDir;
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::Sample;
-use crate::harness::{AT_ONCE, Agent, Cluster, Server, Socket, until};
+use crate::harness::{AT_ONCE, Agent, Cluster, Server, Socket, child, until};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -137,7 +137,7 @@ impl Drop for ProxyProcess {
         // process has ended already.
         let signal = if self.kind == Kind::Nginx { "TERM" } else { "KILL" };
         let pid = self.process.id().to_string();
-        let _ = Command::new("kill").args(["-s", signal, &pid]).stderr(Stdio::null()).status();
+        let _ = child("kill").args(["-s", signal, &pid]).stderr(Stdio::null()).status();
         let _ = self.process.wait();
         if std::thread::panicking() {
             eprintln!("the output of the proxy:\n{}", self.output());
@@ -174,7 +174,7 @@ fn spawn(kind: Kind, dir: &Path) -> Child {
     let output = File::create(dir.join("said")).expect("a file can be made");
     let start = |program: &str| {
         let output = output.try_clone().expect("a file can be shared");
-        let mut command = Command::new(program);
+        let mut command = child(program);
         command.args(arguments).current_dir(dir).stdin(Stdio::null()).stdout(Stdio::null());
         let homes = ["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"].map(|name| (name, dir));
         command.envs(homes).stderr(output).spawn()

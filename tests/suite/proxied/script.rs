@@ -1,15 +1,16 @@
 //! `make cluster ONCE=1`: the script that starts a cluster for a demonstration.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
+use crate::harness::child;
 use tempfile::TempDir;
 
 #[test]
 fn make_cluster_pushes_through_each_pair_of_nodes_and_leaves_no_process() {
     let dir = TempDir::new().expect("a temporary directory can be made");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster");
-    let mut command = Command::new(script);
+    let mut command = child(script);
     command.env("ONCE", "1").env("KALENDS", env!("CARGO_BIN_EXE_kalends"));
     command.env("CLUSTER_DIR", dir.path()).stdin(Stdio::null());
     let output = command.output().expect("bash runs the script");

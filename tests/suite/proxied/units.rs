@@ -1,13 +1,14 @@
 //! The systemd units, checked by `systemd-analyze verify`.
 
 use std::fs;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use tempfile::TempDir;
 
 use super::Sample;
 use super::manual::{read, root};
 use super::proxy_process::installed;
+use crate::harness::child;
 
 const UNITS: [&str; 3] = ["kalends.service", "kalends-connect.service", "kalends-endpoint.service"];
 const SOCKET: &str = "kalends.socket";
@@ -32,7 +33,7 @@ fn verify_all(units: &[(&str, String)]) -> Output {
         fs::write(file, text).expect("a file can be written");
     }
     installed("systemd-analyze", |name| {
-        Command::new(name).args(["verify", "--man=no"]).args(&files).output()
+        child(name).args(["verify", "--man=no"]).args(&files).output()
     })
 }
 
@@ -41,7 +42,7 @@ fn template() -> String {
     let manual = read("docs/operations/cluster.md");
     let command = manual.lines().find(|line| line.starts_with("sed -e "));
     let command = command.and_then(|line| line.split_once(" > ")).expect("the manual has it").0;
-    let output = Command::new("sh").args(["-c", command]).current_dir(root()).output();
+    let output = child("sh").args(["-c", command]).current_dir(root()).output();
     let output = output.expect("sh can be run");
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).expect("a unit is text")

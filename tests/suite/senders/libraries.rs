@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 use super::subscriber::{Received, Subscriber};
-use crate::harness::{Authority, Server, node_modules, python, within};
+use crate::harness::{Authority, Server, child, node_modules, python, within};
 
 /// Maximum time to start an interpreter and send a few messages, on a busy machine.
 const SENDING_WAIT: Duration = Duration::from_secs(60);
@@ -47,7 +47,7 @@ impl World {
 
     /// Sends pushes with `sendNotification`, one after the other. Returns what it returns or throws.
     async fn web_push(&self, orders: &Value) -> Vec<Value> {
-        let mut node = Command::new("node");
+        let mut node = Command::from(child("node"));
         node.arg(script("npm_sender.cjs")).env("NODE_PATH", node_modules());
         node.env("NODE_EXTRA_CA_CERTS", self.authority.path("ca.pem")).arg(self.write(orders));
         answers(node).await
@@ -68,7 +68,7 @@ impl World {
     }
 
     fn python(&self) -> Command {
-        let mut command = Command::new(python());
+        let mut command = Command::from(child(python()));
         // The server is on this machine, whatever proxy is configured.
         command.arg(script("python_sender.py")).env("NO_PROXY", "*");
         command.env("REQUESTS_CA_BUNDLE", self.authority.path("ca.pem"));

@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -13,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::{Plan, Result};
+use crate::shared::group::own_group;
 
 /// Where the server listens. Other programs have no ports there, so that a restart finds its port free.
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 2, 0, 1);
@@ -129,6 +131,7 @@ fn spawn(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(file)
+        .process_group(own_group())
         .spawn()
         .map_err(|error| {
             let path = plan.kalends.display();
