@@ -3,6 +3,8 @@
 //! Exit codes: 0 on success, 1 on failure, 2 on wrong usage (an unknown flag, a bad setting).
 
 #[cfg(test)]
+mod socket_tests;
+#[cfg(test)]
 mod tests;
 
 use std::ffi::OsString;

@@ -27,7 +27,7 @@ pub mod fixture;
 pub mod job;
 pub mod output;
 pub mod printer;
-mod protocol;
+pub mod protocol;
 pub mod served;
 pub mod socket;
 pub mod store_command;

@@ -36,13 +36,13 @@ use super::served::{Served, Started};
 
 /// Maximum size of a request, in bytes: the largest value of a feed, of which JSON may write a byte as six, and the
 /// fields around it.
-const REQUEST_BYTES_MAX: usize = 6 * FeedValue::BYTES_MAX + 4096;
+pub const REQUEST_BYTES_MAX: usize = 6 * FeedValue::BYTES_MAX + 4096;
 
 /// Commands that run at once.
-const COMMANDS_MAX: usize = 8;
+pub const COMMANDS_MAX: usize = 8;
 
 /// `feed tail` commands that run at once. They have permits of their own: neither kind keeps the other out.
-const TAILS_MAX: usize = 16;
+pub const TAILS_MAX: usize = 16;
 
 /// Connections at once; further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = COMMANDS_MAX + TAILS_MAX + 8;
@@ -54,7 +54,7 @@ const REQUEST_WAIT: Duration = Duration::from_secs(5);
 const STOP_WAIT_S: u64 = 1;
 
 /// The socket's name until its mode is set.
-const UNFINISHED: &str = "admin.sock.new";
+pub const UNFINISHED: &str = "admin.sock.new";
 
 /// A socket that accepts commands. Its file is removed when this is dropped.
 pub struct AdminSocket {
@@ -243,6 +243,3 @@ async fn read_request(body: &mut Payload) -> Result<Request<Value>, String> {
     serde_json::from_slice(&line)
         .map_err(|error| format!("the server does not know this request: {error}"))
 }
-
-#[cfg(test)]
-mod tests;

@@ -100,7 +100,12 @@ async fn delete_expired(interval: Duration, store: Arc<dyn StoreAdmin>, common: 
                 debug!(common.log, "deleted expired messages"; "messages" => messages);
             }
             Err(StoreError::Closed) => return,
-            Err(error) => log_failure("delete expired messages", &error, &mut log_limiter, &common),
+            Err(error) => {
+                if let Some(suppressed) = log_limiter.allow(common.clock.now()) {
+                    warn!(common.log, "cannot delete expired messages, retrying";
+                        "error" => %error, "failures" => suppressed + 1);
+                }
+            }
         }
     }
 }
@@ -123,17 +128,13 @@ async fn write_receipts(interval: Duration, store: Arc<dyn StoreAdmin>, common: 
             }
             Err(StoreError::Closed) => return,
             Err(error) => {
-                let what = "write the receipts of expired messages";
-                log_failure(what, &error, &mut log_limiter, &common);
+                if let Some(suppressed) = log_limiter.allow(common.clock.now()) {
+                    warn!(common.log, "cannot write the receipts of expired messages, retrying";
+                        "error" => %error, "failures" => suppressed + 1);
+                }
             }
         }
         sleep(interval).await;
-    }
-}
-
-fn log_failure(what: &str, error: &StoreError, limiter: &mut LogLimiter, common: &SharedState) {
-    if let Some(suppressed) = limiter.allow(common.clock.now()) {
-        warn!(common.log, "cannot {what}, retrying"; "error" => %error, "failures" => suppressed + 1);
     }
 }
 

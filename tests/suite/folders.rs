@@ -191,7 +191,9 @@ fn listed(heading: &str) -> Vec<String> {
     let (_, list) =
         page.split_once(heading).unwrap_or_else(|| panic!("docs/architecture.md has {heading}"));
     let list = list.split("\n#").next().unwrap_or_default();
-    let names = list.lines().filter_map(|line| line.split_once(". `")?.1.split('`').next());
+    let items =
+        list.lines().map(|line| line.trim_start_matches(|sign: char| sign.is_ascii_digit()));
+    let names = items.filter_map(|item| item.strip_prefix(". `")?.split('`').next());
     names.map(str::to_owned).collect()
 }
 

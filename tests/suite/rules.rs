@@ -8,6 +8,10 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// Maximum number of lines of a file of sources or tests.
 const FILE_LINES_MAX: usize = 500;
 
+/// Files that are one concept and longer, and their limit.
+const LONG_FILES: [&str; 2] = ["src/settings/sources.rs", "src/settings/table.rs"];
+const LONG_FILE_LINES_MAX: usize = 700;
+
 #[test]
 fn there_is_only_one_cryptography_library() {
     let lock = fs::read_to_string(Path::new(ROOT).join("Cargo.lock")).unwrap();
@@ -38,7 +42,10 @@ fn no_source_file_exceeds_the_line_limit() {
     }
     for (path, text) in files {
         let lines = text.lines().count();
-        assert!(lines <= FILE_LINES_MAX, "{}: {lines} lines", path.display());
+        let is_long = LONG_FILES.iter().any(|long| path == Path::new(ROOT).join(long));
+        let max = if is_long { LONG_FILE_LINES_MAX } else { FILE_LINES_MAX };
+        assert!(lines <= max, "{}: {lines} lines", path.display());
+        assert!(!is_long || lines > FILE_LINES_MAX, "{} is no longer long", path.display());
     }
 }
 

@@ -178,21 +178,19 @@ impl Guard {
                 return;
             }
         }
-        let (limiter, line) = match is_outage {
-            true => {
-                (&mut state.outage_limiter, "a bridge is unavailable, pushes through it get 502")
-            }
-            false => (&mut state.failure_limiter, "a push through a bridge failed"),
-        };
+        let limiter =
+            if is_outage { &mut state.outage_limiter } else { &mut state.failure_limiter };
         let Some(more) = limiter.allow(now) else { return };
+        let reason = verdict.reason.as_ref();
         // Refused credentials have a line of their own, as only the operator can replace them.
-        let line = match verdict.outcome {
-            BridgeOutcome::Unauthorized => {
-                "a bridge refuses the credentials of an application, check them and the clock"
-            }
-            _ => line,
-        };
-        warn!(self.log, "{}", line; "reason" => verdict.reason.as_ref(), "more" => more);
+        if verdict.outcome == BridgeOutcome::Unauthorized {
+            warn!(self.log, "a bridge refuses the credentials of an application, check them and the clock";
+                "reason" => reason, "more" => more);
+        } else if is_outage {
+            warn!(self.log, "a bridge is unavailable, pushes through it get 502"; "reason" => reason, "more" => more);
+        } else {
+            warn!(self.log, "a push through a bridge failed"; "reason" => reason, "more" => more);
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

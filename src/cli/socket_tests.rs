@@ -1,18 +1,26 @@
-use std::os::unix::net::UnixStream as BlockingStream;
+//! The tests of `admin.sock`, with the commands of the list.
 
-use slog::{Discard, Drain, o};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream as BlockingStream};
+use std::time::Duration;
+
+use slog::{Discard, Drain, Logger, o};
 use state_machine::feed::{FeedKey, FeedName, FeedValue};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::time::timeout;
 
-use super::*;
+use super::COMMANDS;
 use crate::command::client;
-use crate::command::error::CommandError;
 use crate::command::fixture::{Fixture, in_month};
-use crate::command::output::Completion;
 use crate::command::printer::Printer;
-use crate::command::store_command::StoreCommand;
+use crate::command::protocol::{FILE, PATH, VERSION, VERSION_HEADER};
+use crate::command::socket::{
+    AdminSocket, COMMANDS_MAX, REQUEST_BYTES_MAX, TAILS_MAX, UNFINISHED, start,
+};
 use crate::command::text::to_json;
+use crate::command::{CommandError, Completion, Output, StoreCommand};
 use crate::feeds::cli::key_args::KeyArgs;
 use crate::feeds::cli::put::Put;
 use crate::feeds::cli::tail::FeedTail;
@@ -20,19 +28,11 @@ use crate::operate::tables::create::Create;
 use crate::operate::tables::list::List;
 use crate::operate::users::drop_inactive::DropInactive;
 
-const SERVED: [Served; 5] = [
-    Served::of::<List>(),
-    Served::of::<Create>(),
-    Served::of::<DropInactive>(),
-    Served::of::<Put>(),
-    Served::of::<FeedTail>(),
-];
-
 const LIST: List = List { json: false };
 
 fn listen(fixture: &Fixture) -> AdminSocket {
     let log = Logger::root(Discard, o!());
-    start(fixture.dir.path(), SERVED.into_iter(), fixture.context.clone(), &log)
+    start(fixture.dir.path(), COMMANDS.served(), fixture.context.clone(), &log)
         .expect("a socket can be made")
 }
 
@@ -58,7 +58,7 @@ async fn call_over<C: StoreCommand>(
     stop: impl Future + Send + 'static,
 ) -> Result<Completion, CommandError> {
     let mut printer = Printer::new(to, false);
-    let sink = &mut |output: crate::command::output::Output<C::Report>| printer.print(output);
+    let sink = &mut |output: Output<C::Report>| printer.print(output);
     client::call(stream, (C::NAME, command), sink, stop).await
 }
 
@@ -126,7 +126,7 @@ async fn the_log_has_the_name_and_the_result_of_a_command_and_no_value() {
     let json = slog_json::Json::default(file.reopen().unwrap());
     let log = Logger::root(std::sync::Mutex::new(json).fuse(), o!());
     let socket =
-        start(fixture.dir.path(), SERVED.into_iter(), fixture.context.clone(), &log).unwrap();
+        start(fixture.dir.path(), COMMANDS.served(), fixture.context.clone(), &log).unwrap();
     let of = KeyArgs { feed: FeedName::broadcasts(), key: FeedKey::parse("k").unwrap() };
     let put = Put { of, url: None, value: Some("secret".to_owned()) };
     call(&fixture, put).await.1.unwrap();
@@ -278,7 +278,7 @@ async fn the_path_of_the_directory_may_be_longer_than_a_socket_address() {
     let dir = fixture.dir.path().join("x".repeat(200)).join("y".repeat(200));
     fs::create_dir_all(&dir).unwrap();
     let log = Logger::root(Discard, o!());
-    let socket = start(&dir, SERVED.into_iter(), fixture.context.clone(), &log).unwrap();
+    let socket = start(&dir, COMMANDS.served(), fixture.context.clone(), &log).unwrap();
     assert!(client::connect(&dir).await.is_ok());
     let mode = fs::metadata(dir.join(FILE)).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o600);
@@ -293,7 +293,7 @@ async fn a_directory_without_room_for_the_socket_leaves_the_server_without_one()
     assert!(
         start(
             &fixture.dir.path().join("nowhere"),
-            SERVED.into_iter(),
+            COMMANDS.served(),
             fixture.context.clone(),
             &log
         )
