@@ -18,8 +18,14 @@ const TESTS: [(&str, &str); 8] = [
         "matrix::synapse::synapse_notifies_an_app_repeats_what_is_refused_and_removes_a_rejected_pusher",
         "python",
     ),
-    ("proxied::cluster::agents_are_on_all_nodes_and_get_their_pushes_through_nginx", "nginx"),
-    ("proxied::cluster::agents_are_on_all_nodes_and_get_their_pushes_through_caddy", "caddy"),
+    (
+        "proxied::cluster::agents_are_on_all_nodes_and_get_their_pushes_through_nginx_and_caddy",
+        "nginx",
+    ),
+    (
+        "proxied::cluster::agents_are_on_all_nodes_and_get_their_pushes_through_nginx_and_caddy",
+        "caddy",
+    ),
     ("migration::imports::another_import_undoes_nothing_that_an_agent_did_since", "redis-server"),
     (
         "metrics::prometheus_scrapes_a_server_and_knows_each_metric_of_the_board_and_the_rules",
@@ -49,6 +55,8 @@ async fn no_program_outlives_the_killed_process_of_a_test() {
         until(START_WAIT, last, async || {
             sleep(POLL_INTERVAL).await;
             started = descendants(pid);
+            // A name that no test has any more ends it at once.
+            assert_eq!(process.try_wait().expect("it can be asked"), None, "{test} ended");
             started.values().any(|name| name.starts_with(last))
         })
         .await;
