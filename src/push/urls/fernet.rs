@@ -10,6 +10,7 @@ use aws_lc_rs::iv::FixedLength;
 use base64::Engine;
 use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
 use state_machine::{Span, Time};
+use zeroize::Zeroizing;
 
 use crate::settings::keys::Keys;
 
@@ -33,6 +34,7 @@ impl FernetKeys {
     pub fn new(keys: &Keys) -> Self {
         let key = |text: &str| {
             let bytes = URL_SAFE.decode(text).expect("a key is written in base64");
+            let bytes = Zeroizing::new(bytes);
             let (signing, encryption) = bytes.split_at(bytes.len() / 2);
             let encryption = UnboundCipherKey::new(&AES_128, encryption);
             let encryption = encryption.and_then(PaddedBlockDecryptingKey::cbc_pkcs7);
