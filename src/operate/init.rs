@@ -169,7 +169,7 @@ impl<I: BufRead, O: Write> Questions<I, O> {
         Ok(())
     }
 
-    /// The answer; none if it is empty or nobody is asked.
+    /// The answer. None if it is empty, or without an input.
     fn answer(&mut self, question: &str) -> Result<Option<String>, InitError> {
         let Some(input) = &mut self.input else { return Ok(None) };
         write!(self.output, "{question}: ")?;
