@@ -6,7 +6,7 @@
 use std::future::ready;
 
 use state_machine::feed::FeedName;
-use state_machine::{AckCode, MessageKey, Month, ReceiptRequest, Time, Uaid};
+use state_machine::{AckCode, Message, MessageKey, Month, ReceiptRequest, Time, Uaid};
 
 use crate::store::{StoreError, StoreFuture};
 
@@ -16,6 +16,14 @@ pub struct ExpectedReceipt {
     pub request: ReceiptRequest,
     /// When the message counts as expired: [`Message::kept_until`](state_machine::Message::kept_until).
     pub deadline: Time,
+}
+
+impl ExpectedReceipt {
+    /// That of a message, if its sender wants one.
+    pub(crate) fn of(message: &Message) -> Option<Self> {
+        let request = message.receipt.as_deref()?.clone();
+        Some(Self { request, deadline: message.kept_until() })
+    }
 }
 
 /// What became of a message that is deleted.

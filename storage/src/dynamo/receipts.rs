@@ -3,31 +3,32 @@
 use futures_util::StreamExt;
 use futures_util::stream;
 use state_machine::feed::FeedName;
-use state_machine::{Message, MessageKey, Month, Receipt, Time, Uaid};
+use state_machine::{MessageKey, Month, Receipt, Time, Uaid};
 
 use super::Dynamo;
 use super::attributes::{UAID, text};
 use super::client::DynamoClient;
 use super::error::{CallError, Item};
-use super::feeds::receipts;
 use super::messages::{self, Row};
 use super::month_table::with_table;
 use super::queue::Priority;
 use super::rows::{self, SORT_KEY};
+use super::tables;
 use crate::receipts::{
     ExpectedReceipt, ExpiredReceipts, ReceiptTables, SettledMessages, Settlement,
 };
+use crate::rules::receipts as rules;
 use crate::store::StoreFuture;
 
 impl ReceiptTables for Dynamo {
     fn expect_receipt(&self, expected: ExpectedReceipt, messages_max: u64) -> StoreFuture<bool> {
         self.run(Priority::Store, None, async move |client| {
-            receipts::expect(&client, &expected, messages_max).await
+            expect(&client, &expected, messages_max).await
         })
     }
 
     fn cancel_receipt(&self, expected: ExpectedReceipt) -> StoreFuture<()> {
-        self.call(async move |client| receipts::cancel(&client, &expected).await)
+        self.call(async move |client| rules::cancel(&*client, &expected).await)
     }
 
     fn settle_messages(
@@ -52,7 +53,22 @@ impl ReceiptTables for Dynamo {
     }
 
     fn expire_receipts(&self, now: Time) -> StoreFuture<ExpiredReceipts> {
-        self.call(async move |client| receipts::expire(&client, now).await)
+        self.call(async move |client| rules::expire(&*client, now).await)
+    }
+}
+
+/// Expects a receipt, and creates the tables if they are missing.
+async fn expect(
+    client: &DynamoClient,
+    expected: &ExpectedReceipt,
+    messages_max: u64,
+) -> Result<bool, CallError> {
+    match rules::expect(client, expected, messages_max).await {
+        Err(error) if error.is_table_missing() => {
+            tables::ensure_feeds(client).await?;
+            rules::expect(client, expected, messages_max).await
+        }
+        done => done,
     }
 }
 
@@ -95,15 +111,16 @@ async fn decide(
         let is_it = |(key, _): &&(MessageKey, Settlement)| key.id == message.id;
         messages.iter().find(is_it).map(|(_, settlement)| *settlement)
     });
-    let (Some(expected), Some(settlement)) = (message.as_ref().and_then(expected_by), settlement)
+    let (Some(expected), Some(settlement)) =
+        (message.as_ref().and_then(ExpectedReceipt::of), settlement)
     else {
         return Ok(None);
     };
     match settlement {
-        Settlement::Withdrawn => receipts::cancel(client, &expected).await.map(|()| None),
+        Settlement::Withdrawn => rules::cancel(client, &expected).await.map(|()| None),
         Settlement::Acked(code) => {
             let receipt = Receipt::Delivered(code);
-            let is_new = receipts::write(client, &expected, receipt, false).await?;
+            let is_new = rules::write(client, &expected, receipt).await?;
             Ok(is_new.then_some(expected.request.subscription))
         }
     }
@@ -111,13 +128,8 @@ async fn decide(
 
 /// Expects the receipt no more that a row names, if it names one.
 pub(super) async fn cancel_row(client: &DynamoClient, item: &Item) -> Result<(), CallError> {
-    match rows::decode(item).as_ref().and_then(expected_by) {
-        Some(expected) => receipts::cancel(client, &expected).await,
+    match rows::decode(item).as_ref().and_then(ExpectedReceipt::of) {
+        Some(expected) => rules::cancel(client, &expected).await,
         None => Ok(()),
     }
-}
-
-fn expected_by(message: &Message) -> Option<ExpectedReceipt> {
-    let request = message.receipt.as_deref()?.clone();
-    Some(ExpectedReceipt { request, deadline: message.kept_until() })
 }

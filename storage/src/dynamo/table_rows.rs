@@ -22,6 +22,7 @@ use crate::feeds::FeedState;
 use crate::maintenance::{PREFLIGHT_UAID, Table, USERS_IN_A_BATCH};
 use crate::receipts::ExpectedReceipt;
 use crate::rows::{PAGE_ROWS_MAX, Row, RowPage};
+use crate::rules::feed_rows::KeyRow;
 use crate::store::{Cursor, StoreError};
 
 pub(super) async fn read(
@@ -227,7 +228,7 @@ fn item_of(client: &DynamoClient, row: &Row) -> Item {
         Row::Version(uaid, version) => notifications::encode(*uaid, version),
         Row::Sequence(feed) => feeds::encode_sequence(feed),
         Row::Key { feed, key, version, number } => {
-            feeds::encode_key(feed, key, feeds::KeyRow { version: *version, number: *number })
+            feeds::encode_key(feed, key, KeyRow { version: *version, number: *number })
         }
         Row::Value { feed, key, version, number, value } => {
             feeds::encode_value(feed, key, *version, *number, value.as_ref())

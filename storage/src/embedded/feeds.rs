@@ -1,29 +1,31 @@
 //! Feeds, one row per key, in the router's file.
 //!
-//! Only the writer changes them, one job after the other, so that a [`Publication`] has no
-//! conflicts.
+//! Only the writer changes them, one job after the other, so that no commit is refused for another one.
+
+use std::collections::BTreeSet;
 
 use rusqlite::types::Type;
-use rusqlite::{Connection, Params, Row, params};
+use rusqlite::{Connection, Row, params};
 use state_machine::Time;
-use state_machine::feed::{Assignment, Publication, UnpublishedKey};
+use state_machine::feed::UnpublishedKey;
 
-use super::Embedded;
-use super::columns::{corrupt, from_i64, to_i64};
+use super::columns::{change, corrupt, from_i64, to_i64};
 use super::files::FileKey;
 use super::statements::first_row;
 use super::tables::now;
+use super::{Embedded, receipts};
 use crate::feeds::{
     FeedKey, FeedMark, FeedName, FeedPage, FeedState, FeedSyncId, FeedTables, FeedValue, Forgotten,
     PublishResult, Sequence, Update, Version, WriteResult,
 };
-use crate::store::{PageLimit, StoreFuture};
-
-/// Keys that one job numbers: bounds how long the jobs behind it wait.
-const PUBLISHED_MAX: usize = 1000;
-
-/// Entries that one job removes.
-const FORGOTTEN_MAX: usize = 1000;
+use crate::receipts::ExpectedReceipt;
+use crate::rules::feed_rows::{
+    Attempts, CommitBounds, Committed, ExpectedChange, FeedChange, FeedRows, KeyRow, NumberedPage,
+    PendingPage, PendingRow, Refused, SequenceChange, SequenceRow,
+};
+use crate::rules::feeds::{self as rules, Rewrite};
+use crate::rules::finished;
+use crate::store::{Cursor, PageLimit, StoreFuture};
 
 /// Bytes of values after which a job numbers no further key: numbering rewrites the row with its
 /// value.
@@ -43,19 +45,19 @@ impl FeedTables for Embedded {
         keys_max: u64,
     ) -> StoreFuture<WriteResult> {
         self.write(None, FileKey::Router, move |conn| {
-            write(conn, feed.as_str(), &key, &value, keys_max)
+            finished(rules::write(conn, &feed, &key, &value, keys_max))
         })
     }
 
     fn republish_key(&self, feed: FeedName, key: FeedKey) -> StoreFuture<Option<Version>> {
         self.write(None, FileKey::Router, move |conn| {
-            change(conn, REPUBLISH, params![feed.as_str(), key.as_str()])
+            finished(rules::rewrite(conn, &feed, &key, Rewrite::Republish))
         })
     }
 
     fn delete_key(&self, feed: FeedName, key: FeedKey) -> StoreFuture<Option<Version>> {
         self.write(None, FileKey::Router, move |conn| {
-            change(conn, DELETE, params![feed.as_str(), key.as_str()])
+            finished(rules::rewrite(conn, &feed, &key, Rewrite::Delete))
         })
     }
 
@@ -66,7 +68,7 @@ impl FeedTables for Embedded {
         limit: usize,
     ) -> StoreFuture<Option<PublishResult>> {
         self.write(None, FileKey::Router, move |conn| {
-            publish(conn, feed.as_str(), after.as_ref(), limit)
+            finished(rules::publish(conn, &feed, after.as_ref(), limit))
         })
     }
 
@@ -76,7 +78,7 @@ impl FeedTables for Embedded {
         after: FeedSyncId,
         limit: PageLimit,
     ) -> StoreFuture<Option<FeedPage>> {
-        self.read(FileKey::Router, |conn| fetch(conn, feed.as_str(), after, limit))
+        self.read(FileKey::Router, |conn| finished(rules::fetch(conn, &feed, after, limit)))
     }
 
     fn forget(
@@ -86,14 +88,14 @@ impl FeedTables for Embedded {
         limit: usize,
     ) -> StoreFuture<Option<Forgotten>> {
         self.write(None, FileKey::Router, move |conn| {
-            forget(conn, feed.as_str(), through, limit.clamp(1, FORGOTTEN_MAX))
+            finished(rules::forget(conn, &feed, through, limit))
         })
     }
 
     fn mark_feed(&self, feed: FeedName, FeedMark { number, at }: FeedMark) -> StoreFuture<()> {
         self.write(None, FileKey::Router, move |conn| {
             let row = params![feed.as_str(), to_column(number.0)?, to_i64(at.0)];
-            conn.prepare_cached(MARK)?.execute(row).map(drop)
+            change(conn, MARK, row).map(drop)
         })
     }
 
@@ -102,109 +104,200 @@ impl FeedTables for Embedded {
     }
 }
 
-pub(super) fn write(
-    conn: &Connection,
-    feed: &str,
-    key: &FeedKey,
-    value: &FeedValue,
-    keys_max: u64,
-) -> rusqlite::Result<WriteResult> {
-    if let Some(version) = change(conn, CHANGE, params![feed, key.as_str(), value.as_str()])? {
-        return Ok(WriteResult::Done(version));
-    }
-    let Sequence { keys, forgotten, .. } = sequence(conn, feed)?.unwrap_or_default();
-    if keys >= keys_max {
-        return Ok(WriteResult::TooManyKeys);
-    }
-    let version = forgotten.next();
-    let row = params![feed, key.as_str(), to_column(version.0)?, value.as_str()];
-    conn.prepare_cached(ADD)?.execute(row)?;
-    conn.prepare_cached(COUNT_KEY)?.execute(params![feed])?;
-    Ok(WriteResult::Done(version))
-}
+/// The rows of the router's file.
+impl FeedRows for Connection {
+    type Error = rusqlite::Error;
 
-/// Executes a statement that returns the new version. None if it changed no row.
-fn change(
-    conn: &Connection,
-    statement: &str,
-    parameters: impl Params,
-) -> rusqlite::Result<Option<Version>> {
-    let mut statement = conn.prepare_cached(statement)?;
-    first_row(&mut statement, parameters, |row| number(0, row).map(Version))
-}
-
-pub(super) fn publish(
-    conn: &Connection,
-    feed: &str,
-    after: Option<&FeedKey>,
-    limit: usize,
-) -> rusqlite::Result<Option<PublishResult>> {
-    let Some(sequence) = sequence(conn, feed)? else { return Ok(None) };
-    let (waiting, is_all) = pending(conn, feed, after, limit.clamp(1, PUBLISHED_MAX))?;
-    let Some(publication) = Publication::of(sequence, waiting) else {
-        return Ok(Some(PublishResult { count: 0, head: sequence.value, next: None }));
+    /// They bound how long the jobs behind one wait.
+    const BOUNDS: CommitBounds = CommitBounds {
+        published: 1000,
+        forgotten: 1000,
+        fetched: usize::MAX,
+        receipts: receipts::DECIDED_MAX,
     };
-    let mut assign = conn.prepare_cached(ASSIGN)?;
-    for Assignment { pending, version, feed_sync_id } in &publication.assignments {
-        let (version, number) = (to_column(version.0)?, to_column(feed_sync_id.0)?);
-        assign.execute(params![feed, pending.key.as_str(), version, number])?;
+
+    async fn sequence(&self, feed: &FeedName) -> rusqlite::Result<Option<SequenceRow>> {
+        let there = sequence(self, feed)?;
+        Ok(there.map(|sequence| SequenceRow { sequence, settled: sequence.value }))
     }
-    let Sequence { value, version, .. } = publication.sequence;
-    let row = params![feed, to_column(value.0)?, to_column(version)?];
-    conn.prepare_cached(ADVANCE)?.execute(row)?;
-    Ok(Some(publication.outcome(is_all)))
+
+    async fn key(&self, feed: &FeedName, key: &FeedKey) -> rusqlite::Result<Option<KeyRow>> {
+        let names = params![feed.as_str(), key.as_str()];
+        first_row(&mut *self.prepare_cached(KEY)?, names, |row| decode_key(0, row))
+    }
+
+    /// The outer `None` if there is no such key, the inner one if it is deleted.
+    async fn value(
+        &self,
+        feed: &FeedName,
+        key: &FeedKey,
+        _row: KeyRow,
+    ) -> rusqlite::Result<Option<Option<FeedValue>>> {
+        let names = params![feed.as_str(), key.as_str()];
+        first_row(&mut *self.prepare_cached(VALUE)?, names, |row| value(0, row))
+    }
+
+    async fn pending(
+        &self,
+        feed: &FeedName,
+        after: Option<&FeedKey>,
+        rows: usize,
+        _refused: &BTreeSet<UnpublishedKey>,
+    ) -> rusqlite::Result<PendingPage> {
+        let mut statement = self.prepare_cached(PENDING)?;
+        let mut there =
+            statement.query(params![feed.as_str(), after.map_or("", FeedKey::as_str)])?;
+        let (mut page, mut bytes) = (PendingPage { is_all: true, ..PendingPage::default() }, 0);
+        while let Some(row) = there.next()? {
+            if page.rows.len() >= rows || bytes >= PUBLISHED_BYTES_MAX {
+                page.is_all = false;
+                break;
+            }
+            let pending = UnpublishedKey { key: key(0, row)?, version: Version(number(1, row)?) };
+            let value = value(2, row)?;
+            bytes += value.as_ref().map_or(0, |value| value.as_str().len());
+            page.rows.push(PendingRow { pending, value });
+        }
+        page.last = page.rows.last().map(|last| last.pending.key.clone());
+        Ok(page)
+    }
+
+    async fn numbered(
+        &self,
+        feed: &FeedName,
+        after: FeedSyncId,
+        last: FeedSyncId,
+        limit: PageLimit,
+    ) -> rusqlite::Result<NumberedPage> {
+        let mut statement = self.prepare_cached(NUMBERED)?;
+        let mut rows = statement.query(params![feed.as_str(), to_i64(after.0), to_i64(last.0)])?;
+        let (mut page, mut bytes) = (NumberedPage { is_all: true, ..NumberedPage::default() }, 0);
+        while let Some(row) = rows.next()? {
+            let updates = page.updates.len();
+            if updates >= limit.rows.max(1) || (updates > 0 && bytes >= limit.bytes) {
+                page.is_all = false;
+                break;
+            }
+            let value = value(3, row)?;
+            bytes += value.as_ref().map_or(0, |value| value.as_str().len());
+            page.updates.push(Update {
+                feed_sync_id: FeedSyncId(number(0, row)?),
+                key: key(1, row)?,
+                version: Version(number(2, row)?),
+                value,
+            });
+        }
+        page.last = page.updates.last().map(|last| last.feed_sync_id);
+        Ok(page)
+    }
+
+    async fn raise_horizon(
+        &self,
+        feed: &FeedName,
+        _read: &Sequence,
+        raised: &Sequence,
+    ) -> rusqlite::Result<bool> {
+        let Sequence { horizon, forgotten, .. } = *raised;
+        let row = params![feed.as_str(), to_i64(horizon.0), to_i64(forgotten.0)];
+        change(self, RAISE, row)
+    }
+
+    async fn receipts_due(
+        &self,
+        now: Time,
+        _after: Option<Cursor>,
+    ) -> rusqlite::Result<(Vec<ExpectedReceipt>, Option<Cursor>)> {
+        receipts::due(self, now)
+    }
+
+    async fn remove_ended(&self, now: Time) -> rusqlite::Result<(u64, bool)> {
+        receipts::remove_ended(self, now)
+    }
+
+    /// Writes the rows of a change in the transaction of the job. All conditions are looked at before the first row is written.
+    async fn commit(
+        &self,
+        feed_change: FeedChange<'_>,
+    ) -> rusqlite::Result<Committed<rusqlite::Error>> {
+        let FeedChange { feed, expected, keys, sequence: of_sequence } = feed_change;
+        let refused = |expected| Ok(Committed::Refused(Refused { expected, ..Refused::default() }));
+        if let ExpectedChange::Add(expected) = expected
+            && receipts::is_expected(self, expected)?
+        {
+            return refused(true);
+        }
+        if let SequenceChange::CountKey { keys_max, .. } = of_sequence
+            && sequence(self, feed)?.is_some_and(|there| there.keys >= keys_max)
+        {
+            return refused(false);
+        }
+        let is_changed = match expected {
+            ExpectedChange::None => true,
+            ExpectedChange::Add(expected) => receipts::insert(self, expected)?,
+            ExpectedChange::Remove(expected) => receipts::remove(self, expected)?,
+        };
+        if !is_changed {
+            return refused(true);
+        }
+        for of_key in keys {
+            match &of_key.after {
+                Some((row, value)) => put_key(self, feed, of_key.key, *row, *value)?,
+                None => {
+                    change(self, REMOVE_KEY, params![feed.as_str(), of_key.key.as_str()])?;
+                }
+            }
+        }
+        let feed = feed.as_str();
+        match of_sequence {
+            SequenceChange::None => Ok(true),
+            SequenceChange::CountKey { .. } => change(self, COUNT_KEY, params![feed]),
+            SequenceChange::UncountKeys(count) => {
+                change(self, UNCOUNT_KEYS, params![feed, to_i64(count as u64)])
+            }
+            SequenceChange::Advance { to, .. } => {
+                let row = params![feed, to_column(to.value.0)?, to_column(to.version)?];
+                change(self, ADVANCE, row)
+            }
+        }?;
+        Ok(Committed::Done)
+    }
+
+    async fn next_attempt(
+        &self,
+        _attempts: &mut Attempts,
+        _lost: Option<rusqlite::Error>,
+    ) -> rusqlite::Result<()> {
+        Err(corrupt(0, Type::Integer, "rows of a feed contradict each other"))
+    }
 }
 
-/// The first waiting keys after `after`, and whether these are all of them.
-fn pending(
+/// Writes the row of a key, whatever is there.
+pub(super) fn put_key(
     conn: &Connection,
-    feed: &str,
-    after: Option<&FeedKey>,
-    limit: usize,
-) -> rusqlite::Result<(Vec<UnpublishedKey>, bool)> {
-    let mut statement = conn.prepare_cached(PENDING)?;
-    let after = after.map_or("", FeedKey::as_str);
-    let mut rows = statement.query(params![feed, after])?;
-    let (mut waiting, mut bytes) = (Vec::new(), 0);
-    while let Some(row) = rows.next()? {
-        if waiting.len() >= limit || bytes >= PUBLISHED_BYTES_MAX as u64 {
-            return Ok((waiting, false));
-        }
-        waiting.push(UnpublishedKey { key: key(0, row)?, version: Version(number(1, row)?) });
-        bytes += number(2, row)?;
-    }
-    Ok((waiting, true))
+    feed: &FeedName,
+    key: &FeedKey,
+    row: KeyRow,
+    value: Option<&FeedValue>,
+) -> rusqlite::Result<()> {
+    let KeyRow { version, number } = row;
+    let row = params![
+        feed.as_str(),
+        key.as_str(),
+        to_column(version.0)?,
+        number.map(|number| to_column(number.0)).transpose()?,
+        value.map(FeedValue::as_str),
+    ];
+    change(conn, PUT_KEY, row).map(drop)
 }
 
-/// One statement, so that the head and the updates are of the same instant.
-pub(super) fn fetch(
-    conn: &Connection,
-    feed: &str,
-    after: FeedSyncId,
-    limit: PageLimit,
-) -> rusqlite::Result<Option<FeedPage>> {
-    let mut statement = conn.prepare_cached(FETCH)?;
-    let mut rows = statement.query(params![feed, to_i64(after.0)])?;
-    let (mut page, mut bytes) = (None, 0);
-    while let Some(row) = rows.next()? {
-        let head = FeedSyncId(number(0, row)?);
-        let (cursor, horizon) = (head.max(after), FeedSyncId(number(5, row)?));
-        let all = FeedPage { updates: Vec::new(), cursor, head, horizon };
-        let page: &mut FeedPage = page.get_or_insert(all);
-        let updates = page.updates.len();
-        if updates >= limit.rows.max(1) || (updates > 0 && bytes >= limit.bytes) {
-            page.cursor = page.updates.last().map_or(after, |last| last.feed_sync_id);
-            break;
-        }
-        if let Some(update) = update(row)? {
-            bytes += update.value.as_ref().map_or(0, |value| value.as_str().len());
-            page.updates.push(update);
-        }
-    }
-    Ok(page)
+/// Reads version and number from this column on.
+pub(super) fn decode_key(column: usize, row: &Row<'_>) -> rusqlite::Result<KeyRow> {
+    let is_numbered = row.get_ref(column + 1)?.as_i64_or_null()?.is_some();
+    let number = is_numbered.then(|| number(column + 1, row).map(FeedSyncId)).transpose()?;
+    Ok(KeyRow { version: Version(self::number(column, row)?), number })
 }
 
-pub(super) fn list(
+fn list(
     conn: &Connection,
     after: Option<&FeedName>,
     limit: usize,
@@ -223,39 +316,14 @@ pub(super) fn decode_state(row: &Row<'_>) -> rusqlite::Result<FeedState> {
     Ok(FeedState { name, sequence: decode_sequence(row)? })
 }
 
-/// Raises the horizon and removes the first entries up to it, in one transaction.
-fn forget(
-    conn: &Connection,
-    feed: &str,
-    through: FeedSyncId,
-    limit: usize,
-) -> rusqlite::Result<Option<Forgotten>> {
-    conn.prepare_cached(RAISE)?.execute(params![feed, to_i64(through.0)])?;
-    let Some(sequence) = sequence(conn, feed)? else { return Ok(None) };
-    let horizon = to_column(sequence.horizon.0)?;
-    let mut oldest = conn.prepare_cached(OLDEST)?;
-    // One row more shows whether others are left.
-    let rows = oldest.query_map(params![feed, horizon, to_i64(limit as u64 + 1)], |row| {
-        Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
-    })?;
-    let mut rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
-    let is_all = rows.len() <= limit;
-    rows.truncate(limit);
-    let Some((last, _)) = rows.last() else { return Ok(Some(Forgotten { count: 0, is_all })) };
-    let count = conn.prepare_cached(FORGET)?.execute(params![feed, last])?;
-    let version = rows.iter().map(|(_, version)| *version).max();
-    conn.prepare_cached(COUNT_FORGOTTEN)?.execute(params![feed, to_i64(count as u64), version])?;
-    Ok(Some(Forgotten { count, is_all }))
-}
-
-pub(super) fn sequence(conn: &Connection, feed: &str) -> rusqlite::Result<Option<Sequence>> {
-    first_row(&mut *conn.prepare_cached(SEQUENCE)?, params![feed], decode_sequence)
+fn sequence(conn: &Connection, feed: &FeedName) -> rusqlite::Result<Option<Sequence>> {
+    first_row(&mut *conn.prepare_cached(SEQUENCE)?, params![feed.as_str()], decode_sequence)
 }
 
 /// Removes a feed with its keys, for the preflight check only.
-pub(super) fn remove(conn: &Connection, feed: &str) -> rusqlite::Result<()> {
+pub(super) fn remove(conn: &Connection, feed: &FeedName) -> rusqlite::Result<()> {
     for statement in [REMOVE_KEYS, REMOVE_SEQUENCE] {
-        conn.execute(statement, params![feed])?;
+        change(conn, statement, params![feed.as_str()])?;
     }
     Ok(())
 }
@@ -278,23 +346,15 @@ fn decode_sequence(row: &Row<'_>) -> rusqlite::Result<Sequence> {
     })
 }
 
-/// Reads the columns of [`FETCH`]; none if the row holds only the head.
-fn update(row: &Row<'_>) -> rusqlite::Result<Option<Update>> {
-    if row.get_ref(1)?.as_i64_or_null()?.is_none() {
-        return Ok(None);
-    }
-    let value = row.get_ref(4)?.as_str_or_null()?.map(FeedValue::parse).transpose();
-    Ok(Some(Update {
-        feed_sync_id: FeedSyncId(number(1, row)?),
-        key: key(2, row)?,
-        version: Version(number(3, row)?),
-        value: value.map_err(|error| corrupt(4, Type::Text, error))?,
-    }))
-}
-
 pub(super) fn key(column: usize, row: &Row<'_>) -> rusqlite::Result<FeedKey> {
     let text = row.get_ref(column)?.as_str()?;
     FeedKey::parse(text).map_err(|error| corrupt(column, Type::Text, error))
+}
+
+/// None of a deleted key.
+pub(super) fn value(column: usize, row: &Row<'_>) -> rusqlite::Result<Option<FeedValue>> {
+    let value = row.get_ref(column)?.as_str_or_null()?.map(FeedValue::parse).transpose();
+    value.map_err(|error| corrupt(column, Type::Text, error))
 }
 
 pub(super) fn number(column: usize, row: &Row<'_>) -> rusqlite::Result<u64> {
@@ -308,19 +368,17 @@ pub(super) fn to_column(number: u64) -> rusqlite::Result<i64> {
     i64::try_from(number).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
 }
 
-pub(super) const CHANGE: &str = "
-    UPDATE feed_keys SET version = version + 1, feed_sync_id = NULL, value = ?3
-    WHERE feed = ?1 AND key = ?2 RETURNING version";
+pub(super) const KEY: &str =
+    "SELECT version, feed_sync_id FROM feed_keys WHERE feed = ?1 AND key = ?2";
 
-pub(super) const REPUBLISH: &str = "
-    UPDATE feed_keys SET version = version + 1, feed_sync_id = NULL
-    WHERE feed = ?1 AND key = ?2 RETURNING version";
+pub(super) const VALUE: &str = "SELECT value FROM feed_keys WHERE feed = ?1 AND key = ?2";
 
-pub(super) const DELETE: &str = "
-    UPDATE feed_keys SET version = version + 1, feed_sync_id = NULL, value = NULL
-    WHERE feed = ?1 AND key = ?2 AND value IS NOT NULL RETURNING version";
+pub(super) const PUT_KEY: &str = "
+    INSERT INTO feed_keys (feed, key, version, feed_sync_id, value) VALUES (?1, ?2, ?3, ?4, ?5)
+    ON CONFLICT (feed, key) DO UPDATE SET
+        version = excluded.version, feed_sync_id = excluded.feed_sync_id, value = excluded.value";
 
-const ADD: &str = "INSERT INTO feed_keys (feed, key, version, value) VALUES (?1, ?2, ?3, ?4)";
+pub(super) const REMOVE_KEY: &str = "DELETE FROM feed_keys WHERE feed = ?1 AND key = ?2";
 
 pub(super) const COUNT_KEY: &str = "
     INSERT INTO sequences (name, value, version, keys) VALUES (?1, 0, 0, 1)
@@ -330,20 +388,17 @@ pub(super) const SEQUENCE: &str = "
     SELECT value, version, keys, horizon, forgotten, mark, marked_at
     FROM sequences WHERE name = ?1";
 
+pub(super) const UNCOUNT_KEYS: &str = "UPDATE sequences SET keys = keys - ?2 WHERE name = ?1";
+
 pub(super) const PENDING: &str = "
-    SELECT key, version, coalesce(octet_length(value), 0) FROM feed_keys
+    SELECT key, version, value FROM feed_keys
     WHERE feed = ?1 AND key > ?2 AND feed_sync_id IS NULL ORDER BY key";
 
-pub(super) const ASSIGN: &str = "
-    UPDATE feed_keys SET version = ?3, feed_sync_id = ?4 WHERE feed = ?1 AND key = ?2";
+pub(super) const NUMBERED: &str = "
+    SELECT feed_sync_id, key, version, value FROM feed_keys
+    WHERE feed = ?1 AND feed_sync_id > ?2 AND feed_sync_id <= ?3 ORDER BY feed_sync_id";
 
 pub(super) const ADVANCE: &str = "UPDATE sequences SET value = ?2, version = ?3 WHERE name = ?1";
-
-pub(super) const FETCH: &str = "
-    SELECT sequences.value, feed_sync_id, key, feed_keys.version, feed_keys.value, horizon
-    FROM sequences LEFT JOIN feed_keys
-        ON feed = name AND feed_sync_id > iif(?2 = 0, horizon, ?2)
-    WHERE name = ?1 ORDER BY feed_sync_id";
 
 pub(super) const LIST: &str = "
     SELECT value, version, keys, horizon, forgotten, mark, marked_at, name
@@ -353,16 +408,7 @@ pub(super) const LIST: &str = "
 const NAME_COLUMN: usize = 7;
 
 pub(super) const RAISE: &str = "
-    UPDATE sequences SET horizon = max(horizon, min(value, ?2)) WHERE name = ?1";
-
-pub(super) const OLDEST: &str = "
-    SELECT feed_sync_id, version FROM feed_keys
-    WHERE feed = ?1 AND feed_sync_id <= ?2 ORDER BY feed_sync_id LIMIT ?3";
-
-pub(super) const FORGET: &str = "DELETE FROM feed_keys WHERE feed = ?1 AND feed_sync_id <= ?2";
-
-pub(super) const COUNT_FORGOTTEN: &str = "
-    UPDATE sequences SET keys = keys - ?2, forgotten = max(forgotten, ?3) WHERE name = ?1";
+    UPDATE sequences SET horizon = ?2, forgotten = ?3 WHERE name = ?1";
 
 pub(super) const MARK: &str = "UPDATE sequences SET mark = ?2, marked_at = ?3 WHERE name = ?1";
 
@@ -375,7 +421,7 @@ mod tests {
     use super::super::schema::ROUTER;
     use super::*;
 
-    const FEED: &str = "prices";
+    const PUBLISHED_MAX: usize = <Connection as FeedRows>::BOUNDS.published;
     const LAST: u64 = i64::MAX as u64;
 
     fn database() -> Connection {
@@ -388,8 +434,24 @@ mod tests {
         FeedKey::parse(text).unwrap()
     }
 
+    fn feed() -> FeedName {
+        FeedName::parse("prices").unwrap()
+    }
+
     fn put(conn: &Connection, name: &str) -> rusqlite::Result<WriteResult> {
-        write(conn, FEED, &key(name), &FeedValue::parse("v").unwrap(), u64::MAX)
+        write(conn, &key(name), &FeedValue::parse("v").unwrap())
+    }
+
+    fn write(conn: &Connection, key: &FeedKey, value: &FeedValue) -> rusqlite::Result<WriteResult> {
+        finished(rules::write(conn, &feed(), key, value, u64::MAX))
+    }
+
+    fn publish(
+        conn: &Connection,
+        after: Option<&FeedKey>,
+        limit: usize,
+    ) -> rusqlite::Result<Option<PublishResult>> {
+        finished(rules::publish(conn, &feed(), after, limit))
     }
 
     fn set(conn: &Connection, statement: &str) {
@@ -402,10 +464,10 @@ mod tests {
         for number in 0..=PUBLISHED_MAX {
             put(&conn, &format!("{number:04}")).unwrap();
         }
-        let published = publish(&conn, FEED, None, usize::MAX).unwrap().unwrap();
+        let published = publish(&conn, None, usize::MAX).unwrap().unwrap();
         let next = Some(key("0999"));
         assert_eq!((published.count, &published.next), (PUBLISHED_MAX, &next));
-        let rest = publish(&conn, FEED, next.as_ref(), usize::MAX).unwrap().unwrap();
+        let rest = publish(&conn, next.as_ref(), usize::MAX).unwrap().unwrap();
         assert_eq!((rest.count, rest.next), (1, None));
     }
 
@@ -415,11 +477,11 @@ mod tests {
         let large = FeedValue::parse(&"v".repeat(FeedValue::BYTES_MAX)).unwrap();
         let fit = PUBLISHED_BYTES_MAX / FeedValue::BYTES_MAX;
         for number in 10..=10 + fit {
-            write(&conn, FEED, &key(&number.to_string()), &large, u64::MAX).unwrap();
+            write(&conn, &key(&number.to_string()), &large).unwrap();
         }
-        let published = publish(&conn, FEED, None, usize::MAX).unwrap().unwrap();
+        let published = publish(&conn, None, usize::MAX).unwrap().unwrap();
         assert_eq!((published.count, published.next.is_some()), (fit, true));
-        let rest = publish(&conn, FEED, published.next.as_ref(), usize::MAX).unwrap().unwrap();
+        let rest = publish(&conn, published.next.as_ref(), usize::MAX).unwrap().unwrap();
         assert_eq!((rest.count, rest.next), (1, None));
     }
 
@@ -428,11 +490,11 @@ mod tests {
         let conn = database();
         put(&conn, "a").unwrap();
         set(&conn, "UPDATE sequences SET value = ?1 - 1");
-        let last = publish(&conn, FEED, None, 1).unwrap().unwrap();
+        let last = publish(&conn, None, 1).unwrap().unwrap();
         assert_eq!(last.head, FeedSyncId(LAST));
         put(&conn, "a").unwrap();
-        assert!(publish(&conn, FEED, None, 1).is_err());
-        let row = sequence(&conn, FEED).unwrap().unwrap();
+        assert!(publish(&conn, None, 1).is_err());
+        let row = sequence(&conn, &feed()).unwrap().unwrap();
         assert_eq!(row.value, FeedSyncId(LAST));
     }
 
@@ -442,10 +504,10 @@ mod tests {
         put(&conn, "a").unwrap();
         set(&conn, "UPDATE feed_keys SET version = ?1");
         assert!(put(&conn, "a").is_err());
-        for statement in [REPUBLISH, DELETE] {
-            assert!(change(&conn, statement, params![FEED, "a"]).is_err());
+        for rewrite in [Rewrite::Republish, Rewrite::Delete] {
+            assert!(finished(rules::rewrite(&conn, &feed(), &key("a"), rewrite)).is_err());
         }
-        assert!(publish(&conn, FEED, None, 1).is_err());
+        assert!(publish(&conn, None, 1).is_err());
         set(&conn, "UPDATE sequences SET keys = ?1");
         assert!(put(&conn, "b").is_err());
     }
@@ -456,7 +518,7 @@ mod tests {
         put(&conn, "a").unwrap();
         conn.execute("UPDATE sequences SET value = -1", []).unwrap();
         let limit = PageLimit { rows: 1, bytes: 1 };
-        assert!(fetch(&conn, FEED, FeedSyncId::NONE, limit).is_err());
-        assert!(publish(&conn, FEED, None, 1).is_err());
+        assert!(finished(rules::fetch(&conn, &feed(), FeedSyncId::NONE, limit)).is_err());
+        assert!(publish(&conn, None, 1).is_err());
     }
 }

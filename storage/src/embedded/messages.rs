@@ -13,7 +13,7 @@ use state_machine::{
 use super::columns::{change, corrupt, from_i64, to_i64};
 use super::writer::Progress;
 use super::{channels, waiting};
-use crate::receipts::Settlement;
+use crate::receipts::{ExpectedReceipt, Settlement};
 use crate::store::{Cursor, Page, PageLimit, Stored};
 use crate::waiting::WaitingLimits;
 
@@ -22,9 +22,6 @@ pub(super) const SCAN_ROWS_MAX: usize = 1000;
 
 /// Rows of one page of a move, a sweep or a drop: bounds how long other jobs wait for the writer.
 pub(super) const PAGE_ROWS_MAX: usize = 100;
-
-/// What becomes of the receipt of a message that is deleted.
-pub(super) type ReceiptChange = (ReceiptRequest, Settlement);
 
 /// A page, and the range of the expired rows that were skipped.
 #[derive(Debug, Default)]
@@ -39,7 +36,7 @@ pub(super) struct StoreResult {
     /// Messages that were deleted for it.
     pub(super) gave_way: usize,
     /// The receipt that is not expected any more, as a message of the same topic replaced its message.
-    pub(super) replaced: Option<ReceiptRequest>,
+    pub(super) replaced: Option<ExpectedReceipt>,
 }
 
 /// Stores a message if it fits into the bounds and no greater id of its topic waits.
@@ -174,24 +171,24 @@ pub(super) fn settle(
     conn: &Connection,
     uaid: Uaid,
     messages: &[(MessageKey, Settlement)],
-) -> rusqlite::Result<(usize, Vec<ReceiptChange>)> {
+) -> rusqlite::Result<(usize, Vec<(ExpectedReceipt, Settlement)>)> {
     let mut statement = conn.prepare_cached(SETTLE)?;
-    let (mut deleted, mut changes) = (0, Vec::new());
+    let (mut deleted, mut receipts) = (0, Vec::new());
     for (message, settlement) in messages {
         let parameters = params![uaid.0, message.id.to_bytes(), message.chid.0];
         let mut rows = statement.query(parameters)?;
         while let Some(row) = rows.next()? {
             deleted += 1;
-            changes.extend(receipt(0, row)?.map(|request| (request, *settlement)));
+            receipts.extend(expected(0, row)?.map(|expected| (expected, *settlement)));
         }
     }
-    Ok((deleted, changes))
+    Ok((deleted, receipts))
 }
 
 /// The message of the same topic that waits, and its receipt.
 struct OfTopic {
     id: MessageId,
-    receipt: Option<ReceiptRequest>,
+    receipt: Option<ExpectedReceipt>,
 }
 
 fn of_topic(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlite::Result<Option<OfTopic>> {
@@ -199,7 +196,7 @@ fn of_topic(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlite::Resul
     let mut statement = conn.prepare_cached(OF_TOPIC)?;
     let mut rows = statement.query(params![uaid.0, message.chid.0, topic.as_str()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    Ok(Some(OfTopic { id: MessageId::from_bytes(row.get(0)?), receipt: receipt(1, row)? }))
+    Ok(Some(OfTopic { id: MessageId::from_bytes(row.get(0)?), receipt: expected(1, row)? }))
 }
 
 pub(super) fn record_offers(
@@ -244,7 +241,7 @@ pub(super) fn copy_page(
     from: &Connection,
     to: &Connection,
     uaid: Uaid,
-    replaced: &mut Vec<ReceiptRequest>,
+    replaced: &mut Vec<ExpectedReceipt>,
 ) -> rusqlite::Result<Option<MessageId>> {
     let mut statement = from.prepare_cached(FETCH)?;
     let mut rows = statement.query(params![uaid.0, &[][..]])?;
@@ -255,7 +252,7 @@ pub(super) fn copy_page(
         }
         let message = decode(row)?;
         match of_topic(to, uaid, &message)?.filter(|there| there.id != message.id) {
-            Some(_) => replaced.extend(message.receipt.as_deref().cloned()),
+            Some(_) => replaced.extend(ExpectedReceipt::of(&message)),
             None => drop(insert(to, uaid, &message)?),
         }
         (copied, last) = (copied + 1, Some(message.id));
@@ -292,6 +289,12 @@ fn receipt(column: usize, row: &Row<'_>) -> rusqlite::Result<Option<ReceiptReque
     let Some(text) = row.get_ref(column)?.as_str_or_null()? else { return Ok(None) };
     let request = ReceiptRequest::from_column(text);
     request.map(Some).ok_or_else(|| corrupt(column, Type::Text, "not a receipt"))
+}
+
+/// The receipt that a row names in this column, and its deadline in the next one.
+fn expected(column: usize, row: &Row<'_>) -> rusqlite::Result<Option<ExpectedReceipt>> {
+    let deadline = Time(from_i64(row.get(column + 1)?));
+    Ok(receipt(column, row)?.map(|request| ExpectedReceipt { request, deadline }))
 }
 
 fn payload(row: &Row<'_>) -> rusqlite::Result<Option<Payload>> {
@@ -370,10 +373,10 @@ pub(super) const DELETE: &str = "
     DELETE FROM messages WHERE uaid = ?1 AND id = ?2 AND chid = ?3";
 
 pub(super) const SETTLE: &str = "
-    DELETE FROM messages WHERE uaid = ?1 AND id = ?2 AND chid = ?3 RETURNING receipt";
+    DELETE FROM messages WHERE uaid = ?1 AND id = ?2 AND chid = ?3 RETURNING receipt, expires_at";
 
 pub(super) const OF_TOPIC: &str = "
-    SELECT id, receipt FROM messages
+    SELECT id, receipt, expires_at FROM messages
     WHERE uaid = ?1 AND chid = ?2 AND topic = ?3 AND topic IS NOT NULL";
 
 pub(super) const RECORD_OFFER: &str = "

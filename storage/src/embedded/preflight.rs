@@ -8,16 +8,15 @@ use state_machine::{
 };
 
 use super::{channels, feeds, messages, notifications, router};
-use crate::feeds::{FeedKey, FeedSyncId, FeedValue};
+use crate::feeds::{FeedKey, FeedName, FeedSyncId, FeedValue};
 use crate::maintenance::PREFLIGHT_UAID;
 use crate::notifications::Notification;
 use crate::registration::NewRecord;
+use crate::rules::feeds as rules;
+use crate::rules::finished;
 use crate::store::{PageLimit, Registration};
 
 const CHID: Chid = Chid([0xde; 16]);
-
-/// Not a valid name, so that no feed has it.
-const NO_FEED: &str = "";
 
 /// Writes, reads and removes a record, a notification and a feed.
 pub(super) fn try_router(conn: &Connection) -> rusqlite::Result<()> {
@@ -43,13 +42,15 @@ pub(super) fn try_router(conn: &Connection) -> rusqlite::Result<()> {
 fn try_feed(conn: &Connection) -> rusqlite::Result<()> {
     let key = FeedKey::parse("preflight").expect("nine letters are a key");
     let value = FeedValue::parse("preflight").expect("nine letters are a value");
-    feeds::write(conn, NO_FEED, &key, &value, 1)?;
-    feeds::publish(conn, NO_FEED, None, 1)?;
+    // A receipt subscription that ended before there were any.
+    let feed = FeedName::receipts(Time(0), 0);
+    finished(rules::write(conn, &feed, &key, &value, 1))?;
+    finished(rules::publish(conn, &feed, None, 1))?;
     let limit = PageLimit { rows: 1, bytes: 1 };
-    let page = feeds::fetch(conn, NO_FEED, FeedSyncId::NONE, limit)?;
+    let page = finished(rules::fetch(conn, &feed, FeedSyncId::NONE, limit))?;
     let there = page.filter(|page| page.updates.len() == 1);
     there.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
-    feeds::remove(conn, NO_FEED)
+    feeds::remove(conn, &feed)
 }
 
 /// Writes, reads and removes a channel and a message.

@@ -9,12 +9,13 @@ use super::copy_table::{ALL_CHANNELS, ALL_MESSAGES, CopyPosition};
 use super::feeds::{self, to_column};
 use super::statements::first_row;
 use super::{channels, messages, notifications, receipts, router};
-use crate::feeds::{FeedName, FeedSyncId, FeedValue, Version};
+use crate::feeds::FeedName;
 use crate::maintenance::Table;
 use crate::notifications::Notification;
 use crate::receipts::ExpectedReceipt;
 use crate::registration;
 use crate::rows::{PAGE_BYTES_MAX, PAGE_ROWS_MAX, RecordRow, Row, RowPage};
+use crate::rules::feed_rows::KeyRow;
 use crate::store::Cursor;
 
 pub(super) fn read(
@@ -83,18 +84,13 @@ pub(super) fn write(conn: &Connection, row: &Row) -> rusqlite::Result<()> {
         }
         Row::Key { .. } => Ok(()),
         Row::Value { feed, key, version, number, value } => {
-            let parameters = params![
-                feed.as_str(),
-                key.as_str(),
-                to_column(version.0)?,
-                number.map(|number| to_column(number.0)).transpose()?,
-                value.as_ref().map(FeedValue::as_str),
-            ];
-            change(conn, PUT_KEY, parameters).map(drop)
+            let row = KeyRow { version: *version, number: *number };
+            feeds::put_key(conn, feed, key, row, value.as_ref())
         }
         Row::ExpectedReceipt { feed, key, deadline } => {
-            let parameters = params![feed.as_str(), key.as_str(), to_i64(deadline.0)];
-            change(conn, receipts::EXPECT, parameters).map(drop)
+            let request = ReceiptRequest { subscription: feed.clone(), key: key.clone() };
+            let expected = ExpectedReceipt { request, deadline: *deadline };
+            receipts::insert(conn, &expected).map(drop)
         }
         Row::Channels(uaid, chids) => channels::add(conn, *uaid, chids),
         Row::Message(uaid, message) => messages::insert_row(conn, *uaid, message).map(drop),
@@ -174,11 +170,8 @@ fn read_keys(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<RowP
     page_by_rowid(conn, KEYS, after, |row| {
         let feed = FeedName::from_store(row.get_ref(1)?.as_str()?);
         let feed = feed.map_err(|error| corrupt(1, Type::Text, error))?;
-        let (key, version) = (feeds::key(2, row)?, Version(feeds::number(3, row)?));
-        let is_numbered = row.get_ref(4)?.as_i64_or_null()?.is_some();
-        let number = is_numbered.then(|| feeds::number(4, row).map(FeedSyncId)).transpose()?;
-        let value = row.get_ref(5)?.as_str_or_null()?.map(FeedValue::parse).transpose();
-        let value = value.map_err(|error| corrupt(5, Type::Text, error))?;
+        let (key, value) = (feeds::key(2, row)?, feeds::value(5, row)?);
+        let KeyRow { version, number } = feeds::decode_key(3, row)?;
         let bytes = value.as_ref().map_or(0, |value| value.as_str().len());
         let of_key = Row::Key { feed: feed.clone(), key: key.clone(), version, number };
         Ok((vec![of_key, Row::Value { feed, key, version, number, value }], bytes))
@@ -288,7 +281,3 @@ pub(super) const PUT_SEQUENCE: &str = "
     INSERT OR REPLACE INTO sequences
         (name, value, version, keys, horizon, forgotten, mark, marked_at)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-
-pub(super) const PUT_KEY: &str = "
-    INSERT OR REPLACE INTO feed_keys (feed, key, version, feed_sync_id, value)
-    VALUES (?1, ?2, ?3, ?4, ?5)";

@@ -17,9 +17,10 @@ use super::messages::StoreResult;
 use super::record_cache::Changed;
 use super::write_connections::WriteConnections;
 use super::writer::Target;
-use super::{Embedded, channels, messages, notifications, receipts, router, unwritten};
+use super::{Embedded, channels, messages, notifications, router, unwritten};
 use crate::notifications::{self as versions, Notification, NotificationTable};
 use crate::registration::NewRecord;
+use crate::rules::{finished, receipts};
 use crate::store::{
     BridgedRegistration, CommitTimes, Cursor, DiskSpace, MessageTables, MonthStep, Page, PageLimit,
     QueueState, RecordReads, RegisterResult, Registration, RouterTable, SlowWrites, Store,
@@ -134,7 +135,7 @@ impl MessageTables for Embedded {
             let StoreResult { stored, gave_way, replaced } =
                 files.write(key, |conn| messages::store(conn, uaid, &message, &limits))?;
             if let Some(replaced) = replaced {
-                files.write_receipts(|conn| receipts::cancel(conn, &replaced))?;
+                files.write_receipts(|conn| finished(receipts::cancel(conn, &replaced)))?;
             }
             Ok((stored, gave_way))
         });

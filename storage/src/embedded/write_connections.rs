@@ -12,13 +12,13 @@ use super::connection::{ConnectionRole, empty_log};
 use super::error::{WriterError, is_of_read, write_error};
 use super::files::{DataDir, FileKey, MonthFiles};
 use super::readers::Readers;
-use super::receipts::cancel;
 use super::record_cache::{Changed, ChangedRecords};
 use super::snapshot::Snapshot;
 use super::statements::run;
 use super::unwritten::{RETRY, UnwrittenRegistrations};
 use super::writer::Progress;
 use super::{messages, month_list, router};
+use crate::rules::{finished, receipts};
 use crate::store::StoreError;
 
 /// The files that the writer thread has open. One transaction per file holds all writes of a batch.
@@ -138,7 +138,9 @@ impl WriteConnections {
             messages::copy_page(from, to, uaid, &mut replaced)
         })?;
         if !replaced.is_empty() {
-            let cancel = |conn: &_| replaced.iter().try_for_each(|it| cancel(conn, it).map(drop));
+            let cancel = |conn: &_| {
+                replaced.iter().try_for_each(|replaced| finished(receipts::cancel(conn, replaced)))
+            };
             self.write(FileKey::Router, cancel)?;
             self.commit(FileKey::Router)?;
         }

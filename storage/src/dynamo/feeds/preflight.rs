@@ -7,7 +7,7 @@ use super::super::client::DynamoClient;
 use super::super::error::Item;
 use super::super::preflight::{PreflightStep, step};
 use super::rows::{FEED, ITEM, NAME};
-use super::transact::{COMPLETE, TRANSACT};
+use super::transaction::{COMPLETE, TRANSACT};
 
 /// Not a valid name, so that no feed has it.
 pub(in super::super) const PREFLIGHT_FEED: &str = "(preflight)";

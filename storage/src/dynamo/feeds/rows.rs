@@ -2,7 +2,7 @@
 
 use super::super::attributes::{number, number_of, text, text_of};
 use super::super::client::DynamoClient;
-use super::super::error::{CallError, Item, if_table};
+use super::super::error::{CallError, Item};
 use super::preflight::PREFLIGHT_FEED;
 use super::receipts;
 use crate::feeds::{
@@ -10,6 +10,7 @@ use crate::feeds::{
 };
 use crate::receipts::ExpectedReceipt;
 use crate::rows::Row;
+use crate::rules::feed_rows::{KeyRow, SequenceRow};
 use state_machine::{ReceiptRequest, Time};
 
 /// The partition key of the sequences.
@@ -38,45 +39,6 @@ const NUMBERED: &str = "n:";
 
 /// The greatest lead of `value` over `settled`: one publication gives fewer numbers.
 pub(super) const UNSETTLED_MAX: u64 = 100;
-
-#[derive(Debug, Clone, Copy)]
-pub(in super::super) struct SequenceRow {
-    pub(in super::super) sequence: Sequence,
-    /// Every consistent read sees all updates up to this number.
-    pub(super) settled: FeedSyncId,
-}
-
-/// The `k` row of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) struct KeyRow {
-    pub(in super::super) version: Version,
-    /// None while the key waits.
-    pub(in super::super) number: Option<FeedSyncId>,
-}
-
-/// None if there is no such feed, or no table.
-pub(super) async fn sequence(
-    client: &DynamoClient,
-    feed: &FeedName,
-) -> Result<Option<SequenceRow>, CallError> {
-    let table = &client.names.sequences;
-    let item = if_table(client.get(table, sequence_key(feed)).await)?.flatten();
-    let unreadable =
-        || CallError::unreadable("GetItem", table, "the row of the sequence is unreadable");
-    item.map(|item| decode_sequence(&item).ok_or_else(unreadable)).transpose()
-}
-
-/// None if the key was never written.
-pub(super) async fn key_row(
-    client: &DynamoClient,
-    feed: &FeedName,
-    key: &FeedKey,
-) -> Result<Option<KeyRow>, CallError> {
-    let table = &client.names.feeds;
-    let item = client.get(table, row_key(feed, &key_item(key))).await?;
-    let unreadable = || CallError::unreadable("GetItem", table, "the row of the key is unreadable");
-    item.map(|item| decode_key(&item).ok_or_else(unreadable)).transpose()
-}
 
 /// A consistent page of the feed's rows that match a condition on `#item`, and the start of the
 /// next page.
@@ -149,37 +111,23 @@ pub(in super::super) fn encode_key(feed: &FeedName, key: &FeedKey, row: KeyRow) 
     row_key(feed, &key_item(key)).into_iter().chain([version]).chain(number_there).collect()
 }
 
-pub(super) fn encode_pending(
-    feed: &FeedName,
-    key: &FeedKey,
-    version: Version,
-    value: Option<&FeedValue>,
-) -> Item {
-    with_value(row_key(feed, &pending_item(key)), version, value)
-}
-
-pub(super) fn encode_numbered(feed: &FeedName, update: &Update) -> Item {
-    let key = (KEY.to_owned(), text(update.key.as_str()));
-    let row_key =
-        row_key(feed, &numbered_item(update.feed_sync_id)).into_iter().chain([key]).collect();
-    with_value(row_key, update.version, update.value.as_ref())
-}
-
-/// The item of a copied value: one that waits, or a published one.
+/// The row of a value: of one that waits, or of a published one.
 pub(in super::super) fn encode_value(
     feed: &FeedName,
     key: &FeedKey,
     version: Version,
-    number: Option<FeedSyncId>,
+    number_there: Option<FeedSyncId>,
     value: Option<&FeedValue>,
 ) -> Item {
-    match number {
-        None => encode_pending(feed, key, version, value),
-        Some(feed_sync_id) => {
-            let value = value.cloned();
-            encode_numbered(feed, &Update { feed_sync_id, key: key.clone(), version, value })
+    let row_key = match number_there {
+        None => row_key(feed, &pending_item(key)),
+        Some(there) => {
+            let key = (KEY.to_owned(), text(key.as_str()));
+            row_key(feed, &numbered_item(there)).into_iter().chain([key]).collect()
         }
-    }
+    };
+    let value = value.map(|value| (VALUE.to_owned(), text(value.as_str())));
+    row_key.into_iter().chain([(VERSION.to_owned(), number(version.0))]).chain(value).collect()
 }
 
 /// The item of a sequence without an unfinished publication.
@@ -223,11 +171,6 @@ pub(in super::super) fn is_preflight(item: &Item) -> bool {
     [NAME, FEED].iter().any(|name| text_of(item, name) == Some(PREFLIGHT_FEED))
 }
 
-fn with_value(row_key: Item, version: Version, value: Option<&FeedValue>) -> Item {
-    let value = value.map(|value| (VALUE.to_owned(), text(value.as_str())));
-    row_key.into_iter().chain([(VERSION.to_owned(), number(version.0))]).chain(value).collect()
-}
-
 pub(in super::super) fn decode_sequence(item: &Item) -> Option<SequenceRow> {
     let value = FeedSyncId(number_of(item, VALUE)?);
     let settled = FeedSyncId(number_of(item, SETTLED)?);
@@ -242,7 +185,7 @@ pub(in super::super) fn decode_sequence(item: &Item) -> Option<SequenceRow> {
     Some(row).filter(|_| unsettled <= UNSETTLED_MAX)
 }
 
-fn decode_key(item: &Item) -> Option<KeyRow> {
+pub(super) fn decode_key(item: &Item) -> Option<KeyRow> {
     let number = match item.contains_key(NUMBER) {
         true => Some(FeedSyncId(number_of(item, NUMBER)?)),
         false => None,

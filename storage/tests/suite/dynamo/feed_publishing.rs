@@ -34,7 +34,7 @@ async fn a_publication_is_one_transaction_and_then_readers_may_see_it() {
     assert_eq!(script.of("Query")[0]["ConsistentRead"], true);
     let items = &script.of("TransactWriteItems")[0]["TransactItems"];
     assert_eq!(items.as_array().unwrap().len(), 3 * 2 + 1);
-    let second = [&items[3]["Put"], &items[4]["Delete"], &items[5]["Put"]];
+    let second = [&items[3]["Put"], &items[5]["Delete"], &items[4]["Put"]];
     assert_eq!(second[0]["Item"]["version"]["N"], "5");
     assert_eq!(second[0]["Item"]["number"]["N"], "5");
     assert_eq!(second[0]["ExpressionAttributeValues"][":version"]["N"], "4");

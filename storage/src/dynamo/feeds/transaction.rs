@@ -1,25 +1,84 @@
-//! Transactions on both tables, and their retries after a concurrent one.
-
-use std::hash::{BuildHasher, RandomState};
-use std::time::{Duration, Instant};
+//! A change of a feed as one transaction on both tables.
 
 use aws_sdk_dynamodb::types::builders::{DeleteBuilder, PutBuilder, UpdateBuilder};
 use aws_sdk_dynamodb::types::{Delete, Put, TransactWriteItem, Update};
-use state_machine::feed::Publication;
-use tokio::time::sleep;
 
 use super::super::attributes::number;
 use super::super::client::DynamoClient;
 use super::super::error::{CallError, Item};
-use super::rows::{FORGOTTEN, KEYS, NAME, VALUE, sequence_key};
-use crate::feeds::{FeedName, Version};
+use super::receipts;
+use super::rows::{self, FORGOTTEN, KEYS, NAME, VALUE, sequence_key};
+use crate::feeds::{FeedName, Sequence, Version};
+use crate::rules::feed_rows::{ExpectedChange, FeedChange, KeyChange, KeyRow, SequenceChange};
 
 pub(super) const TRANSACT: &str = "TransactWriteItems";
 
-pub(super) enum Transacted {
-    Done,
-    /// A condition does not hold, and nothing was done. The error has the refused actions.
-    Refused(CallError),
+/// What an action of a transaction is a part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Expected,
+    /// The place of the key in the change.
+    Key(usize),
+    Sequence,
+}
+
+pub(super) fn actions(
+    client: &DynamoClient,
+    change: &FeedChange<'_>,
+) -> Vec<(Part, TransactWriteItem)> {
+    let FeedChange { feed, expected, keys, sequence } = change;
+    let expected = match expected {
+        ExpectedChange::None => None,
+        ExpectedChange::Add(expected) => Some(put_if(client, receipts::encode(expected), None)),
+        ExpectedChange::Remove(expected) => {
+            Some(delete_if_there(client, receipts::encode(expected)))
+        }
+    };
+    let keys = keys.iter().enumerate().flat_map(|(at, key)| {
+        actions_of_key(client, feed, key).into_iter().map(move |action| (Part::Key(at), action))
+    });
+    let sequence = match sequence {
+        SequenceChange::None => None,
+        SequenceChange::CountKey { keys_max, forgotten } => {
+            Some(count_key(client, feed, *keys_max, *forgotten))
+        }
+        SequenceChange::UncountKeys(count) => Some(uncount_keys(client, feed, *count)),
+        SequenceChange::Advance { read, to } => Some(advance(client, feed, read, to)),
+    };
+    let expected = expected.map(|action| (Part::Expected, action));
+    expected
+        .into_iter()
+        .chain(keys)
+        .chain(sequence.map(|action| (Part::Sequence, action)))
+        .collect()
+}
+
+/// The row of the key, on the condition that its version is unchanged, and that of its value, which moves with the number.
+fn actions_of_key(
+    client: &DynamoClient,
+    feed: &FeedName,
+    change: &KeyChange<'_>,
+) -> Vec<TransactWriteItem> {
+    let KeyChange { key, before, after } = change;
+    let place =
+        |row: &KeyRow| row.number.map_or_else(|| rows::pending_item(key), rows::numbered_item);
+    let left = before
+        .as_ref()
+        .map(place)
+        .filter(|left| after.as_ref().is_none_or(|(row, _)| place(row) != *left));
+    let read = before.map(|before| before.version);
+    let of_key = match after {
+        Some((row, value)) => {
+            let value = rows::encode_value(feed, key, row.version, row.number, *value);
+            vec![put_if(client, rows::encode_key(feed, key, *row), read), put(client, value)]
+        }
+        None => {
+            let key = rows::row_key(feed, &rows::key_item(key));
+            vec![delete_if(client, key, read.unwrap_or_default())]
+        }
+    };
+    let left = left.map(|left| delete(client, rows::row_key(feed, &left)));
+    of_key.into_iter().chain(left).collect()
 }
 
 /// Executes all actions or none. The SDK sends every attempt with the same token: a transaction
@@ -27,25 +86,17 @@ pub(super) enum Transacted {
 pub(super) async fn transact(
     client: &DynamoClient,
     actions: Vec<TransactWriteItem>,
-) -> Result<Transacted, CallError> {
+) -> Result<(), CallError> {
     let request = client.sdk.transact_write_items().set_transact_items(Some(actions));
-    match client.call(TRANSACT, &client.names.feeds, request.send()).await {
-        Ok(_done) => Ok(Transacted::Done),
-        Err(error) if error.refused_actions().is_some() => Ok(Transacted::Refused(error)),
-        Err(error) => Err(error),
-    }
+    client.call(TRANSACT, &client.names.feeds, request.send()).await.map(drop)
 }
 
-pub(super) fn put(client: &DynamoClient, item: Item) -> TransactWriteItem {
+fn put(client: &DynamoClient, item: Item) -> TransactWriteItem {
     of_put(Put::builder().table_name(&client.names.feeds).set_item(Some(item)))
 }
 
 /// Writes the row of a key, if its version is still `read`, or if there is still none.
-pub(super) fn put_if(
-    client: &DynamoClient,
-    item: Item,
-    read: Option<Version>,
-) -> TransactWriteItem {
+fn put_if(client: &DynamoClient, item: Item, read: Option<Version>) -> TransactWriteItem {
     let put = Put::builder().table_name(&client.names.feeds).set_item(Some(item));
     of_put(match read {
         Some(version) => put
@@ -60,7 +111,7 @@ pub(super) fn delete(client: &DynamoClient, key: Item) -> TransactWriteItem {
 }
 
 /// Removes a row whose version is still this.
-pub(super) fn delete_if(client: &DynamoClient, key: Item, version: Version) -> TransactWriteItem {
+fn delete_if(client: &DynamoClient, key: Item, version: Version) -> TransactWriteItem {
     let delete = Delete::builder().table_name(&client.names.feeds).set_key(Some(key));
     of_delete(
         delete
@@ -70,11 +121,7 @@ pub(super) fn delete_if(client: &DynamoClient, key: Item, version: Version) -> T
 }
 
 /// Counts keys no more.
-pub(super) fn uncount_keys(
-    client: &DynamoClient,
-    feed: &FeedName,
-    count: usize,
-) -> TransactWriteItem {
+fn uncount_keys(client: &DynamoClient, feed: &FeedName, count: usize) -> TransactWriteItem {
     let update = of_sequence(client, feed)
         .update_expression("SET #keys = #keys - :count")
         .condition_expression("#keys >= :count")
@@ -84,7 +131,7 @@ pub(super) fn uncount_keys(
 }
 
 /// Deletes a row that must exist.
-pub(super) fn delete_if_there(client: &DynamoClient, key: Item) -> TransactWriteItem {
+fn delete_if_there(client: &DynamoClient, key: Item) -> TransactWriteItem {
     let delete = Delete::builder().table_name(&client.names.feeds).set_key(Some(key));
     of_delete(delete.condition_expression("attribute_exists(feed)"))
 }
@@ -97,7 +144,7 @@ pub(super) fn remove_sequence(client: &DynamoClient, feed: &FeedName) -> Transac
 /// Counts a new key, and creates the sequence with the first. An incomplete sequence is not
 /// changed: its numbers would start again. Nor is one that has forgotten another version than
 /// `forgotten`, which the version of the key was made from.
-pub(super) fn count_key(
+fn count_key(
     client: &DynamoClient,
     feed: &FeedName,
     keys_max: u64,
@@ -130,18 +177,18 @@ pub(super) fn count_key(
 }
 
 /// Advances the sequence by the numbers of a publication.
-pub(super) fn advance(
+fn advance(
     client: &DynamoClient,
     feed: &FeedName,
-    publication: &Publication,
+    read: &Sequence,
+    to: &Sequence,
 ) -> TransactWriteItem {
-    let Publication { read, sequence, .. } = publication;
     let update = of_sequence(client, feed)
         .update_expression("SET #value = :value, version = :next")
         .condition_expression("version = :read")
         .expression_attribute_names("#value", VALUE)
-        .expression_attribute_values(":value", number(sequence.value.0))
-        .expression_attribute_values(":next", number(sequence.version))
+        .expression_attribute_values(":value", number(to.value.0))
+        .expression_attribute_values(":next", number(to.version))
         .expression_attribute_values(":read", number(read.version));
     of_update(update)
 }
@@ -163,38 +210,3 @@ fn of_update(update: UpdateBuilder) -> TransactWriteItem {
 }
 
 pub(super) const COMPLETE: &str = "it has a table and a key";
-
-/// Attempts of one call.
-const ATTEMPTS_MAX: u32 = 20;
-
-/// The attempts of one call. The last one begins within the time of one request.
-pub(super) struct RetryBudget<'a> {
-    client: &'a DynamoClient,
-    attempt: u32,
-    begun: Instant,
-    indeterminate: bool,
-}
-
-impl<'a> RetryBudget<'a> {
-    pub(super) fn new(client: &'a DynamoClient) -> Self {
-        Self { client, attempt: 0, begun: Instant::now(), indeterminate: false }
-    }
-
-    /// Waits before another attempt. The error is `lost` if there is none.
-    pub(super) async fn next_attempt(&mut self, lost: CallError) -> Result<(), CallError> {
-        self.attempt += 1;
-        self.indeterminate |= lost.is_indeterminate();
-        let is_late = self.begun.elapsed() >= self.client.options.operation_timeout;
-        if self.attempt >= ATTEMPTS_MAX || is_late {
-            return Err(lost.after_writes(self.indeterminate));
-        }
-        sleep(any_part_of(self.client.pause_before(self.attempt))).await;
-        Ok(())
-    }
-}
-
-/// Jitter, so that two calls that conflicted do not conflict again.
-fn any_part_of(pause: Duration) -> Duration {
-    let thousandths = RandomState::new().hash_one(0) % 1000;
-    pause * thousandths as u32 / 1000
-}
