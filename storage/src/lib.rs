@@ -26,7 +26,7 @@ pub mod owner;
 pub mod receipts;
 mod registration;
 pub mod rows;
-mod rules;
+pub mod rules;
 pub mod store;
 mod sync_support;
 pub mod waiting;

@@ -11,7 +11,11 @@ use crate::receipts::ExpectedReceipt;
 use crate::store::{Cursor, PageLimit};
 
 /// The tables of feeds as an engine keeps them.
-pub(crate) trait FeedRows {
+#[expect(
+    async_fn_in_trait,
+    reason = "whether a rule is Send depends on its engine, and callers see it"
+)]
+pub trait FeedRows {
     type Error;
 
     /// The bounds of one commit of this engine.
@@ -90,68 +94,68 @@ pub(crate) trait FeedRows {
 }
 
 /// How much one commit of an engine may change.
-pub(crate) struct CommitBounds {
+pub struct CommitBounds {
     /// Keys that are published.
-    pub(crate) published: usize,
+    pub published: usize,
     /// Entries that are forgotten.
-    pub(crate) forgotten: usize,
+    pub forgotten: usize,
     /// Updates of one read.
-    pub(crate) fetched: usize,
+    pub fetched: usize,
     /// Receipts that one call decides before it says that there are more.
-    pub(crate) receipts: usize,
+    pub receipts: usize,
 }
 
 /// The row of a feed.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SequenceRow {
-    pub(crate) sequence: Sequence,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SequenceRow {
+    pub sequence: Sequence,
     /// Every read sees all updates up to this number.
-    pub(crate) settled: FeedSyncId,
+    pub settled: FeedSyncId,
 }
 
 /// The row of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct KeyRow {
-    pub(crate) version: Version,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct KeyRow {
+    pub version: Version,
     /// None while the key waits.
-    pub(crate) number: Option<FeedSyncId>,
+    pub number: Option<FeedSyncId>,
 }
 
 /// A key that waits, and its value.
-#[derive(Debug)]
-pub(crate) struct PendingRow {
-    pub(crate) pending: UnpublishedKey,
-    pub(crate) value: Option<FeedValue>,
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PendingRow {
+    pub pending: UnpublishedKey,
+    pub value: Option<FeedValue>,
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct PendingPage {
-    pub(crate) rows: Vec<PendingRow>,
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct PendingPage {
+    pub rows: Vec<PendingRow>,
     /// Whether no key waits after these.
-    pub(crate) is_all: bool,
+    pub is_all: bool,
     /// The last key that was read, also if its row cannot be published.
-    pub(crate) last: Option<FeedKey>,
+    pub last: Option<FeedKey>,
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct NumberedPage {
-    pub(crate) updates: Vec<Update>,
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct NumberedPage {
+    pub updates: Vec<Update>,
     /// Whether there is none after these.
-    pub(crate) is_all: bool,
+    pub is_all: bool,
     /// The last number that was read, also if its row is unreadable.
-    pub(crate) last: Option<FeedSyncId>,
+    pub last: Option<FeedSyncId>,
 }
 
 /// One transaction on the rows of a feed.
-pub(crate) struct FeedChange<'a> {
-    pub(crate) feed: &'a FeedName,
-    pub(crate) expected: ExpectedChange<'a>,
-    pub(crate) keys: Vec<KeyChange<'a>>,
-    pub(crate) sequence: SequenceChange,
+pub struct FeedChange<'a> {
+    pub feed: &'a FeedName,
+    pub expected: ExpectedChange<'a>,
+    pub keys: Vec<KeyChange<'a>>,
+    pub sequence: SequenceChange,
 }
 
 /// A change of the receipts that are expected.
-pub(crate) enum ExpectedChange<'a> {
+pub enum ExpectedChange<'a> {
     None,
     /// Refused if it is expected already.
     Add(&'a ExpectedReceipt),
@@ -160,15 +164,15 @@ pub(crate) enum ExpectedChange<'a> {
 }
 
 /// A change of a key. Refused if its row is not `before` any more.
-pub(crate) struct KeyChange<'a> {
-    pub(crate) key: &'a FeedKey,
-    pub(crate) before: Option<KeyRow>,
+pub struct KeyChange<'a> {
+    pub key: &'a FeedKey,
+    pub before: Option<KeyRow>,
     /// None removes the key.
-    pub(crate) after: Option<(KeyRow, Option<&'a FeedValue>)>,
+    pub after: Option<(KeyRow, Option<&'a FeedValue>)>,
 }
 
 /// A change of the sequence.
-pub(crate) enum SequenceChange {
+pub enum SequenceChange {
     None,
     /// Counts a new key, and creates the sequence with the first. Refused at `keys_max`, and if it has forgotten another
     /// version than this.
@@ -185,18 +189,18 @@ pub(crate) enum SequenceChange {
 }
 
 /// What became of a transaction.
-pub(crate) enum Committed<E> {
+pub enum Committed<E> {
     Done,
     Refused(Refused<E>),
 }
 
 /// Which conditions do not hold. Nothing was done. The sequence's is not named: a rule reads it again.
-pub(crate) struct Refused<E> {
-    pub(crate) expected: bool,
+pub struct Refused<E> {
+    pub expected: bool,
     /// Their places among the changed ones.
-    pub(crate) keys: Vec<usize>,
+    pub keys: Vec<usize>,
     /// The error of the last attempt, if this engine has one for it.
-    pub(crate) lost: Option<E>,
+    pub lost: Option<E>,
 }
 
 impl<E> Default for Refused<E> {
@@ -207,9 +211,9 @@ impl<E> Default for Refused<E> {
 
 /// The attempts of a rule until now.
 #[derive(Default)]
-pub(crate) struct Attempts {
-    pub(crate) count: u32,
-    pub(crate) begun: Option<Instant>,
+pub struct Attempts {
+    pub count: u32,
+    pub begun: Option<Instant>,
     /// Whether one of them may have been executed.
-    pub(crate) indeterminate: bool,
+    pub indeterminate: bool,
 }

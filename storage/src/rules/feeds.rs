@@ -16,13 +16,13 @@ use crate::store::PageLimit;
 
 /// What becomes of a key that is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rewrite {
+pub enum Rewrite {
     Republish,
     Delete,
 }
 
 /// Sets a key. Calls `key`, `sequence` for a new key, and `commit`.
-pub(crate) async fn write<R: FeedRows>(
+pub async fn write<R: FeedRows>(
     rows: &R,
     feed: &FeedName,
     key: &FeedKey,
@@ -51,7 +51,7 @@ pub(crate) async fn write<R: FeedRows>(
 }
 
 /// Changes a key that is there; none if it is not, or if there is nothing to delete. Calls `key`, `value` and `commit`.
-pub(crate) async fn rewrite<R: FeedRows>(
+pub async fn rewrite<R: FeedRows>(
     rows: &R,
     feed: &FeedName,
     key: &FeedKey,
@@ -102,7 +102,7 @@ pub(super) async fn read_sequence<R: FeedRows>(
 }
 
 /// Numbers waiting keys; none if there is no such feed. Calls `sequence`, `pending`, `settle` and `commit`.
-pub(crate) async fn publish<R: FeedRows>(
+pub async fn publish<R: FeedRows>(
     rows: &R,
     feed: &FeedName,
     after: Option<&FeedKey>,
@@ -153,7 +153,7 @@ fn numbering<'a>(
 /// numbers are missing.
 ///
 /// The sequence is read first: of a later publication a part may be visible, and is left to the next page.
-pub(crate) async fn fetch<R: FeedRows>(
+pub async fn fetch<R: FeedRows>(
     rows: &R,
     feed: &FeedName,
     after: FeedSyncId,
@@ -186,7 +186,7 @@ pub(crate) async fn fetch<R: FeedRows>(
 /// `raise_horizon` if it changes, and `commit` if there are entries.
 ///
 /// The horizon is raised before the first row is removed: a reader that finds a number missing reads it after the rows.
-pub(crate) async fn forget<R: FeedRows>(
+pub async fn forget<R: FeedRows>(
     rows: &R,
     feed: &FeedName,
     through: FeedSyncId,

@@ -11,13 +11,13 @@
 //!
 //! Architecture Invariant: a rule holds no more rows than a page, and knows no engine.
 
-pub(crate) mod feed_rows;
-pub(crate) mod feeds;
-pub(crate) mod receipts;
+pub mod feed_rows;
+pub mod feeds;
+pub mod receipts;
 
 use futures_util::FutureExt;
 
 /// The result of a rule whose row methods wait for nothing.
-pub(crate) fn finished<T>(rule: impl Future<Output = T>) -> T {
+pub fn finished<T>(rule: impl Future<Output = T>) -> T {
     rule.now_or_never().expect("the rows of this engine are there at once")
 }

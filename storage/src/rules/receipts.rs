@@ -17,7 +17,7 @@ use crate::receipts::{ExpectedReceipt, ExpiredReceipts};
 const NONE_FORGOTTEN: Version = Version(0);
 
 /// Expects a receipt; false if the subscription is full. Calls `key` and `commit`, and `sequence` if that is refused.
-pub(crate) async fn expect<R: FeedRows>(
+pub async fn expect<R: FeedRows>(
     rows: &R,
     expected: &ExpectedReceipt,
     messages_max: u64,
@@ -44,10 +44,7 @@ pub(crate) async fn expect<R: FeedRows>(
 }
 
 /// Expects a receipt no more. One that is decided stays. Calls `commit`.
-pub(crate) async fn cancel<R: FeedRows>(
-    rows: &R,
-    expected: &ExpectedReceipt,
-) -> Result<(), R::Error> {
+pub async fn cancel<R: FeedRows>(rows: &R, expected: &ExpectedReceipt) -> Result<(), R::Error> {
     let feed = &expected.request.subscription;
     let mut attempts = Attempts::default();
     loop {
@@ -62,7 +59,7 @@ pub(crate) async fn cancel<R: FeedRows>(
 
 /// Writes a receipt, unless one says already that the message was delivered. Returns whether it did. *Expired* is written in
 /// place of no other. Calls `key`, `value` if there is one, and `commit`; `sequence` if it is not expected.
-pub(crate) async fn write<R: FeedRows>(
+pub async fn write<R: FeedRows>(
     rows: &R,
     expected: &ExpectedReceipt,
     receipt: Receipt,
@@ -119,7 +116,7 @@ async fn stop_expecting<R: FeedRows>(
 
 /// Writes what has expired, and removes what has ended. Calls `receipts_due` for each page, those of [`write`] for each
 /// receipt, and `remove_ended`.
-pub(crate) async fn expire<R: FeedRows>(rows: &R, now: Time) -> Result<ExpiredReceipts, R::Error> {
+pub async fn expire<R: FeedRows>(rows: &R, now: Time) -> Result<ExpiredReceipts, R::Error> {
     let mut expired = ExpiredReceipts::default();
     let (mut after, mut seen) = (None, 0);
     loop {

@@ -20,6 +20,8 @@ pub(crate) type KeyIndex = usize;
 pub(crate) enum Action {
     /// A writer changes a key through a node.
     Changes(NodeIndex, KeyIndex, Change),
+    /// The store executes a step of a change that is under way.
+    WritesOn(usize),
     TakesMail(NodeIndex),
     /// The store executes a step of the publisher's order, or its answer arrives.
     Publishes(NodeIndex),
@@ -28,9 +30,9 @@ pub(crate) enum Action {
     Arrives,
     /// One more number of a partly visible publication becomes visible to readers.
     IsSeen(FeedSyncId),
-    /// The store forgets its oldest entry, a tombstone, in two steps: the horizon is raised, then the
-    /// row is removed.
+    /// A node begins to forget the oldest entry, a tombstone.
     Forgets,
+    /// The store executes a step of it.
     RemovesForgotten,
     Starts(FollowerIndex),
     /// The store executes a step of the consumer's order. The last step gives the consumer its
@@ -44,7 +46,7 @@ pub(crate) enum Action {
 }
 
 /// A writer's change of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Change {
     Write,
     Republish,
@@ -99,13 +101,14 @@ impl fmt::Debug for Action {
             Self::Changes(node, key, Change::Delete) => {
                 write!(f, "key {key} is deleted through node {node}")
             }
+            Self::WritesOn(at) => write!(f, "write {at} continues"),
             Self::TakesMail(node) => write!(f, "publisher {node} takes its mail"),
             Self::Publishes(node) => write!(f, "the publication of publisher {node} continues"),
             Self::PublisherDeadline(node) => write!(f, "the deadline of publisher {node} passes"),
             Self::Arrives => write!(f, "a publication arrives that was not requested"),
             Self::IsSeen(number) => write!(f, "readers see number {number}"),
-            Self::Forgets => write!(f, "the horizon is raised over the oldest tombstone"),
-            Self::RemovesForgotten => write!(f, "the forgotten tombstone is removed"),
+            Self::Forgets => write!(f, "the oldest tombstone is to be forgotten"),
+            Self::RemovesForgotten => write!(f, "the removal of the tombstone continues"),
             Self::Starts(follower) => write!(f, "consumer {follower} starts"),
             Self::Reads(follower) => write!(f, "the page of consumer {follower} is read on"),
             Self::HandsOn(follower) => write!(f, "consumer {follower} hands its page on"),

@@ -9,8 +9,8 @@ use state_machine::feed::{
 use state_machine::store::StoreFailed;
 
 use super::action::{FollowerIndex, NodeIndex};
-use super::fetch::Fetch;
 use super::mutation::Mutation;
+use super::rule::{Call, Outcome, Rule};
 use super::scenario::Scenario;
 use super::world::World;
 
@@ -30,7 +30,7 @@ pub(crate) struct Follower {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Running {
     pub(crate) consumer: Consumer,
-    pub(crate) fetch: Option<Fetch>,
+    pub(crate) fetch: Option<Rule>,
     pub(crate) handing_on: Option<HandingOn>,
     /// A head that the follower was notified of and has not read.
     pub(crate) told: Option<FeedSyncId>,
@@ -58,7 +58,7 @@ impl Follower {
 
     pub(crate) fn is_half_way(&self) -> bool {
         let fetch = self.running.as_ref().and_then(|running| running.fetch.as_ref());
-        fetch.is_some_and(Fetch::is_half_way)
+        fetch.is_some_and(Rule::has_begun)
     }
 }
 
@@ -98,7 +98,7 @@ impl World {
     pub(crate) fn reads(&mut self, scenario: &Scenario, at: FollowerIndex) {
         let running = self.followers[at].running.as_mut();
         let Some(fetch) = running.and_then(|running| running.fetch.as_mut()) else { return };
-        if let Some(answer) = fetch.goes_on(&self.store, scenario.mutation) {
+        if let Some(Outcome::Fetched(answer)) = fetch.goes_on(&mut self.store, scenario.mutation) {
             self.fetched(scenario, at, Ok(answer));
         }
     }
@@ -186,7 +186,7 @@ impl World {
         }
         match order {
             ConsumerEffect::Fetch { after, limit } => {
-                running.fetch = Some(Fetch::new(after, limit));
+                running.fetch = Some(Rule::new(Call::Fetch { after, limit }));
             }
             ConsumerEffect::Consume(page) => {
                 running.handing_on = Some(HandingOn { page, is_half_done: false });

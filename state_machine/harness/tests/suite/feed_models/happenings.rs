@@ -4,7 +4,8 @@
 use state_machine::feed::PublisherWait;
 
 use super::action::{Action, Change, Fault, FollowerIndex, NodeIndex};
-use super::publish::Stage;
+use super::node::Publish;
+use super::rule::Rule;
 use super::scenario::Scenario;
 use super::world::World;
 
@@ -51,6 +52,7 @@ impl World {
     pub(crate) fn under_way(&self) -> Vec<Action> {
         let hidden = self.store.hidden.iter();
         let mut actions: Vec<Action> = hidden.map(|number| Action::IsSeen(*number)).collect();
+        actions.extend((0..self.writes.len()).map(Action::WritesOn));
         for (at, node) in self.nodes.iter().enumerate() {
             if node.mail.is_some() {
                 actions.push(Action::TakesMail(at));
@@ -63,7 +65,7 @@ impl World {
             }
         }
         (0..self.followers.len()).for_each(|at| self.follower_under_way(at, &mut actions));
-        if self.store.forgetting.is_some() {
+        if self.forgetting.is_some() {
             actions.push(Action::RemovesForgotten);
         }
         if !self.astray.is_empty() {
@@ -92,7 +94,7 @@ impl World {
     fn choices(&self, actions: &mut Vec<Action>) {
         let is_away = |at: &FollowerIndex| self.followers[*at].running.is_none();
         actions.extend((0..self.followers.len()).filter(is_away).map(Action::Starts));
-        let is_forgetting = self.store.forgetting.is_some();
+        let is_forgetting = self.forgetting.is_some();
         if !is_forgetting && self.store.oldest_tombstone().is_some() {
             actions.push(Action::Forgets);
         }
@@ -105,9 +107,8 @@ impl World {
 
     fn faults_of_node(&self, at: NodeIndex, faults: &mut Vec<Fault>) {
         let node = &self.nodes[at];
-        let is_sent = node.publish.as_ref().is_some_and(|publish| publish.draft().is_some());
-        let is_answered =
-            node.publish.as_ref().is_some_and(|it| matches!(it.stage, Stage::Answered(_)));
+        let rule = node.publish.as_ref().and_then(Publish::rule);
+        let is_sent = rule.and_then(Rule::draft).is_some();
         let is_busy = node.mail.is_some() || node.publish.is_some() || self.is_followed(at);
         if is_busy {
             faults.push(Fault::NodeCrashes(at));
@@ -115,7 +116,7 @@ impl World {
                 faults.push(Fault::NodeCrashesAfterWriting(at));
             }
         }
-        if node.publish.is_some() && !is_answered {
+        if rule.is_some() {
             faults.push(Fault::StoreRefuses(at));
         }
         if is_sent {

@@ -3,14 +3,13 @@
 
 mod action;
 mod check;
-mod fetch;
 mod follower;
 mod happenings;
 mod mutation;
 mod node;
 mod promises;
-mod publish;
 mod rest;
+mod rule;
 mod scenario;
 mod scenarios;
 mod store;

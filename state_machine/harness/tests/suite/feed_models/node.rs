@@ -6,13 +6,14 @@ use crate::feed_models::promises::Promise;
 use harness::invariants::waits_until;
 use state_machine::Time;
 use state_machine::feed::{
-    FeedSyncId, Publisher, PublisherEffect, PublisherEvent, PublisherLimits, PublisherWait,
+    FeedSyncId, PublishResult, Publisher, PublisherEffect, PublisherEvent, PublisherLimits,
+    PublisherWait,
 };
 use state_machine::store::StoreFailed;
 
 use super::action::NodeIndex;
 use super::mutation::Mutation;
-use super::publish::{Publish, Stage};
+use super::rule::{Call, Outcome, Rule};
 use super::scenario::Scenario;
 use super::world::World;
 
@@ -23,6 +24,21 @@ pub(crate) struct Node {
     pub(crate) publish: Option<Publish>,
     /// The signals that the publisher has not read.
     pub(crate) mail: Option<Mail>,
+}
+
+/// A publication that was ordered.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Publish {
+    UnderWay(Rule),
+    /// The answer is on its way to the publisher.
+    Answered(Option<PublishResult>),
+}
+
+impl Publish {
+    /// The rule that is under way.
+    pub(crate) fn rule(&self) -> Option<&Rule> {
+        if let Self::UnderWay(rule) = self { Some(rule) } else { None }
+    }
 }
 
 /// Signals that coalesce, as those of the actor do.
@@ -70,12 +86,19 @@ impl World {
 
     /// The store executes a step of the publisher's order, or the publisher receives the answer.
     pub(crate) fn publishes(&mut self, scenario: &Scenario, at: NodeIndex) {
-        let Some(mut publish) = self.nodes[at].publish.take() else { return };
-        if let Stage::Answered(answer) = publish.stage {
-            return self.step_publisher(scenario, at, PublisherEvent::Published(answer));
-        }
-        publish.goes_on(&mut self.store, scenario.mutation);
-        self.diary.note(|| format!("    {:?}", publish.stage));
+        let publish = match self.nodes[at].publish.take() {
+            None => return,
+            Some(Publish::Answered(answer)) => {
+                return self.step_publisher(scenario, at, PublisherEvent::Published(Ok(answer)));
+            }
+            Some(Publish::UnderWay(mut rule)) => {
+                match rule.goes_on(&mut self.store, scenario.mutation) {
+                    Some(Outcome::Published(answer)) => Publish::Answered(answer),
+                    _ => Publish::UnderWay(rule),
+                }
+            }
+        };
+        self.diary.note(|| format!("    {publish:?}"));
         self.nodes[at].publish = Some(publish);
     }
 
@@ -88,7 +111,8 @@ impl World {
     /// The transaction that was sent to the store arrives later, whether or not a publisher waits
     /// for it.
     pub(crate) fn goes_astray(&mut self, at: NodeIndex) {
-        let draft = self.nodes[at].publish.as_ref().and_then(Publish::draft).cloned();
+        let draft =
+            self.nodes[at].publish.as_ref().and_then(Publish::rule).and_then(Rule::draft).cloned();
         self.astray.extend(draft);
     }
 
@@ -109,7 +133,7 @@ impl World {
             self.diary.note(|| format!("    publisher {at}     < {order:?}"));
             match order {
                 PublisherEffect::Publish { after, limit } => {
-                    let publish = Publish::new(after, limit);
+                    let publish = Publish::UnderWay(Rule::new(Call::Publish { after, limit }));
                     if self.nodes[at].publish.replace(publish).is_some() {
                         let detail = format!("publisher {at} gives an order during another");
                         self.breaks(scenario, Promise::OneAtATime.broken(detail));

@@ -26,6 +26,8 @@ pub(crate) struct Scenario {
     pub(crate) writers: Vec<NodeIndex>,
     /// The initial world of the search.
     pub(crate) start: World,
+    /// Whether other actions happen between the steps of a change of a key.
+    pub(crate) writes_in_steps: bool,
     pub(crate) mutation: Option<Mutation>,
     /// The one promise that the search must violate; the others are then ignored.
     pub(crate) quarry: Option<Promise>,
@@ -60,6 +62,8 @@ impl Scenario {
             nodes: vec![Node::start(&publisher, false); nodes],
             followers: Vec::new(),
             astray: Vec::new(),
+            writes: Vec::new(),
+            forgetting: None,
             ledger: AcknowledgedWrites::default(),
             left: Bounds::default(),
             broken: None,
@@ -72,6 +76,7 @@ impl Scenario {
             keys: (0..keys).map(key).collect(),
             writers: (0..nodes).collect(),
             start,
+            writes_in_steps: false,
             mutation: None,
             quarry: None,
             sights: Vec::new(),
@@ -90,6 +95,11 @@ impl Scenario {
     pub(crate) fn seen_in_part(mut self) -> Self {
         self.start.store.settled = Some(FeedSyncId::NONE);
         self
+    }
+
+    /// Lets writers wait for each other, and for publications. Call it after those of the initial world.
+    pub(crate) fn writing_in_steps(self) -> Self {
+        Self { writes_in_steps: true, ..self }
     }
 
     /// Sets the updates per page.

@@ -8,7 +8,10 @@ use state_machine::feed::{
     Update, Version, WriteResult,
 };
 
+use storage::rules::feed_rows::{KeyChange, KeyRow, PendingPage, PendingRow, SequenceRow};
+
 use super::mutation::Mutation;
+use super::rule::{Answer, Request};
 
 /// The state on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -20,8 +23,8 @@ pub(crate) struct Store {
     pub(crate) settled: Option<FeedSyncId>,
     /// The numbers of a partly visible publication that are not visible.
     pub(crate) hidden: BTreeSet<FeedSyncId>,
-    /// The horizon before it was raised, between the two steps of forgetting.
-    pub(crate) forgetting: Option<FeedSyncId>,
+    /// The horizon that a seeded bug has not raised yet.
+    pub(crate) unraised: Option<FeedSyncId>,
 }
 
 /// A transaction before it is committed.
@@ -30,10 +33,17 @@ pub(crate) struct Draft {
     pub(crate) publication: Publication,
     /// The values of its keys at the time they were read.
     pub(crate) values: Vec<Option<FeedValue>>,
-    pub(crate) is_all: bool,
 }
 
 impl Draft {
+    pub(super) fn assignment(change: &KeyChange<'_>) -> Assignment {
+        let (before, after) = (change.before.unwrap_or_default(), change.after);
+        let after = after.map(|(row, _)| row).unwrap_or_default();
+        let pending = UnpublishedKey { key: change.key.clone(), version: before.version };
+        let feed_sync_id = after.number.unwrap_or_default();
+        Assignment { pending, version: after.version, feed_sync_id }
+    }
+
     pub(crate) fn numbers(&self) -> impl Iterator<Item = FeedSyncId> {
         self.publication.assignments.iter().map(|assigned| assigned.feed_sync_id)
     }
@@ -43,12 +53,7 @@ impl Draft {
 const KEYS_MAX: u64 = 8;
 
 impl Store {
-    pub(crate) fn write(
-        &mut self,
-        mutation: Option<Mutation>,
-        key: &FeedKey,
-        value: FeedValue,
-    ) -> Version {
+    fn write(&mut self, mutation: Option<Mutation>, key: &FeedKey, value: FeedValue) -> Version {
         let number = self.number(key);
         let WriteResult::Done(version) = self.table.write(key.clone(), value, KEYS_MAX) else {
             panic!("a scenario has fewer than {KEYS_MAX} keys");
@@ -59,7 +64,7 @@ impl Store {
         version
     }
 
-    pub(crate) fn delete(&mut self, mutation: Option<Mutation>, key: &FeedKey) -> Option<Version> {
+    fn delete(&mut self, mutation: Option<Mutation>, key: &FeedKey) -> Option<Version> {
         let version = self.table.delete(key)?;
         if mutation == Some(Mutation::NoTombstone) {
             // No order waits for this number and no reader sees it, as if the row were absent.
@@ -74,30 +79,101 @@ impl Store {
         oldest.filter(|update| update.value.is_none()).map(|update| update.feed_sync_id)
     }
 
-    /// The first step of forgetting the oldest tombstone.
-    pub(crate) fn forgets(&mut self, mutation: Option<Mutation>) {
-        let Some(through) = self.oldest_tombstone() else { return };
-        self.forgetting = Some(self.table.sequence().horizon);
-        self.table.raise_horizon(through);
-        if mutation == Some(Mutation::RemovedBeforeHorizon) {
-            self.table.remove_forgotten(usize::MAX);
+    /// Executes a request. None while it must wait for another transaction.
+    pub(crate) fn answer(
+        &mut self,
+        request: &Request,
+        mutation: Option<Mutation>,
+    ) -> Option<Answer> {
+        Some(match request {
+            Request::Sequence => {
+                let is_there = self.table.sequence() != Sequence::default();
+                let horizon = self.horizon();
+                let sequence = Sequence { horizon, ..self.sequence(mutation) };
+                let settled = self.head(mutation);
+                Answer::Sequence(is_there.then_some(SequenceRow { sequence, settled }))
+            }
+            Request::Key(key) | Request::Value(key) => {
+                let row = self.table.row(key.as_str());
+                Answer::Key(row.map(|row| {
+                    let there = KeyRow { version: row.version, number: row.feed_sync_id };
+                    (there, row.value.clone())
+                }))
+            }
+            Request::Pending { after, limit } => {
+                let mut waiting = self.table.pending(after.as_ref(), limit + 1);
+                let is_all = waiting.len() <= *limit || mutation == Some(Mutation::NothingBehind);
+                waiting.truncate(*limit);
+                let last = waiting.last().map(|last| last.key.clone());
+                let row = |pending: UnpublishedKey| PendingRow {
+                    value: self.table.row(pending.key.as_str()).and_then(|row| row.value.clone()),
+                    pending,
+                };
+                Answer::Pending(PendingPage {
+                    rows: waiting.into_iter().map(row).collect(),
+                    is_all,
+                    last,
+                })
+            }
+            Request::Number(number) => Answer::Number(self.sequenced(*number)),
+            Request::IsLast(number) => Answer::Is(self.greatest() <= *number),
+            Request::Settle(sequence) => {
+                let is_seen = self.is_whole(sequence.value);
+                if !is_seen && mutation != Some(Mutation::SettledUnseen) {
+                    return None;
+                }
+                Answer::Is(self.settle(mutation, *sequence))
+            }
+            write => Answer::Is(self.execute(write, mutation)),
+        })
+    }
+
+    /// Executes a write, unless its condition does not hold.
+    fn execute(&mut self, write: &Request, mutation: Option<Mutation>) -> bool {
+        match write {
+            Request::RaiseHorizon(through) => {
+                if mutation == Some(Mutation::RemovedBeforeHorizon) {
+                    self.unraised = Some(self.table.sequence().horizon);
+                }
+                self.table.raise_horizon(*through);
+                if self.unraised.is_some() {
+                    self.table.remove_forgotten(usize::MAX);
+                }
+                true
+            }
+            Request::Change { key, before, value } => {
+                let row = self.table.row(key.as_str());
+                let is_as_read = row.map(|row| row.version) == *before;
+                let is_deleted = row.is_some_and(|row| row.value.is_none());
+                match value {
+                    _ if !is_as_read => return false,
+                    Some(value) => drop(self.write(mutation, key, value.clone())),
+                    None if is_deleted => drop(self.table.republish(key)),
+                    None => drop(self.delete(mutation, key)),
+                }
+                true
+            }
+            Request::Publish(draft) => self.commit(mutation, draft).is_ok(),
+            Request::Remove(keys) => {
+                let is_there = |(key, version): &(FeedKey, Version)| self.version(key) == *version;
+                let is_done = self.unraised.is_some() || keys.iter().all(is_there);
+                self.unraised = None;
+                if is_done {
+                    self.table.remove_forgotten(keys.len());
+                }
+                is_done
+            }
+            read => panic!("{read:?} writes nothing"),
         }
     }
 
-    /// The second step of forgetting the oldest tombstone.
-    pub(crate) fn removes_forgotten(&mut self) {
-        self.forgetting = None;
-        self.table.remove_forgotten(usize::MAX);
-    }
-
     /// The horizon that readers see.
-    pub(crate) fn horizon(&self, mutation: Option<Mutation>) -> FeedSyncId {
-        let before = self.forgetting.filter(|_| mutation == Some(Mutation::RemovedBeforeHorizon));
-        before.unwrap_or(self.table.sequence().horizon)
+    fn horizon(&self) -> FeedSyncId {
+        self.unraised.unwrap_or(self.table.sequence().horizon)
     }
 
     /// The row of the sequence, as a publisher reads it.
-    pub(crate) fn sequence(&self, mutation: Option<Mutation>) -> Sequence {
+    fn sequence(&self, mutation: Option<Mutation>) -> Sequence {
         let sequence = self.table.sequence();
         match mutation {
             Some(Mutation::MaxPlusOne) => Sequence { value: self.greatest(), ..sequence },
@@ -133,12 +209,12 @@ impl Store {
     }
 
     /// Whether readers see every update up to a number.
-    pub(crate) fn is_whole(&self, up_to: FeedSyncId) -> bool {
+    fn is_whole(&self, up_to: FeedSyncId) -> bool {
         self.hidden.first().is_none_or(|hidden| up_to < *hidden)
     }
 
     /// Settles this sequence, if it is still the last. Returns whether it is.
-    pub(crate) fn settle(&mut self, mutation: Option<Mutation>, sequence: Sequence) -> bool {
+    fn settle(&mut self, mutation: Option<Mutation>, sequence: Sequence) -> bool {
         let is_last = self.table.sequence().version == sequence.version;
         if is_last || mutation == Some(Mutation::SettledWithoutCondition) {
             self.settled = self.settled.map(|_| sequence.value);
@@ -147,7 +223,7 @@ impl Store {
     }
 
     /// The update that has this number, if a reader sees it.
-    pub(crate) fn sequenced(&self, number: FeedSyncId) -> Option<Update> {
+    fn sequenced(&self, number: FeedSyncId) -> Option<Update> {
         let before = FeedSyncId(number.0 - 1);
         self.table.sequenced(before, number).pop().filter(|_| !self.hidden.contains(&number))
     }

@@ -3,12 +3,13 @@
 use crate::feed_models::promises::{AcknowledgedWrites, Promise, keeps_its_numbers};
 use harness::invariants::Broken;
 use state_machine::Time;
-use state_machine::feed::FeedValue;
+use state_machine::feed::{FeedKey, FeedValue};
 
 use super::action::{Action, Change, Fault, FollowerIndex, KeyIndex, NodeIndex};
 use super::follower::Follower;
 use super::mutation::Mutation;
 use super::node::Node;
+use super::rule::{Call, Outcome, Rule};
 use super::scenario::{Bounds, Scenario};
 use super::store::{Draft, Store};
 use crate::search::Diary;
@@ -22,10 +23,24 @@ pub(crate) struct World {
     pub(crate) followers: Vec<Follower>,
     /// Publications that were sent to the store and that no publisher waits for.
     pub(crate) astray: Vec<Draft>,
+    /// Changes of keys whose writers wait for an answer.
+    pub(crate) writes: Vec<Write>,
+    /// The removal of the oldest tombstone.
+    pub(crate) forgetting: Option<Rule>,
     pub(crate) ledger: AcknowledgedWrites,
     pub(crate) left: Bounds,
     pub(crate) broken: Option<Broken<Promise>>,
     pub(crate) diary: Diary,
+}
+
+/// A change of a key that is under way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Write {
+    node: NodeIndex,
+    key: FeedKey,
+    change: Change,
+    value: Option<FeedValue>,
+    pub(crate) rule: Rule,
 }
 
 impl World {
@@ -38,6 +53,7 @@ impl World {
         let before = self.store.table.clone();
         match *action {
             Action::Changes(node, key, change) => self.changes(scenario, node, key, change),
+            Action::WritesOn(at) => self.writes_on(scenario, at),
             Action::TakesMail(node) => self.takes_mail(scenario, node),
             Action::Publishes(node) => self.publishes(scenario, node),
             Action::PublisherDeadline(node) => self.publisher_deadline(scenario, node),
@@ -45,8 +61,18 @@ impl World {
             Action::IsSeen(number) => {
                 self.store.hidden.remove(&number);
             }
-            Action::Forgets => self.store.forgets(scenario.mutation),
-            Action::RemovesForgotten => self.store.removes_forgotten(),
+            Action::Forgets => {
+                let forget = self.store.oldest_tombstone().map(Call::Forget);
+                self.forgetting = forget.map(Rule::new);
+            }
+            Action::RemovesForgotten => {
+                let forgetting = self.forgetting.as_mut();
+                let forgotten =
+                    forgetting.and_then(|rule| rule.goes_on(&mut self.store, scenario.mutation));
+                if forgotten.is_some() {
+                    self.forgetting = None;
+                }
+            }
             Action::Starts(follower) => self.starts(scenario, follower),
             Action::Reads(follower) => self.reads(scenario, follower),
             Action::HandsOn(follower) => self.hands_on(scenario, follower),
@@ -68,22 +94,31 @@ impl World {
     }
 
     fn changes(&mut self, scenario: &Scenario, node: NodeIndex, at: KeyIndex, change: Change) {
-        let (key, mutation) = (&scenario.keys[at], scenario.mutation);
-        let kept = match change {
-            Change::Write => {
-                let value = FeedValue::parse(&format!("{} to go", self.left.writes));
-                let value = value.expect("a short text");
-                let version = self.store.write(mutation, key, value.clone());
-                self.ledger.changed(key.clone(), Some(value), version)
+        let key = scenario.keys[at].clone();
+        let value = FeedValue::parse(&format!("{} to go", self.left.writes));
+        let value = value.ok().filter(|_| change == Change::Write);
+        let rule = Rule::new(match change {
+            Change::Write => Call::Write(key.clone(), value.clone().expect("a short text")),
+            Change::Republish => Call::Republish(key.clone()),
+            Change::Delete => Call::Delete(key.clone()),
+        });
+        self.writes.push(Write { node, key, change, value, rule });
+        while !scenario.writes_in_steps && !self.writes.is_empty() {
+            self.writes_on(scenario, 0);
+        }
+    }
+
+    /// The store executes a step of a writer's rule. The last one answers the writer.
+    fn writes_on(&mut self, scenario: &Scenario, at: usize) {
+        let rule = &mut self.writes[at].rule;
+        let Some(outcome) = rule.goes_on(&mut self.store, scenario.mutation) else { return };
+        let Write { node, key, change, value, .. } = self.writes.remove(at);
+        let kept = match outcome {
+            Outcome::Changed(Some(version)) if change == Change::Republish => {
+                self.ledger.republished(&key, version)
             }
-            Change::Republish => {
-                let version = self.store.table.republish(key);
-                version.map_or(Ok(()), |version| self.ledger.republished(key, version))
-            }
-            Change::Delete => {
-                let version = self.store.delete(mutation, key);
-                version.map_or(Ok(()), |version| self.ledger.changed(key.clone(), None, version))
-            }
+            Outcome::Changed(Some(version)) => self.ledger.changed(key, value, version),
+            _ => Ok(()),
         };
         self.nodes[node].written();
         if let Err(broken) = kept {
@@ -117,6 +152,7 @@ impl World {
     fn crashes(&mut self, scenario: &Scenario, at: NodeIndex) {
         let is_swept = scenario.mutation != Some(Mutation::NoSweepAtStart);
         self.nodes[at] = Node::start(&scenario.publisher, is_swept);
+        self.writes.retain(|write| write.node != at);
         let is_here = |which: &FollowerIndex| self.followers[*which].node == at;
         let here: Vec<FollowerIndex> = (0..self.followers.len()).filter(is_here).collect();
         for follower in here {

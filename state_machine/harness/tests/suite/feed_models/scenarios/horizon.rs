@@ -15,11 +15,11 @@ fn forgotten() -> Scenario {
         .follower(0)
         .bound(Bounds { writes: 1, deletes: by_size(1, 2), forgets: 2, ..Bounds::default() })
         .seen("a consumer is behind the horizon", |_, world| {
-            let (saved, horizon) = (world.followers[0].saved, world.store.horizon(None));
+            let (saved, horizon) = (world.followers[0].saved, world.store.table.sequence().horizon);
             !saved.is_none() && saved < horizon
         })
         .seen("a page is read while a tombstone is removed", |_, world| {
-            world.store.forgetting.is_some() && world.followers[0].is_half_way()
+            world.forgetting.is_some() && world.followers[0].is_half_way()
         })
 }
 
@@ -31,7 +31,7 @@ fn forgotten_in_part() -> Scenario {
         .follower(0)
         .bound(Bounds { writes: 1, deletes: by_size(1, 2), forgets: 1, ..Bounds::default() })
         .seen("a consumer is behind the horizon", |_, world| {
-            let (saved, horizon) = (world.followers[0].saved, world.store.horizon(None));
+            let (saved, horizon) = (world.followers[0].saved, world.store.table.sequence().horizon);
             !saved.is_none() && saved < horizon
         })
 }

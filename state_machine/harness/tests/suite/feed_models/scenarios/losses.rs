@@ -29,7 +29,7 @@ fn lost_answers() -> Scenario {
         .followed()
         .bound(Bounds { writes: by_size(2, 3), lost_answers: by_size(1, 2), ..Bounds::default() })
         .seen("a publication is on its way twice", |_, world| {
-            let draft = world.nodes[0].publish.as_ref().and_then(|publish| publish.draft());
+            let draft = world.drafts().next();
             draft.is_some_and(|draft| world.astray.contains(draft))
         })
 }

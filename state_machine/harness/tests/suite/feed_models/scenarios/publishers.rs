@@ -5,7 +5,8 @@ use state_machine::feed::PublisherWait;
 
 use crate::feed_models::check::is_caught;
 use crate::feed_models::mutation::Mutation;
-use crate::feed_models::publish::Publish;
+use crate::feed_models::node::Publish;
+use crate::feed_models::rule::{Request, Rule};
 use crate::feed_models::scenario::{Bounds, Scenario};
 use crate::feed_models::store::Draft;
 use crate::feed_models::world::World;
@@ -44,7 +45,33 @@ fn batches() -> Scenario {
         .seen("two keys are about to be published at once", |_, world| {
             world.drafts().any(|draft| draft.publication.assignments.len() == 2)
         })
-        .seen("others wait behind them", |_, world| world.drafts().any(|draft| !draft.is_all))
+        .seen("others wait behind them", |_, world| {
+            world.rules().any(|rule| rule.draft().is_some() && rule.leaves_some())
+        })
+}
+
+/// A key is changed through two nodes at once, while it is published.
+fn two_writers() -> Scenario {
+    Scenario::new("two_writers", 1, 2)
+        .published(&[0])
+        .follower(0)
+        .followed()
+        .writing_in_steps()
+        .bound(Bounds {
+            writes: 2,
+            deletes: by_size(0, 1),
+            node_crashes: by_size(0, 1),
+            ..Bounds::default()
+        })
+        .seen("two writers have read the same row", |_, world| {
+            let next = world.writes.iter().filter_map(|write| write.rule.next.as_ref());
+            let before = next.filter_map(|next| match next {
+                Request::Change { before, .. } => Some(before),
+                _ => None,
+            });
+            let before: Vec<_> = before.collect();
+            before.len() == 2 && before[0] == before[1]
+        })
 }
 
 /// Keys change through one node, and a follower reads through the other.
@@ -66,9 +93,12 @@ fn followed_elsewhere() -> Scenario {
 }
 
 impl World {
-    fn drafts(&self) -> impl Iterator<Item = &Draft> {
-        let publishes = self.nodes.iter().filter_map(|node| node.publish.as_ref());
-        publishes.filter_map(Publish::draft)
+    pub(super) fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.nodes.iter().filter_map(|node| node.publish.as_ref().and_then(Publish::rule))
+    }
+
+    pub(super) fn drafts(&self) -> impl Iterator<Item = &Draft> {
+        self.rules().filter_map(Rule::draft)
     }
 
     fn finds_a_key_changed(&self, draft: &Draft) -> bool {
@@ -83,6 +113,11 @@ impl World {
 #[test]
 fn two_publishers_give_no_number_twice() {
     holds(&two_publishers());
+}
+
+#[test]
+fn two_writers_of_a_key_get_different_versions() {
+    holds(&two_writers());
 }
 
 #[test]

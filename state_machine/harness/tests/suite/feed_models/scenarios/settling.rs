@@ -5,7 +5,7 @@ use crate::feed_models::promises::Promise;
 
 use crate::feed_models::check::is_caught;
 use crate::feed_models::mutation::Mutation;
-use crate::feed_models::publish::Stage;
+use crate::feed_models::rule::Request;
 use crate::feed_models::scenario::{Bounds, Scenario};
 use crate::search::{by_size, holds};
 
@@ -39,9 +39,9 @@ fn left_unsettled() -> Scenario {
         .followed()
         .bound(Bounds { writes: 2, node_crashes: 1, ..Bounds::default() })
         .seen("a publisher waits until what another left is whole", |_, world| {
-            let publishes = world.nodes.iter().filter_map(|node| node.publish.as_ref());
-            let is_waiting = |it: &Stage| matches!(it, Stage::Begun { is_settled: false, .. });
-            !world.store.hidden.is_empty() && publishes.map(|it| &it.stage).any(is_waiting)
+            let mut next = world.rules().map(|rule| &rule.next);
+            let is_waiting = |next: &Option<_>| matches!(next, Some(Request::Settle(_)));
+            !world.store.hidden.is_empty() && next.any(is_waiting)
         })
 }
 
@@ -54,11 +54,8 @@ fn two_settle() -> Scenario {
         .followed()
         .bound(Bounds { writes: 2, polls: by_size(0, 1), ..Bounds::default() })
         .seen("one settles what another has settled before, and published on top of", |_, world| {
-            let publishes = world.nodes.iter().filter_map(|node| node.publish.as_ref());
-            publishes.map(|it| &it.stage).any(|stage| match stage {
-                Stage::Committed(draft) => {
-                    world.store.settled > Some(draft.publication.sequence.value)
-                }
+            world.rules().any(|rule| match rule.next {
+                Some(Request::Settle(sequence)) => world.store.settled > Some(sequence.value),
                 _ => false,
             })
         })
