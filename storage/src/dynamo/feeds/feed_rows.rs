@@ -118,7 +118,7 @@ impl FeedRows for DynamoClient {
         if page.last.is_some() { Ok(page) } else { Err(unreadable) }
     }
 
-    /// Skips unreadable rows.
+    /// Of a page without readable rows, the next is read too, [`QUERIES_MAX`] times.
     async fn numbered(
         &self,
         feed: &FeedName,
