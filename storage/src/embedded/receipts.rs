@@ -3,6 +3,7 @@
 //! A message is in the file of its month. The router's file is committed first, so that a row that is gone has left its
 //! receipt (`write_connections`).
 
+use futures_util::TryFutureExt;
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 use state_machine::feed::{FeedKey, FeedName, FeedValue};
@@ -17,10 +18,8 @@ use super::messages::{self, ReceiptChange};
 use super::statements::{first_row, has_row};
 use super::write_connections::WriteConnections;
 use super::writer::Target;
-use crate::receipts::{
-    ExpectedReceipt, ExpiredReceipts, ReceiptTables, SettledMessages, Settlement,
-};
-use crate::store::StoreFuture;
+use crate::receipts::{Deletion, ExpectedReceipt, ExpiredReceipts, ReceiptTables, Settlement};
+use crate::store::{SettledMessages, StoreFuture};
 
 /// Receipts that one job decides, and rows of an ended subscription that it removes: bounds how long other jobs wait.
 const DECIDED_MAX: i64 = 100;
@@ -38,15 +37,17 @@ impl ReceiptTables for Embedded {
         self.write(None, FileKey::Router, move |conn| cancel(conn, &expected.request).map(drop))
     }
 
-    fn settle_messages(
+    fn withdraw_message(
         &self,
         uaid: Uaid,
         months: Vec<Month>,
-        messages: Vec<(MessageKey, Settlement)>,
-    ) -> StoreFuture<SettledMessages> {
-        self.writer.submit(Some(uaid), Target::ManyFiles, move |files| {
-            settle(files, uaid, &months, &messages)
-        })
+        message: MessageKey,
+    ) -> StoreFuture<bool> {
+        let withdrawn = match message.id.may_want_receipt() {
+            true => self.settle(uaid, months, vec![(message, Some(Settlement::Withdrawn))]),
+            false => self.delete(uaid, months, vec![message]),
+        };
+        Box::pin(withdrawn.map_ok(|settled| settled.deleted > 0))
     }
 
     fn expire_receipts(&self, now: Time) -> StoreFuture<ExpiredReceipts> {
@@ -54,11 +55,25 @@ impl ReceiptTables for Embedded {
     }
 }
 
+impl Embedded {
+    /// Deletes messages, and writes or cancels their receipts.
+    pub(super) fn settle(
+        &self,
+        uaid: Uaid,
+        months: Vec<Month>,
+        messages: Vec<Deletion>,
+    ) -> StoreFuture<SettledMessages> {
+        self.writer.submit(Some(uaid), Target::ManyFiles, move |files| {
+            settle(files, uaid, &months, &messages)
+        })
+    }
+}
+
 fn settle(
     files: &mut WriteConnections,
     uaid: Uaid,
     months: &[Month],
-    messages: &[(MessageKey, Settlement)],
+    messages: &[Deletion],
 ) -> Result<SettledMessages, WriterError> {
     let mut settled = SettledMessages::default();
     let mut changes = Vec::new();
