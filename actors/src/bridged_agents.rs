@@ -7,7 +7,7 @@ use slog::{Logger, warn};
 use state_machine::bridged_call::{
     BridgedCall, BridgedError, CallEffect, CallEvent, CallOutcome, CallParams, Task,
 };
-use state_machine::store::StoreFailed;
+use state_machine::store::{StoreFailed, StoreOp};
 use state_machine::{
     BridgeRecipient, Chid, LastConnect, Month, RouterRecord, RouterType, Span, Time, Uaid,
 };
@@ -58,7 +58,8 @@ impl BridgedAgents {
     ) -> Result<Uaid, BridgedError> {
         self.admit()?;
         let (uaid, month) = (Uaid(Uuid::new_v4().into_bytes()), self.message_month());
-        let added = self.store.add_channels(uaid, month, BTreeSet::from([chid])).await;
+        let channels = BTreeSet::from([chid]);
+        let added = self.store.execute(StoreOp::AddChannels { uaid, month, channels }).await;
         self.checked(added)?;
         let registration = self.registration(uaid, recipient, self.clock.now(), Some(month));
         match self.checked(self.store.register_bridged(registration).await)? {

@@ -295,7 +295,7 @@ impl<T: Transport> Client<T> {
         if let Some(step) = answer.and_then(MonthMove::of) {
             counters.moves.count(step as usize);
         }
-        if let Some(StoreAnswer::Deleted) = answer {
+        if let Some(StoreAnswer::Deleted(_)) = answer {
             let now = self.shared.clock.now();
             for minted in deleted.iter().filter_map(|id| id.minted_at()) {
                 counters.time_in_storage.add(Duration::from_millis(now.since(minted).0));

@@ -11,9 +11,10 @@ use state_machine::bridged_call::BridgedError;
 use state_machine::delivery::{
     Delivery, DeliveryEffect, DeliveryEvent, NodeAnswer, Outcome, PushParams, Route, WriteError,
 };
-use state_machine::store::{FullScope, StoreFailed, Stored};
+use state_machine::store::{FullScope, StoreFailed, StoreOp, Stored};
 use state_machine::{
-    BridgeOutcome, BridgeRecipient, Message, Month, NodeId, RouterRecord, RouterType, Span, Uaid,
+    BridgeOutcome, BridgeRecipient, Message, Month, NodeBinding, NodeId, RouterRecord, RouterType,
+    Span, Uaid,
 };
 use storage::{Store, StoreError, StoreFuture};
 use tokio::time::{Instant, timeout};
@@ -168,7 +169,7 @@ impl EndpointShared {
     /// Logs once in [`SPACE_LOG_EVERY`] that messages are refused, and how many.
     fn note_no_space(&self) {
         if let Some(messages) = self.space_limiter.count(self.clock.now()) {
-            let space = self.store.disk_space();
+            let space = self.store.state().disk;
             warn!(self.log, "messages are refused, the disk has less free space than disk_free_min, or is full";
                 "messages" => messages, "free_bytes" => space.map(|space| space.free_bytes));
         }
@@ -289,8 +290,9 @@ impl PushInFlight<'_> {
                 DeliveryEvent::NodeAnswered(self.deliver(&node).await)
             }
             DeliveryEffect::ClearNode { node, connected_at } => {
-                let cleared = |store: &dyn Store| store.clear_node(self.uaid, node, connected_at);
-                let cleared = self.timed(StoreCall::ClearNode, cleared).await;
+                let binding = NodeBinding { node, connected_at };
+                let op = StoreOp::ClearNode { uaid: self.uaid, binding };
+                let cleared = self.timed(StoreCall::ClearNode, |store| store.execute(op)).await;
                 let _ = self.checked(cleared);
                 DeliveryEvent::NodeCleared
             }
@@ -303,10 +305,8 @@ impl PushInFlight<'_> {
                 DeliveryEvent::OldRowDeleted
             }
             DeliveryEffect::DeleteStored { month } => {
-                let messages = vec![self.message.key()];
-                let deleted =
-                    |store: &dyn Store| store.delete_messages(self.uaid, vec![month], messages);
-                let deleted = self.timed(StoreCall::Delete, deleted).await;
+                let op = self.delete(month);
+                let deleted = self.timed(StoreCall::Delete, |store| store.execute(op)).await;
                 let _ = self.checked(deleted);
                 DeliveryEvent::OldRowDeleted
             }
@@ -360,9 +360,14 @@ impl PushInFlight<'_> {
         if self.has_channel(month).await? {
             return Ok(stored);
         }
-        let version = vec![self.message.key()];
-        self.checked(store.delete_messages(self.uaid, vec![month], version).await)?;
+        self.checked(store.execute(self.delete(month)).await)?;
         Ok(Stored::NoSuchChannel)
+    }
+
+    /// Deletes the row of the message, which no agent has acked.
+    fn delete(&self, month: Month) -> StoreOp {
+        let (uaid, messages) = (self.uaid, vec![self.message.key()]);
+        StoreOp::Delete { uaid, months: vec![month], messages, acks: Vec::new() }
     }
 
     /// Delivers directly. A missing answer, or a dropped reply, proves nothing about the agent.

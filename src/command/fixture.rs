@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use actors::Clock;
 use state_machine::{Chid, LastConnect, Month, NodeId, RouterType, Time, Uaid};
-use storage::{Embedded, EmbeddedOptions, Registration, StoreAdmin};
+use storage::{Embedded, EmbeddedOptions, Registration, StoreAdmin, StoreOp};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 
@@ -51,14 +51,15 @@ impl Fixture {
     pub async fn users_of(&self, numbers: impl Iterator<Item = u16>, connected: Time) {
         for number in numbers {
             let registration = registration(number, connected);
-            self.context.store.register_user(registration).await.unwrap();
+            self.context.store.execute(StoreOp::Register(registration)).await.unwrap();
         }
     }
 
     /// Registers a channel of a user in a month.
     pub async fn channel_of(&self, number: u16, text: &str) {
-        let channels = [Chid([1; 16])].into();
-        self.context.store.add_channels(uaid(number), month(text), channels).await.unwrap();
+        let (uaid, month, channels) = (uaid(number), month(text), [Chid([1; 16])].into());
+        let op = StoreOp::AddChannels { uaid, month, channels };
+        self.context.store.execute(op).await.unwrap();
     }
 
     pub async fn users(&self) -> u64 {

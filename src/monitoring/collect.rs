@@ -15,6 +15,7 @@ use actors::{ClientShared, NodeDirectory, Observe};
 use state_machine::connection::PhaseName;
 use state_machine::feed::FeedName;
 use state_machine::store::PageLimit;
+use storage::EngineState;
 use tokio::time::timeout;
 
 use super::process;
@@ -178,26 +179,27 @@ fn of_certificate(samples: &mut Samples, SharedState { certificates, .. }: &Shar
 }
 
 fn of_store(samples: &mut Samples, common: &SharedState) {
-    let store = &common.store;
+    let EngineState { messages_gave_way, queue, record_reads, failed_reads, disk, .. } =
+        common.store.state();
     samples.add(&table::MESSAGES_EXPIRED, common.messages_expired.load(Ordering::Relaxed));
     let waiting = common.waiting.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if let Some(waiting) = waiting {
         samples.add(&table::WAITING_MESSAGES, waiting.messages);
         samples.add(&table::WAITING_BYTES, waiting.bytes);
     }
-    samples.add(&table::MESSAGES_GAVE_WAY, store.messages_gave_way());
-    if let Some(queue) = store.queue() {
+    samples.add(&table::MESSAGES_GAVE_WAY, messages_gave_way);
+    if let Some(queue) = queue {
         samples.add(&table::STORE_QUEUE, queue.length);
         samples.add(&table::STORE_QUEUE_MAX, queue.max);
     }
-    if let Some(reads) = store.record_reads() {
+    if let Some(reads) = record_reads {
         samples.labelled(&table::RECORD_READS, ["memory".into()], reads.from_memory);
         samples.labelled(&table::RECORD_READS, ["file".into()], reads.from_file);
     }
-    if let Some(failed) = store.failed_reads() {
+    if let Some(failed) = failed_reads {
         samples.add(&table::FAILED_READS, failed);
     }
-    if let Some(disk) = store.disk_space() {
+    if let Some(disk) = disk {
         samples.add(&table::DISK_FREE, disk.free_bytes);
         samples.add(&table::DISK_FREE_MIN, disk.free_bytes_min);
         samples.refused("disk_free_min", disk.messages_refused + disk.subscriptions_refused);

@@ -97,7 +97,7 @@ Examples:
                 checks.push(PreflightCheck { what: format!("table of {month}"), outcome });
             }
         }
-        checks.extend(job.context.store.disk_space().map(compare_space));
+        checks.extend(job.context.store.state().disk.map(compare_space));
         let is_well = checks.iter().all(|check| check.outcome.is_ok());
         for check in checks {
             job.report(Check(check)).await?;

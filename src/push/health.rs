@@ -75,7 +75,7 @@ impl Checks {
         let mut checks = Self {
             store: store_error.is_none(),
             store_error,
-            space: common.store.disk_space().is_none_or(|disk| !disk.is_low()),
+            space: common.store.state().disk.is_none_or(|disk| !disk.is_low()),
             log: common.log_state.works(Instant::now()),
             feeds: common.feeds.is_running(),
             accepts: !common.accept_failures.are_recent(),
@@ -101,13 +101,13 @@ impl Checks {
 /// What was refused since the start, and what is under way.
 fn counts(node: &AppState) -> Value {
     let common = &node.common;
+    let store = common.store.state();
     let refused = common.limits.refused().filter(|(_, refused)| *refused > 0);
     let (refused, port) = (refused.collect::<Value>(), common.limits.port_state(PortName::Public));
     let mut counts = json!({"refused": refused, "port": port});
     if let Some(endpoints) = &node.endpoints {
         counts["pushes_in_flight"] = json!(endpoints.shared.in_flight());
-        let (refused, gave_way) =
-            (endpoints.shared.refused_full(), common.store.messages_gave_way());
+        let (refused, gave_way) = (endpoints.shared.refused_full(), store.messages_gave_way);
         counts["waiting"] = json!({"refused": refused, "gave_way": gave_way});
         // The application by its bridge and name. The file of bridges bounds how many there are.
         let bridges = endpoints.bridges.observe().map(|(bridge, app, state)| {
@@ -131,7 +131,7 @@ fn counts(node: &AppState) -> Value {
             "differing": differing.collect::<Value>(),
         });
     }
-    if let Some(disk) = common.store.disk_space() {
+    if let Some(disk) = store.disk {
         counts["disk"] = json!({
             "free_bytes": disk.free_bytes,
             "free_bytes_min": disk.free_bytes_min,
@@ -139,11 +139,11 @@ fn counts(node: &AppState) -> Value {
             "subscriptions_refused": disk.subscriptions_refused,
         });
     }
-    if let Some(CommitTimes { counts: commits, longest_ms }) = common.store.commit_times() {
+    if let Some(CommitTimes { counts: commits, longest_ms }) = store.commit_times {
         counts["commits"] =
             json!({"bounds_ms": COMMIT_BOUNDS_MS, "counts": commits, "longest_ms": longest_ms});
     }
-    if let Some(RecordReads { from_memory, from_file }) = common.store.record_reads() {
+    if let Some(RecordReads { from_memory, from_file }) = store.record_reads {
         counts["record_reads"] = json!({"from_memory": from_memory, "from_file": from_file});
     }
     counts

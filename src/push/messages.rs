@@ -3,7 +3,7 @@
 use actix_web::web::{Data, Path};
 use actix_web::{HttpRequest, HttpResponse};
 use slog::warn;
-use storage::{Settlement, StoreError};
+use storage::StoreError;
 
 use super::app::EndpointRole;
 use super::error::PushError;
@@ -24,15 +24,8 @@ pub(super) async fn delete(
     };
     let record = common.store.record(uaid).await.map_err(failed)?.ok_or(PushError::MessageGone)?;
     let months = [Some(record.curmonth), record.oldmonth].into_iter().flatten().collect();
-    let deleted = match message.id.may_want_receipt() {
-        true => {
-            let withdrawn = vec![(message, Settlement::Withdrawn)];
-            common.store.settle_messages(uaid, months, withdrawn).await.map(|done| done.deleted)
-        }
-        false => common.store.delete_messages(uaid, months, vec![message]).await,
-    };
-    match deleted.map_err(failed)? {
-        0 => Err(PushError::MessageGone),
-        _ => Ok(HttpResponse::NoContent().finish()),
+    match common.store.withdraw_message(uaid, months, message).await.map_err(failed)? {
+        false => Err(PushError::MessageGone),
+        true => Ok(HttpResponse::NoContent().finish()),
     }
 }

@@ -20,7 +20,7 @@ use state_machine::{
     RouterType, Time, Uaid,
 };
 use storage::durable;
-use storage::store::{BridgedRegistration, Registration};
+use storage::store::{BridgedRegistration, Registration, StoreOp};
 
 use super::limits;
 use super::listen::BoundSockets;
@@ -106,8 +106,9 @@ pub(super) async fn node(dir: &std::path::Path) -> Node {
         last_connect: LastConnect::of(NOW, UAID, LastConnect::SHARDS),
         create_in: Some(month),
     };
-    node.store.register_user(registration).await.unwrap();
-    node.store.add_channels(UAID, month, BTreeSet::from([CHID])).await.unwrap();
+    node.store.execute(StoreOp::Register(registration)).await.unwrap();
+    let channels = BTreeSet::from([CHID]);
+    node.store.execute(StoreOp::AddChannels { uaid: UAID, month, channels }).await.unwrap();
     node.apis.registration = Some(Data::new(registration_api(&node, month).await));
     node
 }

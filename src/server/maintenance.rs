@@ -79,7 +79,7 @@ async fn keep_up(common: Data<SharedState>, system_clock: SystemClock, upkeep: U
         if let Some(SlowWrites { count, longest_ms }) = store.take_slow_writes() {
             warn!(log, "the disk is slow, writes waited for it"; "commits" => count, "longest_ms" => longest_ms);
         }
-        if let Some(disk) = store.disk_space() {
+        if let Some(disk) = store.state().disk {
             disk_watch.look(disk, log);
         }
         if let Err(error) = tables.make(&**store, clock.now()).await {

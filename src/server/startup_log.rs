@@ -52,7 +52,7 @@ fn warn_of_own_url(is_everywhere: bool, settings: &Settings, origin: &str, log: 
 
 /// Warns of a disk on which no message can be stored.
 pub(super) fn warn_of_low_disk(store: &dyn Store, settings: &Settings, log: &Logger) {
-    if let Some(disk) = store.disk_space().filter(DiskSpace::is_low) {
+    if let Some(disk) = store.state().disk.filter(DiskSpace::is_low) {
         warn!(log, "the disk has less free space than disk_free_min, messages are refused";
             "data_dir" => %settings.data_dir.display(), "free_bytes" => disk.free_bytes,
             "disk_free_min" => disk.free_bytes_min);

@@ -1,10 +1,11 @@
-//! The operations that the state machines submit to a store, and their answers. `storage::store`
-//! defines their meaning.
+//! The operations that the state machines submit to a store, and their answers: a part of the contract of each engine,
+//! with the general rules of `storage::store`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::bridge::BridgeRecipient;
+use crate::feed::FeedName;
 use crate::ids::{Chid, MessageId, NodeId, Uaid};
 use crate::message::{Message, MessageKey};
 use crate::month::Month;
@@ -111,14 +112,18 @@ pub struct MonthStep {
     pub last_connect: LastConnect,
 }
 
-/// One operation of a connection on the store.
+/// One operation on the store, by a connection or for an agent that has none.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum StoreOp {
-    /// Write the router record of an agent that connected.
+    /// Write node, `connected_at`, `last_connect` and router type of an agent that connected, if the record there is
+    /// older (`connected_at` strictly less). `curmonth` and `oldmonth` of an existing record stay. A record that a
+    /// delivery does not get, and one of another router type, stays as it is: the agent is unknown.
     Register(Registration),
     /// Read the registered channels.
     ReadChannels { uaid: Uaid, month: Month },
-    /// Read a page of stored messages.
+    /// Read the stored messages behind the page that ended at `after`. The order is the table's own; messages without a
+    /// topic are ordered by their ids. A message that is stored from the first page to the last is in one of them. A
+    /// month without a table has none.
     Fetch {
         uaid: Uaid,
         month: Month,
@@ -128,7 +133,7 @@ pub enum StoreOp {
         /// Messages that expired before this time are left out.
         now: Time,
     },
-    /// Read a page of the SimplePush versions that wait.
+    /// Read a page of the SimplePush versions that wait, by channel. They are in a table without months.
     FetchVersions {
         uaid: Uaid,
         /// Only those after this position.
@@ -137,7 +142,13 @@ pub enum StoreOp {
         /// When the read began.
         now: Time,
     },
-    /// Delete messages that were acked or have expired.
+    /// Delete messages that were acked or have expired, each only if the row still holds that very message: the
+    /// replacement of a topic's message stays. A month without a table is skipped. A SimplePush version is deleted with
+    /// the lower ones of its channel.
+    ///
+    /// An acked message whose row names a receipt has it before the row is gone: a crash in between leaves the row, and
+    /// the next ack finds the receipt, and changes nothing, whatever its code. An ack after the receipt *expired*
+    /// replaces it.
     Delete {
         uaid: Uaid,
         /// The months whose tables may have the messages.
@@ -146,21 +157,31 @@ pub enum StoreOp {
         /// The ack codes of those among them that may want a receipt.
         acks: Vec<(MessageId, AckCode)>,
     },
-    /// Count that a connection has offered messages without an ack. A row that is missing stays missing.
+    /// Count that a connection has offered messages without an ack, each only if the row still holds that very message.
+    /// A row of other software may keep its value, and one that is missing stays missing.
     RecordOffers { uaid: Uaid, month: Month, messages: Vec<MessageKey> },
-    /// Register channels of an agent.
+    /// Add channels to those registered, and remove none. An empty set creates the agent's row.
     AddChannels { uaid: Uaid, month: Month, channels: BTreeSet<Chid> },
-    /// Register channels of an agent that has no row in the month.
+    /// Create the agent's row with these channels, if it has none in that month. A row that exists stays as it is.
     CreateChannels { uaid: Uaid, month: Month, channels: BTreeSet<Chid> },
-    /// Unregister a channel of an agent.
+    /// Unregister a channel in each of the months. A month without a table is skipped.
     RemoveChannel { uaid: Uaid, months: Vec<Month>, chid: Chid },
-    /// Unregister a channel of a SimplePush agent, and delete the version that waits.
+    /// Unregister a channel of a SimplePush agent, and then delete the version that waits.
     RemoveChannelAndVersion { uaid: Uaid, months: Vec<Month>, chid: Chid },
-    /// Make `to` the month that messages are stored in, and record the unfinished move.
+    /// Set `curmonth` to `to`, `oldmonth` to `from` and `last_connect`, if the record still has `node` and
+    /// `connected_at`: messages are stored in `to` from now on, and the move is not finished.
+    ///
+    /// Without a node, the record must be one of an agent behind a bridge, with the `curmonth` `from` and no `oldmonth`.
+    /// After a lost reply the answer may be false although the record was written.
     UpdateMonth(MonthStep),
-    /// Record that the move is finished.
+    /// Record that the move is finished: remove `oldmonth` if it is `from` and the record still has `node` and
+    /// `connected_at`.
     FinishMove(MonthStep),
-    /// Move the remaining messages of the old month to the new month.
+    /// Copy the messages that wait in `from` to `to`, which the record already names, and then delete them in `from`.
+    /// A message of a topic that waits in `to` stays, whatever its id is: it was pushed after the record had moved, or
+    /// its push is not answered yet. That of `from` is only deleted. So are messages of channels that are not registered
+    /// in `to`. Repeatable after a crash at any point. Many messages are moved in pages, and other writes of the agent
+    /// may be executed between two pages.
     MoveMessages { uaid: Uaid, from: Month, to: Month },
     /// Remove the node from the record if the record still has this binding.
     ClearNode {
@@ -174,14 +195,18 @@ pub enum StoreOp {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum StoreAnswer {
     /// The answer to [`StoreOp::Register`].
+    ///
+    /// [`RegisterResult::Registered`] carries the binding that the record had before, so that the caller can notify that
+    /// node of its dead connection. The notification is an optimisation: all writes of that node are conditional on
+    /// `connected_at`. So the binding may be missing if the engine wrote the record and lost its own reply.
     Registered(RegisterResult),
     /// The answer to [`StoreOp::ReadChannels`]: none if the agent never registered a channel in
-    /// this month, or the month has no table.
+    /// this month, or the month has no table; an empty set if all channels were unregistered.
     Channels(Option<BTreeSet<Chid>>),
     /// The answer to [`StoreOp::Fetch`] and [`StoreOp::FetchVersions`].
     Fetched(Page),
     /// The answer to [`StoreOp::Delete`].
-    Deleted,
+    Deleted(SettledMessages),
     /// The answer to [`StoreOp::RecordOffers`].
     OffersRecorded,
     /// The answer to [`StoreOp::AddChannels`] and [`StoreOp::CreateChannels`].
@@ -205,6 +230,14 @@ pub enum StoreAnswer {
     NoSpace,
 }
 
+/// What a [`StoreOp::Delete`] has done.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct SettledMessages {
+    pub deleted: usize,
+    /// The subscriptions that have unpublished receipts now.
+    pub subscriptions: Vec<FeedName>,
+}
+
 /// The operation failed, or its outcome is unknown. The caller may retry it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StoreFailed;
@@ -213,6 +246,42 @@ impl StoreOp {
     /// Whether it changes rows.
     pub fn is_write(&self) -> bool {
         !matches!(self, Self::ReadChannels { .. } | Self::Fetch { .. } | Self::FetchVersions { .. })
+    }
+}
+
+impl StoreAnswer {
+    /// Whether it is an answer to this operation.
+    pub fn fits(&self, op: &StoreOp) -> bool {
+        match self {
+            Self::Registered(_) => matches!(op, StoreOp::Register(_)),
+            Self::Channels(_) => matches!(op, StoreOp::ReadChannels { .. }),
+            Self::Fetched(_) => {
+                matches!(op, StoreOp::Fetch { .. } | StoreOp::FetchVersions { .. })
+            }
+            Self::Deleted(_) => matches!(op, StoreOp::Delete { .. }),
+            Self::OffersRecorded => matches!(op, StoreOp::RecordOffers { .. }),
+            Self::ChannelsAdded => {
+                matches!(op, StoreOp::AddChannels { .. } | StoreOp::CreateChannels { .. })
+            }
+            Self::ChannelRemoved => matches!(
+                op,
+                StoreOp::RemoveChannel { .. } | StoreOp::RemoveChannelAndVersion { .. }
+            ),
+            Self::MonthUpdated(_) => matches!(op, StoreOp::UpdateMonth(_)),
+            Self::MoveFinished(_) => matches!(op, StoreOp::FinishMove(_)),
+            Self::Moved => matches!(op, StoreOp::MoveMessages { .. }),
+            Self::NodeCleared(_) => matches!(op, StoreOp::ClearNode { .. }),
+            Self::OverLimit => matches!(op, StoreOp::Register(_) | StoreOp::AddChannels { .. }),
+            Self::NoSpace => op.is_write(),
+        }
+    }
+
+    /// The page that was fetched.
+    pub fn page(self) -> Option<Page> {
+        match self {
+            Self::Fetched(page) => Some(page),
+            _ => None,
+        }
     }
 }
 

@@ -14,10 +14,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use state_machine::{
-    Chid, Encoding, LastConnect, Message, MessageId, Month, NodeId, Payload, RouterType, Span,
-    Time, Topic, Uaid, Urgency,
+    Chid, Encoding, LastConnect, Message, MessageId, MessageKey, Month, NodeId, Payload,
+    RouterType, Span, Time, Topic, Uaid, Urgency,
 };
-use storage::{Embedded, EmbeddedOptions, PageLimit, Registration, Store, Stored};
+use storage::{
+    Embedded, EmbeddedOptions, Page, PageLimit, Registration, Store, StoreAnswer, StoreOp, Stored,
+};
 
 const AGENTS: u32 = 500;
 const MESSAGES: u32 = 100_000;
@@ -95,12 +97,13 @@ async fn connect(bench: Bench, number: u32) {
         last_connect: LastConnect::of(NOW, uaid, LastConnect::SHARDS),
         create_in: Some(month()),
     };
-    bench.store.register_user(registration).await.expect("registered");
+    bench.store.execute(StoreOp::Register(registration)).await.expect("registered");
 }
 
 async fn add_channel(bench: Bench, number: u32) {
     let channels = BTreeSet::from([Chid([7; 16])]);
-    bench.store.add_channels(agent(number), month(), channels).await.expect("added");
+    let op = StoreOp::AddChannels { uaid: agent(number), month: month(), channels };
+    bench.store.execute(op).await.expect("added");
 }
 
 async fn look_up(bench: Bench, number: u32) {
@@ -132,12 +135,10 @@ async fn look_up_and_put(bench: Bench, number: u32) {
 async fn drain(bench: Bench, number: u32) {
     let uaid = agent(number / PAGE.rows as u32);
     if number.is_multiple_of(PAGE.rows as u32) {
-        let page = bench.store.fetch_messages(uaid, month(), None, PAGE, NOW).await;
-        assert!(!page.expect("read").messages.is_empty());
+        assert!(!fetch(&bench, uaid).await.messages.is_empty());
     }
     let reference = vec![bench.message(agent_message(number), None).key()];
-    let deleted = bench.store.delete_messages(uaid, vec![month()], reference).await;
-    assert_eq!(deleted, Ok(1));
+    assert_eq!(delete(&bench, uaid, reference).await, 1);
 }
 
 async fn drain_pages(bench: Bench, number: u32) {
@@ -145,9 +146,21 @@ async fn drain_pages(bench: Bench, number: u32) {
         return;
     }
     let uaid = agent(number / PAGE.rows as u32);
-    let page = bench.store.fetch_messages(uaid, month(), None, PAGE, NOW).await.expect("read");
-    let references = page.messages.iter().map(Message::key).collect();
-    bench.store.delete_messages(uaid, vec![month()], references).await.expect("deleted");
+    let page = fetch(&bench, uaid).await;
+    delete(&bench, uaid, page.messages.iter().map(Message::key).collect()).await;
+}
+
+async fn fetch(bench: &Bench, uaid: Uaid) -> Page {
+    let op = StoreOp::Fetch { uaid, month: month(), after: None, limit: PAGE, now: NOW };
+    bench.store.execute(op).await.expect("read").page().expect("a page")
+}
+
+async fn delete(bench: &Bench, uaid: Uaid, messages: Vec<MessageKey>) -> usize {
+    let op = StoreOp::Delete { uaid, months: vec![month()], messages, acks: Vec::new() };
+    match bench.store.execute(op).await.expect("deleted") {
+        StoreAnswer::Deleted(settled) => settled.deleted,
+        answer => panic!("{answer:?}"),
+    }
 }
 
 /// The message that is taken as number `number` when each agent's are taken a page at a time.

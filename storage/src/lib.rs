@@ -37,12 +37,12 @@ pub use feeds::FeedTables;
 pub use inactive_users::DropInactiveUsers;
 pub use maintenance::StoreAdmin;
 pub use notifications::{Notification, NotificationTable};
-pub use receipts::{ExpectedReceipt, ExpiredReceipts, ReceiptTables, SettledMessages, Settlement};
+pub use receipts::{ExpectedReceipt, ExpiredReceipts, ReceiptTables};
 pub use registration::router_type;
 pub use store::{
-    BridgedRegistration, COMMIT_BOUNDS_MS, CommitTimes, Cursor, DiskSpace, FullScope,
-    MessageTables, MonthStep, Page, PageLimit, QueueState, RecordReads, RegisterResult,
-    Registration, RouterTable, SlowWrites, Store, StoreError, StoreFuture, Stored,
+    BridgedRegistration, COMMIT_BOUNDS_MS, CommitTimes, Cursor, DiskSpace, EngineState, FullScope,
+    MonthStep, Page, PageLimit, QueueState, RecordReads, RegisterResult, Registration,
+    SettledMessages, SlowWrites, Store, StoreAnswer, StoreError, StoreFuture, StoreOp, Stored,
 };
 pub use sync_support::SyncSupport;
 pub use waiting::{WaitingBound, WaitingLimits, WhenFull};

@@ -4,7 +4,7 @@ use futures_util::TryFutureExt;
 use futures_util::future::try_join_all;
 use state_machine::{Chid, Message, MessageKey, Time, Uaid};
 
-use crate::store::{Cursor, Page, PageLimit, StoreFuture};
+use crate::store::{Cursor, Page, PageLimit, SettledMessages, StoreFuture, Stored};
 
 /// The version that waits for a SimplePush user agent on one channel.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,10 +41,10 @@ pub trait NotificationTable: Send + Sync {
     ) -> StoreFuture<bool>;
 }
 
-/// SimplePush versions as messages. Engines call these for what [`MessageTables`](crate::MessageTables) says of versions.
+/// SimplePush versions as messages. Engines call these for what the contract says of versions.
 impl Notification {
     /// The version that a message carries; none for one of Web Push.
-    pub(crate) fn of(message: &Message) -> Option<Self> {
+    fn of(message: &Message) -> Option<Self> {
         let data = message.payload.as_ref();
         let data = data.map(|payload| String::from_utf8_lossy(&payload.data).into_owned());
         Some(Self { chid: message.chid, version: message.version()?, data })
@@ -53,6 +53,17 @@ impl Notification {
     fn into_message(self, now: Time) -> Message {
         Message::of_version(self.chid, self.version, self.data.map(Into::into), now)
     }
+}
+
+/// Stores the version that a message carries; none for a message of Web Push.
+pub(crate) fn store(
+    table: &impl NotificationTable,
+    uaid: Uaid,
+    message: &Message,
+) -> Option<StoreFuture<Stored>> {
+    let saved = table.save_notification(uaid, Notification::of(message)?);
+    // A higher version that is there has replaced it.
+    Some(Box::pin(saved.map_ok(|_is_higher| Stored::Done)))
 }
 
 /// Reads a page of versions. The first is in it whatever its size.
@@ -85,11 +96,14 @@ pub(crate) fn delete(
     table: &impl NotificationTable,
     uaid: Uaid,
     messages: &[MessageKey],
-) -> Option<StoreFuture<usize>> {
+) -> Option<StoreFuture<SettledMessages>> {
     let versions = messages.iter().filter_map(|key| Some((key.chid, key.id.version_of(key.chid)?)));
     let deleted: Vec<_> = versions
         .map(|(chid, version)| table.delete_notification(uaid, chid, Some(version)))
         .collect();
-    let count = |deleted: Vec<bool>| deleted.into_iter().filter(|was_there| *was_there).count();
+    let count = |deleted: Vec<bool>| SettledMessages {
+        deleted: deleted.into_iter().filter(|was_there| *was_there).count(),
+        subscriptions: Vec::new(),
+    };
     (!deleted.is_empty()).then(|| Box::pin(try_join_all(deleted).map_ok(count)) as _)
 }

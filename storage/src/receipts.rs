@@ -6,7 +6,7 @@
 use std::future::ready;
 
 use state_machine::feed::FeedName;
-use state_machine::{AckCode, Message, MessageKey, Month, ReceiptRequest, Time, Uaid};
+use state_machine::{AckCode, Message, MessageId, MessageKey, Month, ReceiptRequest, Time, Uaid};
 
 use crate::store::{StoreError, StoreFuture};
 
@@ -28,19 +28,23 @@ impl ExpectedReceipt {
 
 /// What became of a message that is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settlement {
+pub(crate) enum Settlement {
     /// The agent has acked it.
     Acked(AckCode),
     /// Its sender has deleted it: it has no receipt.
     Withdrawn,
 }
 
-/// The result of [`ReceiptTables::settle_messages`].
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SettledMessages {
-    pub deleted: usize,
-    /// The subscriptions that have unpublished receipts now.
-    pub subscriptions: Vec<FeedName>,
+/// A message to delete, and what has become of it. The receipt of one without a settlement stays as it is.
+pub(crate) type Deletion = (MessageKey, Option<Settlement>);
+
+/// The messages of [`StoreOp::Delete`](crate::store::StoreOp::Delete) with their acks.
+pub(crate) fn deletions(messages: Vec<MessageKey>, acks: &[(MessageId, AckCode)]) -> Vec<Deletion> {
+    let with_ack = |message: MessageKey| {
+        let ack = acks.iter().find(|(id, _)| *id == message.id);
+        (message, ack.map(|(_, code)| Settlement::Acked(*code)))
+    };
+    messages.into_iter().map(with_ack).collect()
 }
 
 /// The result of [`ReceiptTables::expire_receipts`].
@@ -71,16 +75,14 @@ pub trait ReceiptTables: Send + Sync {
         Box::pin(ready(Err(NONE)))
     }
 
-    /// Deletes messages as [`MessageTables::delete_messages`](crate::MessageTables::delete_messages) does. An acked
-    /// message whose row names a receipt has it before the row is gone: a crash in between leaves the row, and the next
-    /// ack finds the receipt, and changes nothing, whatever its code. An ack after the receipt *expired* replaces it.
-    fn settle_messages(
+    /// Deletes a message for its sender, in each of the months: it has no receipt. Returns whether it was there.
+    fn withdraw_message(
         &self,
         uaid: Uaid,
         months: Vec<Month>,
-        messages: Vec<(MessageKey, Settlement)>,
-    ) -> StoreFuture<SettledMessages> {
-        let _ = (uaid, months, messages);
+        message: MessageKey,
+    ) -> StoreFuture<bool> {
+        let _ = (uaid, months, message);
         Box::pin(ready(Err(NONE)))
     }
 

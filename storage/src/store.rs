@@ -1,5 +1,5 @@
-//! The contract of every engine. `tests/suite/conformance` tests each sentence of it on each
-//! engine.
+//! The contract of every engine, with that of the operations in `state_machine::store`. `tests/suite/conformance` tests
+//! each sentence of both on each engine.
 //!
 //! **Calling is ordering.** A method queues its work before it returns; the future only carries
 //! the result. Dropping the future cancels nothing, so an actor that stops loses no write.
@@ -16,14 +16,13 @@
 
 use std::collections::BTreeSet;
 
+use futures_util::TryFutureExt;
 use futures_util::future::BoxFuture;
 pub use state_machine::store::{
     BridgedRegistration, Cursor, FullScope, MonthStep, Page, PageLimit, RegisterResult,
-    Registration, Stored,
+    Registration, SettledMessages, StoreAnswer, StoreOp, Stored,
 };
-use state_machine::{
-    BridgeRecipient, Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid,
-};
+use state_machine::{BridgeRecipient, Chid, Message, Month, RouterRecord, Uaid};
 
 use crate::receipts::ReceiptTables;
 
@@ -54,143 +53,12 @@ pub enum StoreError {
     Failed(String),
 }
 
-/// The router table: one record per user agent.
-pub trait RouterTable: Send + Sync {
-    /// Reads a record, consistently with all writes that were answered before. None also for a record with a
-    /// router type that is not served, for one whose recipient cannot be read, and for that of a user who is being
-    /// dropped.
-    fn record(&self, uaid: Uaid) -> StoreFuture<Option<RouterRecord>>;
-
-    /// Writes node, `connected_at`, `last_connect` and router type, if the record there is older
-    /// (`connected_at` strictly less). `curmonth` and `oldmonth` of an existing record stay. A record that
-    /// [`RouterTable::record`] does not return, and one of another router type, stays as it is: the agent is unknown.
-    ///
-    /// [`RegisterResult::Registered`] carries the binding that the record had before, so that the
-    /// caller can notify that node of its dead connection. The notification is an optimisation: all
-    /// writes of that node are conditional on `connected_at`. So the binding may be missing if
-    /// the engine wrote the record and lost its own reply.
-    fn register_user(&self, registration: Registration) -> StoreFuture<RegisterResult>;
-
-    /// Writes recipient, `connected_at` and `last_connect` of an agent behind a bridge, if the record there is older.
-    /// `curmonth` and `oldmonth` of an existing record stay. The bridge may be another one than before. The record of
-    /// any other agent stays as it is: the agent is unknown.
-    fn register_bridged(&self, registration: BridgedRegistration) -> StoreFuture<RegisterResult>;
-
-    /// Sets `curmonth` to `to`, `oldmonth` to `from` and `last_connect`, if the record still has
-    /// `node` and `connected_at`. Returns whether it had.
-    ///
-    /// Without a node, the record must be one of an agent behind a bridge, with the `curmonth` `from` and no
-    /// `oldmonth`. After a lost reply the answer may be false although the record was written.
-    fn update_message_month(&self, step: MonthStep) -> StoreFuture<bool>;
-
-    /// Removes `oldmonth` if it is `from` and the record still has `node` and `connected_at`.
-    /// Returns whether the record still had them.
-    fn finish_month_move(&self, step: MonthStep) -> StoreFuture<bool>;
-
-    /// Removes the node from the record if it still has `node` and `connected_at`. Returns whether
-    /// it had.
-    fn clear_node(&self, uaid: Uaid, node: NodeId, connected_at: Time) -> StoreFuture<bool>;
-
-    /// Removes a record, and no other row. Returns whether there was one.
-    fn drop_user(&self, uaid: Uaid) -> StoreFuture<bool>;
-
-    /// Removes a record, and no other row, if it still has this bridge, application and token. Returns whether it had.
-    fn drop_bridged(&self, uaid: Uaid, recipient: BridgeRecipient) -> StoreFuture<bool>;
-}
-
-/// The message tables, one per month, each with its users' channels and their waiting messages.
-pub trait MessageTables: Send + Sync {
-    /// The registered channels: `None` if no channel was ever registered or there is no table,
-    /// an empty set if all channels were unregistered.
-    fn channels(&self, uaid: Uaid, month: Month) -> StoreFuture<Option<BTreeSet<Chid>>>;
-
-    /// Adds channels to those registered, and removes none. An empty set creates the row.
-    fn add_channels(&self, uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> StoreFuture<()>;
-
-    /// Creates the agent's row with these channels, if it has none in that month. A row that exists stays as it is.
-    fn create_channels(
-        &self,
-        uaid: Uaid,
-        month: Month,
-        channels: BTreeSet<Chid>,
-    ) -> StoreFuture<()>;
-
-    /// Unregisters a channel in each of the months. A month without a table is skipped.
-    fn remove_channel(&self, uaid: Uaid, months: Vec<Month>, chid: Chid) -> StoreFuture<()>;
-
-    /// Unregisters a channel of a SimplePush agent like [`MessageTables::remove_channel`], and then deletes its version.
-    fn remove_channel_and_version(
-        &self,
-        uaid: Uaid,
-        months: Vec<Month>,
-        chid: Chid,
-    ) -> StoreFuture<()>;
-
-    /// Stores a message, if its channel is registered in that month. Idempotent on the message id.
-    /// A message with a topic replaces the one with a lesser id of the same channel and topic. If one with a greater id
-    /// waits, it is [`Stored::Outranked`], and nothing is written.
-    ///
-    /// A message above the bounds of the options ([`WaitingLimits`](crate::WaitingLimits)) is [`Stored::Full`]. Each
-    /// month has counts of its own; a message that is stored already, or moved from another month, is always stored.
-    /// Messages that had expired when this one was accepted do not count. One that replaces that of its topic counts
-    /// the difference.
-    ///
-    /// A SimplePush version is stored if it is higher than the one of its channel that waits. None is checked or counted:
-    /// the caller knows that the channel is registered, and a channel has one version.
-    fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> StoreFuture<Stored>;
-
-    /// The messages behind the page that ended at `after`, without those expired by `now`. The
-    /// order is the table's own; messages without a topic are ordered by their ids. A message that
-    /// is stored from the first page to the last is in one of them. A month without a table has
-    /// none.
-    fn fetch_messages(
-        &self,
-        uaid: Uaid,
-        month: Month,
-        after: Option<Cursor>,
-        limit: PageLimit,
-        now: Time,
-    ) -> StoreFuture<Page>;
-
-    /// The SimplePush versions behind the page that ended at `after`, by channel. They are in a table without months.
-    fn fetch_versions(
-        &self,
-        uaid: Uaid,
-        after: Option<Cursor>,
-        limit: PageLimit,
-        now: Time,
-    ) -> StoreFuture<Page>;
-
-    /// Deletes messages in each of the months, each only if the row still holds that very message:
-    /// the replacement of a topic's message stays. Returns the number of deleted messages.
-    /// A month without a table is skipped. A SimplePush version is deleted with the lower ones of its channel.
-    fn delete_messages(
-        &self,
-        uaid: Uaid,
-        months: Vec<Month>,
-        messages: Vec<MessageKey>,
-    ) -> StoreFuture<usize>;
-
-    /// Increments the `offers` of messages, each only if the row still holds that very message. A row of other software
-    /// may keep its value.
-    fn record_offers(&self, uaid: Uaid, month: Month, messages: Vec<MessageKey>)
-    -> StoreFuture<()>;
-
-    /// Copies the messages that wait in `from` to `to`, which the record already names, and then deletes them in `from`.
-    /// A message of a topic that waits in `to` stays, whatever its id is: it was pushed after the record had moved, or its
-    /// push is not answered yet. That of `from` is only deleted. So are messages of
-    /// channels that are not registered in `to`. Repeatable after a crash at any
-    /// point. Many messages are moved in pages, and other writes of the agent may be executed between two pages.
-    fn move_messages(&self, uaid: Uaid, from: Month, to: Month) -> StoreFuture<()>;
-
-    /// Creates the month's table if it does not exist.
-    fn ensure_month(&self, month: Month) -> StoreFuture<()>;
-
-    /// The months that have a table, oldest first.
-    fn months(&self) -> StoreFuture<Vec<Month>>;
-
-    /// Drops the month's table with its rows and frees its space. Returns whether there was one.
-    fn drop_month(&self, month: Month) -> StoreFuture<bool>;
+/// The answer of an operation, from what it has returned.
+pub(crate) fn answer<T: 'static>(
+    pending: StoreFuture<T>,
+    answer: fn(T) -> StoreAnswer,
+) -> StoreFuture<StoreAnswer> {
+    Box::pin(pending.map_ok(answer))
 }
 
 /// Commits that took long, which delays every write behind them.
@@ -246,44 +114,82 @@ impl DiskSpace {
     }
 }
 
-pub trait Store: RouterTable + MessageTables + ReceiptTables {
+/// What an engine knows of itself without asking its disk or server for rows.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct EngineState {
     /// The space on the engine's disk. None if the engine has none, or if it is unknown.
-    fn disk_space(&self) -> Option<DiskSpace> {
-        None
-    }
+    pub disk: Option<DiskSpace>,
+    /// Messages that were deleted for another one, which was above a bound, since the store was opened.
+    pub messages_gave_way: u64,
+    /// The times of all commits. None if the engine does not know.
+    pub commit_times: Option<CommitTimes>,
+    /// The operations that wait for the engine or are under way in it. None if it does not know.
+    pub queue: Option<QueueState>,
+    /// How router records were read. None if the engine keeps none in memory.
+    pub record_reads: Option<RecordReads>,
+    /// The reads that failed since the store was opened. None if the engine does not count them.
+    pub failed_reads: Option<u64>,
+}
+
+/// The router table, with one record per user agent, and the message tables, one per month, each with its users'
+/// channels and their waiting messages.
+pub trait Store: ReceiptTables {
+    /// Executes an operation. [`StoreOp`] says what each does, and [`StoreAnswer`] how it is answered; the answer
+    /// [fits](StoreAnswer::fits) the operation. A write that the disk has no space for is [`StoreError::NoSpace`].
+    fn execute(&self, op: StoreOp) -> StoreFuture<StoreAnswer>;
+
+    /// Reads a record, consistently with all writes that were answered before. None also for a record with a
+    /// router type that is not served, for one whose recipient cannot be read, and for that of a user who is being
+    /// dropped.
+    fn record(&self, uaid: Uaid) -> StoreFuture<Option<RouterRecord>>;
+
+    /// Writes recipient, `connected_at` and `last_connect` of an agent behind a bridge, if the record there is older.
+    /// `curmonth` and `oldmonth` of an existing record stay. The bridge may be another one than before. The record of
+    /// any other agent stays as it is: the agent is unknown.
+    fn register_bridged(&self, registration: BridgedRegistration) -> StoreFuture<RegisterResult>;
+
+    /// Removes a record, and no other row. Returns whether there was one.
+    fn drop_user(&self, uaid: Uaid) -> StoreFuture<bool>;
+
+    /// Removes a record, and no other row, if it still has this bridge, application and token. Returns whether it had.
+    fn drop_bridged(&self, uaid: Uaid, recipient: BridgeRecipient) -> StoreFuture<bool>;
+
+    /// The registered channels, as [`StoreOp::ReadChannels`] reads them.
+    fn channels(&self, uaid: Uaid, month: Month) -> StoreFuture<Option<BTreeSet<Chid>>>;
+
+    /// Stores a message, if its channel is registered in that month. Idempotent on the message id.
+    /// A message with a topic replaces the one with a lesser id of the same channel and topic. If one with a greater id
+    /// waits, it is [`Stored::Outranked`], and nothing is written.
+    ///
+    /// A message above the bounds of the options ([`WaitingLimits`](crate::WaitingLimits)) is [`Stored::Full`]. Each
+    /// month has counts of its own; a message that is stored already, or moved from another month, is always stored.
+    /// Messages that had expired when this one was accepted do not count. One that replaces that of its topic counts
+    /// the difference.
+    ///
+    /// A SimplePush version is stored if it is higher than the one of its channel that waits. None is checked or counted:
+    /// the caller knows that the channel is registered, and a channel has one version.
+    fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> StoreFuture<Stored>;
+
+    /// Creates the month's table if it does not exist.
+    fn ensure_month(&self, month: Month) -> StoreFuture<()>;
+
+    /// The months that have a table, oldest first.
+    fn months(&self) -> StoreFuture<Vec<Month>>;
+
+    /// Drops the month's table with its rows and frees its space. Returns whether there was one.
+    fn drop_month(&self, month: Month) -> StoreFuture<bool>;
 
     /// Whether the engine has space for a new record or a new channel of an agent. Counts a refusal.
     fn admits_subscription(&self) -> bool {
         true
     }
 
-    /// Messages that were deleted for another one, which was above a bound, since the store was opened.
-    fn messages_gave_way(&self) -> u64 {
-        0
-    }
-
-    /// The times of all commits. None if the engine does not know.
-    fn commit_times(&self) -> Option<CommitTimes> {
-        None
-    }
-
-    /// How router records were read. None if the engine keeps none in memory.
-    fn record_reads(&self) -> Option<RecordReads> {
-        None
-    }
-
-    /// The operations that wait for the engine or are under way in it. None if it does not know.
-    fn queue(&self) -> Option<QueueState> {
-        None
+    fn state(&self) -> EngineState {
+        EngineState::default()
     }
 
     /// The slow commits since the last call. None if there was none, or if the engine does not know.
     fn take_slow_writes(&self) -> Option<SlowWrites> {
-        None
-    }
-
-    /// The reads that failed since the store was opened. None if the engine does not count them.
-    fn failed_reads(&self) -> Option<u64> {
         None
     }
 

@@ -34,7 +34,7 @@ use state_machine::feed::{
     ConsumerLimits, FeedKey, FeedName, FeedPage, FeedSyncId, FeedValue, PublisherLimits, Version,
     WriteResult,
 };
-use storage::{FeedTables, SettledMessages, StoreError, StoreFuture};
+use storage::{FeedTables, StoreAnswer, StoreError, StoreFuture};
 use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
@@ -185,17 +185,17 @@ impl Feeds {
         self.publish_after(feed, written).await
     }
 
-    /// Publishes the receipts of messages that the store settles, also if the caller is dropped.
-    pub fn publish_receipts(
-        &self,
-        settled: StoreFuture<SettledMessages>,
-    ) -> StoreFuture<SettledMessages> {
+    /// Publishes the receipts of messages that the store deletes, also if the caller is dropped.
+    pub fn publish_receipts(&self, deleted: StoreFuture<StoreAnswer>) -> StoreFuture<StoreAnswer> {
         let feeds = self.clone();
-        let settled = tokio::spawn(async move {
-            let answer = settled.await;
-            answer.inspect(|settled| feeds.publish(&settled.subscriptions))
+        let deleted = tokio::spawn(async move {
+            let answer = deleted.await;
+            if let Ok(StoreAnswer::Deleted(settled)) = &answer {
+                feeds.publish(&settled.subscriptions);
+            }
+            answer
         });
-        Box::pin(async { settled.await.unwrap_or(Err(StoreError::Closed)) })
+        Box::pin(async { deleted.await.unwrap_or(Err(StoreError::Closed)) })
     }
 
     /// Publishes feeds that the store has written to.

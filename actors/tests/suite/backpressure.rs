@@ -2,6 +2,7 @@
 
 use state_machine::delivery::Outcome;
 use state_machine::{Message, NodeId, Span, Uaid};
+use storage::StoreOp;
 
 use crate::clockwork::{self, pass, settle};
 use crate::node::{ACK_WAIT, Bounds, Ground, Node, UserAgent, Way};
@@ -178,8 +179,8 @@ async fn with_room_for_one() -> Node {
 pub(crate) async fn offline(node: &Node, number: u8) -> Uaid {
     let uaid = UserAgent::new(node, number).await.hangs_up().await;
     let record = node.store.record(uaid).await.unwrap().unwrap();
-    let connected_at = record.connected_at;
-    node.store.clear_node(uaid, record.node.unwrap(), connected_at).await.unwrap();
+    let binding = record.binding().unwrap();
+    node.store.execute(StoreOp::ClearNode { uaid, binding }).await.unwrap();
     uaid
 }
 

@@ -12,7 +12,7 @@ use state_machine::{
     BridgeName, BridgeOutcome, BridgeRecipient, Chid, LastConnect, Message, Month, RouterRecord,
     Span, Time, Uaid,
 };
-use storage::{BridgedRegistration, Store};
+use storage::{BridgedRegistration, Store, StoreOp};
 use tokio::sync::watch;
 
 use crate::clockwork;
@@ -115,7 +115,9 @@ async fn of_october(store: &Arc<dyn Store>) {
         create_in: Some(october()),
     };
     store.register_bridged(registration).await.unwrap();
-    store.add_channels(UAID, october(), BTreeSet::from([CHANNEL])).await.unwrap();
+    let channels = BTreeSet::from([CHANNEL]);
+    let op = StoreOp::AddChannels { uaid: UAID, month: october(), channels };
+    store.execute(op).await.unwrap();
 }
 
 async fn record(store: &Arc<dyn Store>) -> RouterRecord {

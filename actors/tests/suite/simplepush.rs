@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use state_machine::delivery::Outcome;
 use state_machine::store::PageLimit;
-use state_machine::{LastConnect, Message, Month, NodeId, RouterType, Uaid};
-use storage::Registration;
+use state_machine::{LastConnect, Message, Month, NodeBinding, NodeId, RouterType, Uaid};
+use storage::{Registration, StoreOp};
 
 use crate::clockwork;
 use crate::node::{CHANNEL, Node};
@@ -25,18 +25,28 @@ async fn a_version_of_a_channel_that_is_unregistered_meanwhile_is_refused_and_le
         last_connect: LastConnect::of(now, UAID, 1),
         create_in: Some(month),
     };
-    node.store.register_user(registration).await.unwrap();
-    assert_eq!(node.store.clear_node(UAID, elsewhere, now).await, Ok(true));
-    node.store.add_channels(UAID, month, BTreeSet::from([CHANNEL])).await.unwrap();
+    let binding = NodeBinding { node: elsewhere, connected_at: now };
+    let channels = BTreeSet::from([CHANNEL]);
+    for op in [
+        StoreOp::Register(registration),
+        StoreOp::ClearNode { uaid: UAID, binding },
+        StoreOp::AddChannels { uaid: UAID, month, channels },
+    ] {
+        node.store.execute(op).await.unwrap();
+    }
+    assert_eq!(node.store.record(UAID).await.unwrap().unwrap().node, None);
 
     node.gate.set_open(false);
     let put = node.send(UAID, Message::of_version(CHANNEL, 5, None, now));
     node.gate.has_messages(1).await;
-    node.store.remove_channel_and_version(UAID, vec![month], CHANNEL).await.unwrap();
+    let (uaid, months, chid) = (UAID, vec![month], CHANNEL);
+    let unregister = StoreOp::RemoveChannelAndVersion { uaid, months, chid };
+    node.store.execute(unregister).await.unwrap();
     node.gate.set_open(true);
 
     assert_eq!(put.await.unwrap(), Outcome::NoSuchChannel);
     let limit = PageLimit { rows: 10, bytes: 1000 };
-    let page = node.store.fetch_versions(UAID, None, limit, now).await.unwrap();
+    let fetch = StoreOp::FetchVersions { uaid, after: None, limit, now };
+    let page = node.store.execute(fetch).await.unwrap().page().unwrap();
     assert_eq!(page.messages, []);
 }

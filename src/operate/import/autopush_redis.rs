@@ -11,7 +11,7 @@ use futures_util::{StreamExt, stream};
 use state_machine::{
     Chid, LastConnect, Message, Month, RouterRecord, RouterType, Span, Time, Uaid,
 };
-use storage::Stored;
+use storage::{StoreOp, Stored};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -217,8 +217,9 @@ impl<'a> Importer<'a> {
         };
         let mut tally = Tally { seen: 1, ..Tally::default() };
         if !self.dry_run {
-            let add = || store.add_channels(uaid, self.month, values.channels.clone());
-            self.job.step(add).await?;
+            let channels = values.channels.clone();
+            let add = StoreOp::AddChannels { uaid, month: self.month, channels };
+            self.job.step(|| store.execute(add.clone())).await?;
         }
         self.messages(uaid, &values, &mut tally).await?;
         if let Some(recipient) = router_type.recipient() {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use state_machine::access::AccessGrant;
 use state_machine::connection::PhaseName;
 use state_machine::{Message, NodeId, RouterRecord, RouterType, Time};
-use storage::store::{Cursor, PageLimit};
+use storage::store::{Cursor, PageLimit, StoreOp};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -221,11 +221,12 @@ async fn waiting(
             }
             pages += 1;
             let (store, uaid) = (&job.context.store, subject.uaid);
-            let fetch = || match record.router_type {
-                RouterType::SimplePush => store.fetch_versions(uaid, after.clone(), PAGE, now),
-                _ => store.fetch_messages(uaid, month, after.clone(), PAGE, now),
+            let fetch = match record.router_type {
+                RouterType::SimplePush => StoreOp::FetchVersions { uaid, after, limit: PAGE, now },
+                _ => StoreOp::Fetch { uaid, month, after, limit: PAGE, now },
             };
-            let page = job.step(fetch).await?;
+            let fetched = job.step(|| store.execute(fetch.clone())).await?;
+            let page = fetched.page().expect("a fetch is answered with a page");
             for message in &page.messages {
                 is_there |= subject.message_id() == Some(message.id);
                 add(&mut waiting, message, subject);

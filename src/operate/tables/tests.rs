@@ -1,5 +1,7 @@
 //! The jobs on tables and users, on a real store.
 
+use state_machine::Chid;
+use storage::StoreOp;
 use storage::maintenance::Throughput;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -154,8 +156,8 @@ async fn a_copy_that_would_lose_messages_is_refused() {
 async fn a_copied_table_has_all_records_and_the_next_steps_are_noted() {
     let fixture = Fixture::with(&["2025_05"]).await;
     fixture.users_of(0..3, in_month("2025_05")).await;
-    let (store, channel) = (&fixture.context.store, state_machine::Chid([1; 16]));
-    store.add_channels(uaid(1), month("2025_05"), [channel].into()).await.unwrap();
+    let (store, channel) = (&fixture.context.store, Chid([1; 16]));
+    fixture.channel_of(1, "2025_05").await;
 
     let notes = fixture.notes(copy("2025_05", "2026_11")).await;
     assert_eq!(
@@ -176,10 +178,11 @@ async fn a_copied_table_has_all_records_and_the_next_steps_are_noted() {
 async fn a_table_that_all_agents_left_is_not_copied_again() {
     let fixture = Fixture::with(&["2026_05"]).await;
     fixture.users_of(0..3, in_month("2026_05")).await;
-    let (store, channel) = (&fixture.context.store, state_machine::Chid([1; 16]));
-    store.add_channels(uaid(1), month("2026_05"), [channel].into()).await.unwrap();
+    fixture.channel_of(1, "2026_05").await;
     fixture.notes(copy("2026_05", "2026_11")).await;
-    store.remove_channel(uaid(1), vec![month("2026_11")], channel).await.unwrap();
+    let (store, months) = (&fixture.context.store, vec![month("2026_11")]);
+    let op = StoreOp::RemoveChannel { uaid: uaid(1), months, chid: Chid([1; 16]) };
+    store.execute(op).await.unwrap();
 
     let why = fixture.refused(copy("2026_05", "2026_11")).await;
     assert!(why.starts_with("no agent is on 2026_05 and 3 agents are on 2026_11"), "{why}");

@@ -68,8 +68,10 @@ pub(crate) async fn frozen_month(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use state_machine::Uaid;
-    use storage::{Embedded, EmbeddedOptions, MessageTables};
+    use storage::{Embedded, EmbeddedOptions, StoreOp};
 
     use super::*;
 
@@ -160,12 +162,14 @@ mod tests {
             store.ensure_month(month(ahead)).await.unwrap();
         }
         assert_eq!(frozen(DECEMBER).await, month("2026_12"), "no table has agents");
-        let uaid = Uaid([1; 16]);
-        store.add_channels(uaid, month("2026_11"), [].into()).await.unwrap();
+        let (uaid, channels) = (Uaid([1; 16]), BTreeSet::new());
+        let enter =
+            |month| store.execute(StoreOp::AddChannels { uaid, month, channels: channels.clone() });
+        enter(month("2026_11")).await.unwrap();
         for now in [DECEMBER, JANUARY, Time(JANUARY.0 + 400 * DAY.0)] {
             assert_eq!(frozen(now).await, month("2026_11"), "the others are empty");
         }
-        store.add_channels(uaid, month("2026_12"), [].into()).await.unwrap();
+        enter(month("2026_12")).await.unwrap();
         assert_eq!(frozen(DECEMBER).await, month("2026_12"), "an agent has moved");
         assert_eq!(frozen_month(&store, DECEMBER, true).await, Ok(None));
     }

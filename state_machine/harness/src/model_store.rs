@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use state_machine::store::{
-    Cursor, FullScope, MonthStep, Page, PageLimit, RegisterResult, Registration, StoreAnswer,
-    StoreOp, Stored,
+    Cursor, FullScope, MonthStep, Page, PageLimit, RegisterResult, Registration, SettledMessages,
+    StoreAnswer, StoreOp, Stored,
 };
 use state_machine::{
     Chid, Message, MessageId, MessageKey, Month, NodeId, RouterRecord, Time, Uaid,
@@ -51,7 +51,8 @@ impl Store {
                 }
                 self.delete_versions(*uaid, messages);
                 months.iter().for_each(|month| self.delete(*uaid, *month, messages));
-                StoreAnswer::Deleted
+                // The rules do not read what it counts.
+                StoreAnswer::Deleted(SettledMessages::default())
             }
             StoreOp::RecordOffers { uaid, month, messages } => {
                 self.record_offers(*uaid, *month, messages);

@@ -98,7 +98,7 @@ impl StoreAnswer {
             Self::Registered(_) => "registered",
             Self::Channels(_) => "channels read",
             Self::Fetched(_) => "fetched",
-            Self::Deleted => "deleted",
+            Self::Deleted(_) => "deleted",
             Self::OffersRecorded => "offers recorded",
             Self::ChannelsAdded => "channels added",
             Self::ChannelRemoved => "channel removed",

@@ -124,6 +124,20 @@ impl Dynamo {
         self.run(Priority::Messages, None, call)
     }
 
+    /// Runs a write of message rows, in order with the other writes of the user agent.
+    fn write<T, E, F>(
+        &self,
+        uaid: Uaid,
+        write: impl FnOnce(Arc<DynamoClient>) -> F,
+    ) -> StoreFuture<T>
+    where
+        T: Send + 'static,
+        E: Into<StoreError>,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        self.run(Priority::Messages, Some(uaid), write)
+    }
+
     /// Runs a call, in order with the other writes of the user agent if one is named.
     fn run<T, E, F>(
         &self,

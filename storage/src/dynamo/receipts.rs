@@ -1,7 +1,6 @@
 //! Receipts of messages: read from their rows, and written before the rows are deleted.
 
-use futures_util::StreamExt;
-use futures_util::stream;
+use futures_util::{StreamExt, TryFutureExt, stream};
 use state_machine::feed::FeedName;
 use state_machine::{MessageKey, Month, Receipt, Time, Uaid};
 
@@ -14,11 +13,9 @@ use super::month_table::with_table;
 use super::queue::Priority;
 use super::rows::{self, SORT_KEY};
 use super::tables;
-use crate::receipts::{
-    ExpectedReceipt, ExpiredReceipts, ReceiptTables, SettledMessages, Settlement,
-};
+use crate::receipts::{Deletion, ExpectedReceipt, ExpiredReceipts, ReceiptTables, Settlement};
 use crate::rules::receipts as rules;
-use crate::store::StoreFuture;
+use crate::store::{SettledMessages, StoreFuture};
 
 impl ReceiptTables for Dynamo {
     fn expect_receipt(&self, expected: ExpectedReceipt, messages_max: u64) -> StoreFuture<bool> {
@@ -31,14 +28,44 @@ impl ReceiptTables for Dynamo {
         self.call(async move |client| rules::cancel(&*client, &expected).await)
     }
 
-    fn settle_messages(
+    fn withdraw_message(
         &self,
         uaid: Uaid,
         months: Vec<Month>,
-        messages: Vec<(MessageKey, Settlement)>,
+        message: MessageKey,
+    ) -> StoreFuture<bool> {
+        let withdrawn = match message.id.may_want_receipt() {
+            true => self.settle(uaid, months, vec![(message, Some(Settlement::Withdrawn))]),
+            false => self.delete(uaid, months, vec![message]),
+        };
+        Box::pin(withdrawn.map_ok(|settled| settled.deleted > 0))
+    }
+
+    fn expire_receipts(&self, now: Time) -> StoreFuture<ExpiredReceipts> {
+        self.call(async move |client| rules::expire(&*client, now).await)
+    }
+}
+
+impl Dynamo {
+    /// Deletes messages, and writes or cancels their receipts.
+    pub(super) fn settle(
+        &self,
+        uaid: Uaid,
+        months: Vec<Month>,
+        deletions: Vec<Deletion>,
     ) -> StoreFuture<SettledMessages> {
-        self.run(Priority::Messages, Some(uaid), async move |client| {
+        let (mut messages, mut others) = (Vec::new(), Vec::new());
+        for (message, settlement) in deletions {
+            match settlement {
+                Some(settlement) => messages.push((message, settlement)),
+                None => others.push(message),
+            }
+        }
+        self.write(uaid, async move |client| {
             let mut settled = SettledMessages::default();
+            if !others.is_empty() {
+                settled.deleted = messages::delete(&client, uaid, &months, &others).await?;
+            }
             for month in months {
                 let done = with_table(&client, month, async |table| {
                     settle(&client, uaid, &table, &messages).await
@@ -50,10 +77,6 @@ impl ReceiptTables for Dynamo {
             }
             Ok::<_, CallError>(settled)
         })
-    }
-
-    fn expire_receipts(&self, now: Time) -> StoreFuture<ExpiredReceipts> {
-        self.call(async move |client| rules::expire(&*client, now).await)
     }
 }
 

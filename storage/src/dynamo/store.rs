@@ -1,58 +1,131 @@
-//! The contract of a store: order, priority and operation of each method.
+//! The contract of a store: order, priority and requests of each operation and method.
 
 use std::collections::BTreeSet;
 
 use futures_util::TryFutureExt;
 use state_machine::{
-    BridgeRecipient, Chid, Message, MessageKey, Month, NodeId, RouterRecord, Time, Uaid,
+    BridgeRecipient, Chid, Message, MessageKey, Month, NodeBinding, RouterRecord, Uaid,
 };
 
 use super::queue::Priority;
 use super::{
     Dynamo, channels, messages, move_messages, notifications, query, registration, router, tables,
 };
-use crate::notifications::{self as versions, Notification, NotificationTable};
+use crate::notifications as versions;
+use crate::receipts::deletions;
 use crate::registration::NewRecord;
 use crate::store::{
-    BridgedRegistration, Cursor, MessageTables, MonthStep, Page, PageLimit, QueueState,
-    RegisterResult, Registration, RouterTable, Store, StoreFuture, Stored,
+    BridgedRegistration, EngineState, RegisterResult, SettledMessages, Store, StoreAnswer,
+    StoreFuture, StoreOp, Stored, answer,
 };
 
-impl RouterTable for Dynamo {
-    fn record(&self, uaid: Uaid) -> StoreFuture<Option<RouterRecord>> {
-        self.run(Priority::Router, None, async move |client| router::read(&client, uaid).await)
+impl Store for Dynamo {
+    fn execute(&self, op: StoreOp) -> StoreFuture<StoreAnswer> {
+        use StoreAnswer as Answer;
+        match op {
+            StoreOp::Register(registration) => {
+                let new = NewRecord::from(&registration);
+                let registered = self.run(Priority::Router, Some(new.uaid), async move |client| {
+                    registration::register(&client, &new).await
+                });
+                answer(registered, Answer::Registered)
+            }
+            StoreOp::ReadChannels { uaid, month } => {
+                answer(self.channels(uaid, month), Answer::Channels)
+            }
+            StoreOp::Fetch { uaid, month, after, limit, now } => {
+                let fetched = self.call(async move |client| {
+                    query::fetch(&client, uaid, month, after.as_ref(), limit, now).await
+                });
+                answer(fetched, Answer::Fetched)
+            }
+            StoreOp::FetchVersions { uaid, after, limit, now } => {
+                answer(versions::fetch_page(self, uaid, after, limit, now), Answer::Fetched)
+            }
+            StoreOp::Delete { uaid, months, messages, acks } if acks.is_empty() => {
+                answer(self.delete(uaid, months, messages), Answer::Deleted)
+            }
+            StoreOp::Delete { uaid, months, messages, acks } => {
+                answer(self.settle(uaid, months, deletions(messages, &acks)), Answer::Deleted)
+            }
+            StoreOp::RecordOffers { uaid, month, messages } => {
+                let recorded = self.write(uaid, async move |client| {
+                    messages::record_offers(&client, uaid, month, &messages).await
+                });
+                answer(recorded, |()| Answer::OffersRecorded)
+            }
+            StoreOp::AddChannels { uaid, month, channels } => {
+                let added = self.write(uaid, async move |client| {
+                    channels::add(&client, uaid, month, &channels).await
+                });
+                answer(added, |()| Answer::ChannelsAdded)
+            }
+            StoreOp::CreateChannels { uaid, month, channels } => {
+                let created = self.write(uaid, async move |client| {
+                    channels::create(&client, uaid, month, &channels).await
+                });
+                answer(created, |()| Answer::ChannelsAdded)
+            }
+            StoreOp::RemoveChannel { uaid, months, chid } => {
+                let removed = self.write(uaid, async move |client| {
+                    channels::remove(&client, uaid, &months, chid).await
+                });
+                answer(removed, |()| Answer::ChannelRemoved)
+            }
+            StoreOp::RemoveChannelAndVersion { uaid, months, chid } => {
+                let removed = self.write(uaid, async move |client| {
+                    channels::remove(&client, uaid, &months, chid).await?;
+                    notifications::delete(&client, uaid, chid, None).await
+                });
+                answer(removed, |_was_there| Answer::ChannelRemoved)
+            }
+            StoreOp::UpdateMonth(step) => {
+                let updated = self.run(Priority::Router, Some(step.uaid), async move |client| {
+                    router::update_message_month(&client, &step).await
+                });
+                answer(updated, Answer::MonthUpdated)
+            }
+            StoreOp::FinishMove(step) => {
+                let finished = self.run(Priority::Router, Some(step.uaid), async move |client| {
+                    router::finish_month_move(&client, &step).await
+                });
+                answer(finished, Answer::MoveFinished)
+            }
+            StoreOp::MoveMessages { uaid, from, to } => {
+                let moved = self.write(uaid, async move |client| {
+                    move_messages::run(&client, uaid, from, to).await
+                });
+                answer(moved, |()| Answer::Moved)
+            }
+            StoreOp::ClearNode { uaid, binding: NodeBinding { node, connected_at } } => {
+                // Each push to a lost node clears it: too frequent for the last slots.
+                let cleared = self.write(uaid, async move |client| {
+                    router::clear_node(&client, uaid, &node, connected_at).await
+                });
+                answer(cleared, Answer::NodeCleared)
+            }
+        }
     }
 
-    fn register_user(&self, registration: Registration) -> StoreFuture<RegisterResult> {
-        let uaid = registration.uaid;
-        self.run(Priority::Router, Some(uaid), async move |client| {
-            registration::register(&client, &NewRecord::from(&registration)).await
-        })
+    calls! {
+        channels(uaid: Uaid, month: Month) -> Option<BTreeSet<Chid>> =
+            |client| channels::read(client, uaid, month);
+
+        ensure_month(month: Month) -> () = |client| tables::ensure_month(client, month);
+
+        months() -> Vec<Month> = |client| tables::months(client);
+
+        drop_month(month: Month) -> bool = |client| tables::drop_month(client, month);
+    }
+
+    fn record(&self, uaid: Uaid) -> StoreFuture<Option<RouterRecord>> {
+        self.run(Priority::Router, None, async move |client| router::read(&client, uaid).await)
     }
 
     fn register_bridged(&self, registration: BridgedRegistration) -> StoreFuture<RegisterResult> {
         let new = NewRecord::from(registration);
         self.run(Priority::Router, Some(new.uaid), async move |client| {
             registration::register(&client, &new).await
-        })
-    }
-
-    fn update_message_month(&self, step: MonthStep) -> StoreFuture<bool> {
-        self.run(Priority::Router, Some(step.uaid), async move |client| {
-            router::update_message_month(&client, &step).await
-        })
-    }
-
-    fn finish_month_move(&self, step: MonthStep) -> StoreFuture<bool> {
-        self.run(Priority::Router, Some(step.uaid), async move |client| {
-            router::finish_month_move(&client, &step).await
-        })
-    }
-
-    fn clear_node(&self, uaid: Uaid, node: NodeId, connected_at: Time) -> StoreFuture<bool> {
-        // Each push to a lost node clears it: too frequent for the last slots.
-        self.run(Priority::Messages, Some(uaid), async move |client| {
-            router::clear_node(&client, uaid, &node, connected_at).await
         })
     }
 
@@ -67,119 +140,22 @@ impl RouterTable for Dynamo {
             router::drop_bridged(&client, uaid, &recipient).await
         })
     }
-}
-
-impl MessageTables for Dynamo {
-    calls! {
-        channels(uaid: Uaid, month: Month) -> Option<BTreeSet<Chid>> =
-            |client| channels::read(client, uaid, month);
-
-        fetch_messages(
-            uaid: Uaid, month: Month, after: Option<Cursor>, limit: PageLimit, now: Time
-        ) -> Page = |client| query::fetch(client, uaid, month, after.as_ref(), limit, now);
-
-        ensure_month(month: Month) -> () = |client| tables::ensure_month(client, month);
-
-        months() -> Vec<Month> = |client| tables::months(client);
-
-        drop_month(month: Month) -> bool = |client| tables::drop_month(client, month);
-    }
-
-    fn add_channels(&self, uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> StoreFuture<()> {
-        self.run(Priority::Messages, Some(uaid), async move |client| {
-            channels::add(&client, uaid, month, &channels).await
-        })
-    }
-
-    fn create_channels(
-        &self,
-        uaid: Uaid,
-        month: Month,
-        channels: BTreeSet<Chid>,
-    ) -> StoreFuture<()> {
-        self.run(Priority::Messages, Some(uaid), async move |client| {
-            channels::create(&client, uaid, month, &channels).await
-        })
-    }
-
-    fn remove_channel(&self, uaid: Uaid, months: Vec<Month>, chid: Chid) -> StoreFuture<()> {
-        self.run(Priority::Messages, Some(uaid), async move |client| {
-            channels::remove(&client, uaid, &months, chid).await
-        })
-    }
-
-    fn remove_channel_and_version(
-        &self,
-        uaid: Uaid,
-        months: Vec<Month>,
-        chid: Chid,
-    ) -> StoreFuture<()> {
-        self.run(Priority::Messages, Some(uaid), async move |client| {
-            channels::remove(&client, uaid, &months, chid).await?;
-            notifications::delete(&client, uaid, chid, None).await.map(|_was_there| ())
-        })
-    }
 
     fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> StoreFuture<Stored> {
-        if let Some(version) = Notification::of(&message) {
-            let saved = self.save_notification(uaid, version);
-            // A higher version that is there has replaced it.
-            return Box::pin(saved.map_ok(|_is_higher| Stored::Done));
+        if let Some(stored) = versions::store(self, uaid, &message) {
+            return stored;
         }
         self.run(Priority::Store, Some(uaid), async move |client| {
             messages::store(&client, uaid, month, &message).await
         })
     }
 
-    fn fetch_versions(
-        &self,
-        uaid: Uaid,
-        after: Option<Cursor>,
-        limit: PageLimit,
-        now: Time,
-    ) -> StoreFuture<Page> {
-        versions::fetch_page(self, uaid, after, limit, now)
-    }
-
-    fn delete_messages(
-        &self,
-        uaid: Uaid,
-        months: Vec<Month>,
-        messages: Vec<MessageKey>,
-    ) -> StoreFuture<usize> {
-        if let Some(deleted) = versions::delete(self, uaid, &messages) {
-            return deleted;
+    fn state(&self) -> EngineState {
+        EngineState {
+            messages_gave_way: self.client.gave_way(),
+            queue: Some(self.queue.state()),
+            ..EngineState::default()
         }
-        self.run(Priority::Messages, Some(uaid), async move |client| {
-            messages::delete(&client, uaid, &months, &messages).await
-        })
-    }
-
-    fn record_offers(
-        &self,
-        uaid: Uaid,
-        month: Month,
-        messages: Vec<MessageKey>,
-    ) -> StoreFuture<()> {
-        self.run(Priority::Messages, Some(uaid), async move |client| {
-            messages::record_offers(&client, uaid, month, &messages).await
-        })
-    }
-
-    fn move_messages(&self, uaid: Uaid, from: Month, to: Month) -> StoreFuture<()> {
-        self.run(Priority::Messages, Some(uaid), async move |client| {
-            move_messages::run(&client, uaid, from, to).await
-        })
-    }
-}
-
-impl Store for Dynamo {
-    fn messages_gave_way(&self) -> u64 {
-        self.client.gave_way()
-    }
-
-    fn queue(&self) -> Option<QueueState> {
-        Some(self.queue.state())
     }
 
     fn check(&self) -> StoreFuture<()> {
@@ -188,5 +164,24 @@ impl Store for Dynamo {
 
     fn close(&self) -> StoreFuture<()> {
         self.queue.close()
+    }
+}
+
+impl Dynamo {
+    /// Deletes messages, and leaves their receipts as they are.
+    pub(super) fn delete(
+        &self,
+        uaid: Uaid,
+        months: Vec<Month>,
+        messages: Vec<MessageKey>,
+    ) -> StoreFuture<SettledMessages> {
+        if let Some(deleted) = versions::delete(self, uaid, &messages) {
+            return deleted;
+        }
+        let deleted = self.write(uaid, async move |client| {
+            messages::delete(&client, uaid, &months, &messages).await
+        });
+        let subscriptions = Vec::new();
+        Box::pin(deleted.map_ok(|deleted| SettledMessages { deleted, subscriptions }))
     }
 }

@@ -20,7 +20,7 @@ use crate::maintenance::{
     RepairClock, SnapshotStep, StoreAdmin, Table, TableStatus, Throughput, WaitingPage,
 };
 use crate::rows::{Row, RowPage};
-use crate::store::{Cursor, Store, StoreError, StoreFuture};
+use crate::store::{Cursor, StoreError, StoreFuture};
 
 impl StoreAdmin for Embedded {
     fn preflight(&self, months: BTreeSet<Month>) -> StoreFuture<Vec<PreflightCheck>> {
@@ -234,7 +234,7 @@ impl Embedded {
     }
 
     fn free_bytes_min(&self) -> u64 {
-        self.disk_space().map_or(0, |space| space.free_bytes_min)
+        self.space.state().map_or(0, |space| space.free_bytes_min)
     }
 
     fn status(&self, table: Table) -> Result<TableStatus, StoreError> {

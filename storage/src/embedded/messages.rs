@@ -13,7 +13,7 @@ use state_machine::{
 use super::columns::{change, corrupt, from_i64, to_i64};
 use super::writer::Progress;
 use super::{channels, waiting};
-use crate::receipts::{ExpectedReceipt, Settlement};
+use crate::receipts::{Deletion, ExpectedReceipt, Settlement};
 use crate::store::{Cursor, Page, PageLimit, Stored};
 use crate::waiting::WaitingLimits;
 
@@ -166,11 +166,11 @@ pub(super) fn delete(
         .sum()
 }
 
-/// Deletes messages whose senders may want receipts. Returns how many, and the receipts that their rows name.
+/// Deletes messages whose senders may want receipts. Returns how many, and the receipts of their rows that change.
 pub(super) fn settle(
     conn: &Connection,
     uaid: Uaid,
-    messages: &[(MessageKey, Settlement)],
+    messages: &[Deletion],
 ) -> rusqlite::Result<(usize, Vec<(ExpectedReceipt, Settlement)>)> {
     let mut statement = conn.prepare_cached(SETTLE)?;
     let (mut deleted, mut receipts) = (0, Vec::new());
@@ -179,7 +179,7 @@ pub(super) fn settle(
         let mut rows = statement.query(parameters)?;
         while let Some(row) = rows.next()? {
             deleted += 1;
-            receipts.extend(expected(0, row)?.map(|expected| (expected, *settlement)));
+            receipts.extend(expected(0, row)?.zip(*settlement));
         }
     }
     Ok((deleted, receipts))

@@ -54,10 +54,12 @@ use std::sync::atomic::AtomicU64;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use futures_util::TryFutureExt;
 use rusqlite::Connection;
 use state_machine::{MessageId, Month, Time, Uaid};
 
 pub use self::error::OpenError;
+use self::error::WriterError;
 use self::files::{DataDir, FileKey, MonthFiles};
 pub use self::files::{DirLock, check_dir};
 use self::readers::Readers;
@@ -68,7 +70,7 @@ use self::unwritten::UnwrittenRegistrations;
 use self::write_connections::WriteConnections;
 use self::writer::{Target, Writer};
 use crate::registration::NewRecord;
-use crate::store::StoreFuture;
+use crate::store::{StoreError, StoreFuture};
 use crate::waiting::WaitingLimits;
 
 /// The limits of an embedded store.
@@ -172,6 +174,25 @@ impl Embedded {
         statements: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> StoreFuture<T> {
         self.writer.submit(uaid, Target::File(key), move |files| files.write(key, &statements))
+    }
+
+    /// Queues statements for one file, if the disk has space for a message. Counts a refusal.
+    fn write_admitted<T: Send + 'static>(
+        &self,
+        uaid: Uaid,
+        key: FileKey,
+        statements: impl Fn(&mut WriteConnections) -> Result<T, WriterError> + Send + 'static,
+    ) -> StoreFuture<T> {
+        let (space, refusals) = (Arc::clone(&self.space), Arc::clone(&self.space));
+        let written = self.writer.submit(Some(uaid), Target::File(key), move |files| {
+            space.admit()?;
+            statements(files)
+        });
+        Box::pin(written.inspect_err(move |error| {
+            if *error == StoreError::NoSpace {
+                refusals.count_refused();
+            }
+        }))
     }
 
     /// Queues statements for an agent's record, which is written first if it was not yet.

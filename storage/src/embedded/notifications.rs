@@ -35,7 +35,9 @@ impl NotificationTable for Embedded {
     }
 
     fn save_notification(&self, uaid: Uaid, notification: Notification) -> StoreFuture<bool> {
-        self.write(Some(uaid), FileKey::Router, move |conn| save(conn, uaid, &notification))
+        self.write_admitted(uaid, FileKey::Router, move |files| {
+            files.write(FileKey::Router, |conn| save(conn, uaid, &notification))
+        })
     }
 
     fn delete_notification(

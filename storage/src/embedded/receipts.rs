@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use futures_util::TryFutureExt;
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 use state_machine::feed::{FeedKey, FeedName};
@@ -17,12 +18,10 @@ use super::statements::{first_row, has_row};
 use super::write_connections::WriteConnections;
 use super::writer::Target;
 use super::{Embedded, feeds, messages};
-use crate::receipts::{
-    ExpectedReceipt, ExpiredReceipts, ReceiptTables, SettledMessages, Settlement,
-};
+use crate::receipts::{Deletion, ExpectedReceipt, ExpiredReceipts, ReceiptTables, Settlement};
 use crate::rules::finished;
 use crate::rules::receipts as rules;
-use crate::store::{Cursor, StoreFuture};
+use crate::store::{Cursor, SettledMessages, StoreFuture};
 
 /// Receipts that one job decides, and rows of an ended subscription that it removes: bounds how long other jobs wait.
 pub(super) const DECIDED_MAX: usize = 100;
@@ -42,15 +41,17 @@ impl ReceiptTables for Embedded {
         self.write(None, FileKey::Router, move |conn| finished(rules::cancel(conn, &expected)))
     }
 
-    fn settle_messages(
+    fn withdraw_message(
         &self,
         uaid: Uaid,
         months: Vec<Month>,
-        messages: Vec<(MessageKey, Settlement)>,
-    ) -> StoreFuture<SettledMessages> {
-        self.writer.submit(Some(uaid), Target::ManyFiles, move |files| {
-            settle(files, uaid, &months, &messages)
-        })
+        message: MessageKey,
+    ) -> StoreFuture<bool> {
+        let withdrawn = match message.id.may_want_receipt() {
+            true => self.settle(uaid, months, vec![(message, Some(Settlement::Withdrawn))]),
+            false => self.delete(uaid, months, vec![message]),
+        };
+        Box::pin(withdrawn.map_ok(|settled| settled.deleted > 0))
     }
 
     fn expire_receipts(&self, now: Time) -> StoreFuture<ExpiredReceipts> {
@@ -58,11 +59,25 @@ impl ReceiptTables for Embedded {
     }
 }
 
+impl Embedded {
+    /// Deletes messages, and writes or cancels their receipts.
+    pub(super) fn settle(
+        &self,
+        uaid: Uaid,
+        months: Vec<Month>,
+        messages: Vec<Deletion>,
+    ) -> StoreFuture<SettledMessages> {
+        self.writer.submit(Some(uaid), Target::ManyFiles, move |files| {
+            settle(files, uaid, &months, &messages)
+        })
+    }
+}
+
 fn settle(
     files: &mut WriteConnections,
     uaid: Uaid,
     months: &[Month],
-    messages: &[(MessageKey, Settlement)],
+    messages: &[Deletion],
 ) -> Result<SettledMessages, WriterError> {
     let mut settled = SettledMessages::default();
     let mut receipts = Vec::new();

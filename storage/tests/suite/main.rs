@@ -14,5 +14,6 @@ mod embedded;
 mod engines;
 mod maintenance;
 mod names;
+mod store_calls;
 #[path = "../wire_server/engine.rs"]
 mod wire_engine;

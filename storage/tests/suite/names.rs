@@ -13,6 +13,8 @@ use state_machine::{
 };
 use storage::{PageLimit, Store};
 
+use crate::store_calls::StoreCalls;
+
 /// A time in November 2026, in milliseconds.
 pub(crate) const NOW: Time = Time(1_793_700_000_000);
 

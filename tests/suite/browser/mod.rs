@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use actix_web::rt::System;
 use serde_json::{Value, json};
 use state_machine::{RouterRecord, Uaid};
-use storage::{Embedded, EmbeddedOptions, RouterTable};
+use storage::{Embedded, EmbeddedOptions, Store};
 
 use crate::harness::{Launch, Server};
 use crate::rollover::Calendar;

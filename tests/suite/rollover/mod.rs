@@ -21,7 +21,7 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::iter;
 use state_machine::{Month, Time, Uaid};
-use storage::{PageLimit, StoreAdmin};
+use storage::{PageLimit, StoreAdmin, StoreOp};
 use tokio::sync::Mutex;
 
 use agent::{AckPolicy, MovingAgent};
@@ -308,8 +308,8 @@ async fn waiting(store: &dyn StoreAdmin, uaid: Uaid, month: Month) -> BTreeSet<u
     let limit = PageLimit { rows: 100, bytes: 1 << 20 };
     let (mut numbers, mut after) = (BTreeSet::new(), None);
     loop {
-        let page = store.fetch_messages(uaid, month, after, limit, Time(0)).await;
-        let page = page.expect("the store answers");
+        let op = StoreOp::Fetch { uaid, month, after, limit, now: Time(0) };
+        let page = store.execute(op).await.expect("the store answers").page().expect("a page");
         let bodies = page.messages.into_iter().filter_map(|message| message.payload);
         let texts = bodies.map(|body| String::from_utf8(body.data.to_vec()).expect("a text"));
         numbers.extend(texts.map(|text| text.parse::<usize>().expect("a number")));

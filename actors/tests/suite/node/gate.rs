@@ -3,11 +3,11 @@
 use std::future::ready;
 use std::sync::{Arc, Mutex};
 
-use storage::{Store, StoreError, StoreFuture};
+use storage::{Store, StoreAnswer, StoreError, StoreFuture, StoreOp};
 use tokio::sync::watch;
 
 use crate::clockwork;
-use crate::store_double::{Call, Front, StoreDouble};
+use crate::store_double::{Forward, Front, StoreDouble};
 
 pub(crate) type GatedStore = StoreDouble<Gate>;
 
@@ -18,7 +18,7 @@ pub(crate) struct Gate {
     messages: watch::Sender<usize>,
     /// Reads of a record that are still answered: all of them where there is no number.
     reads_left: Mutex<Option<usize>>,
-    /// The methods that were called since this was looked at.
+    /// The methods that were called, and the operations, since this was looked at.
     calls: Mutex<Vec<&'static str>>,
 }
 
@@ -61,23 +61,28 @@ impl Gate {
 }
 
 impl Front for Gate {
-    fn call<T: Send + 'static>(&self, call: Call<T>) -> StoreFuture<T> {
-        if call.method == "record" {
+    fn execute(&self, op: StoreOp) -> StoreFuture<StoreAnswer> {
+        self.calls.lock().unwrap().push(op.effect_name());
+        self.store.execute(op)
+    }
+
+    fn call<T: Send + 'static>(&self, method: &'static str, forward: Forward<T>) -> StoreFuture<T> {
+        if method == "record" {
             match &mut *self.reads_left.lock().unwrap() {
                 Some(0) => return Box::pin(ready(Err(StoreError::Busy))),
                 Some(reads) => *reads -= 1,
                 None => {}
             }
         }
-        self.calls.lock().unwrap().push(call.method);
-        if call.method != "store_message" {
-            return (call.forward)(&*self.store);
+        self.calls.lock().unwrap().push(method);
+        if method != "store_message" {
+            return forward(&*self.store);
         }
         let (store, mut is_open) = (Arc::clone(&self.store), self.is_open.subscribe());
         self.messages.send_modify(|messages| *messages += 1);
         Box::pin(async move {
             is_open.wait_for(|is_open| *is_open).await.map_err(|_| StoreError::Closed)?;
-            (call.forward)(&*store).await
+            forward(&*store).await
         })
     }
 }

@@ -33,7 +33,7 @@ use state_machine::{
     Chid, ConnectionId, Encoding, Message, MessageId, Month, NodeId, Payload, Span, Time, Uaid,
     Urgency,
 };
-use storage::{Embedded, EmbeddedOptions, PageLimit, Store, WaitingBound, WaitingLimits};
+use storage::{Embedded, EmbeddedOptions, PageLimit, Store, StoreOp, WaitingBound, WaitingLimits};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
@@ -236,9 +236,10 @@ impl Node {
     /// The messages stored for an agent.
     pub(crate) async fn stored(&self, uaid: Uaid) -> Vec<MessageId> {
         let limit = PageLimit { rows: 1000, bytes: 1 << 20 };
-        let month = Month::of(self.clock.now());
-        let page = self.store.fetch_messages(uaid, month, None, limit, self.clock.now()).await;
-        page.unwrap().messages.iter().map(|message| message.id).collect()
+        let now = self.clock.now();
+        let op = StoreOp::Fetch { uaid, month: Month::of(now), after: None, limit, now };
+        let page = self.store.execute(op).await.unwrap().page().unwrap();
+        page.messages.iter().map(|message| message.id).collect()
     }
 
     /// Waits until nothing is stored for an agent.

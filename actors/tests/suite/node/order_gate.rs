@@ -5,12 +5,11 @@ use std::future::{pending, ready};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use actix_web::rt::spawn;
-use state_machine::store::StoreOp;
-use storage::{Store, StoreError, StoreFuture};
+use storage::{Store, StoreAnswer, StoreError, StoreFuture, StoreOp};
 use tokio::sync::{oneshot, watch};
 
 use crate::clockwork;
-use crate::store_double::{Call, Forward, Front, StoreDouble};
+use crate::store_double::{Forward, Front, StoreDouble};
 
 /// What becomes of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,11 +124,11 @@ impl OrderGate {
         (number == at || (number > at && lasts)).then_some(fate)
     }
 
-    fn hold<T: Send + 'static>(&self, order: Forward<T>) -> StoreFuture<T> {
+    fn hold(&self, order: StoreOp) -> StoreFuture<StoreAnswer> {
         let (reply, answer) = oneshot::channel();
         let store = Arc::clone(&self.store);
         self.state().waiting.push(Box::new(move || {
-            let answered = order(&*store);
+            let answered = store.execute(order);
             // The operation is executed even if its caller is gone.
             spawn(async move { drop(reply.send(answered.await)) });
         }));
@@ -143,10 +142,9 @@ impl OrderGate {
 }
 
 impl Front for OrderGate {
-    fn call<T: Send + 'static>(&self, call: Call<T>) -> StoreFuture<T> {
-        let Call { op, forward: order, .. } = call;
-        let Some(fate) = op.and_then(|op| self.next(name(&op))) else {
-            return order(&*self.store);
+    fn execute(&self, order: StoreOp) -> StoreFuture<StoreAnswer> {
+        let Some(fate) = self.next(name(&order)) else {
+            return self.store.execute(order);
         };
         match fate {
             Fate::Lost => {
@@ -154,7 +152,7 @@ impl Front for OrderGate {
                 Box::pin(pending())
             }
             Fate::Unheard => {
-                let (answer, met) = (order(&*self.store), self.met.clone());
+                let (answer, met) = (self.store.execute(order), self.met.clone());
                 spawn(async move {
                     drop(answer.await);
                     met.send_modify(|met| *met += 1);
@@ -168,13 +166,17 @@ impl Front for OrderGate {
             }
             Fate::Doubted => {
                 self.another_has_met();
-                let answer = order(&*self.store);
+                let answer = self.store.execute(order);
                 Box::pin(async {
                     answer.await?;
                     Err(StoreError::Failed("nobody knows".to_owned()))
                 })
             }
         }
+    }
+
+    fn call<T: Send + 'static>(&self, _: &'static str, forward: Forward<T>) -> StoreFuture<T> {
+        forward(&*self.store)
     }
 
     fn admits_subscription(&self) -> bool {

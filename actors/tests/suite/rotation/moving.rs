@@ -6,7 +6,7 @@ use std::sync::Arc;
 use state_machine::connection::{Effect, PhaseName, PushAnswer};
 use state_machine::delivery::Outcome;
 use state_machine::{Chid, MessageId};
-use storage::Stored;
+use storage::{StoreOp, Stored};
 
 use super::agent::Agent;
 use super::world::{NEW, OLD, World, in_month, in_table, it_becomes, lasting, month, stores};
@@ -57,7 +57,8 @@ pub(crate) async fn a_client_of_last_month_takes_its_messages_and_moves(world: W
 pub(crate) async fn what_a_broken_off_copy_left_in_the_new_month_goes_with_the_acks(world: World) {
     let node = world.node(in_month(OLD), |bounds| bounds.limits.remembered_acks_max = 1);
     let (uaid, waiting) = world.agent_of_last_month(&node, 1, 3).await;
-    world.add_channels(uaid, month(NEW), [CHANNEL].into()).await.unwrap();
+    let channels = [CHANNEL].into();
+    world.execute(StoreOp::AddChannels { uaid, month: month(NEW), channels }).await.unwrap();
     for message in world.page(uaid, month(OLD)).await.messages {
         assert_eq!(world.store_message(uaid, month(NEW), message).await, Ok(Stored::Done));
     }

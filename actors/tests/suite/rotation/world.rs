@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use state_machine::connection::Limits;
 use state_machine::{Chid, Message, MessageId, Month, RouterRecord, Span, Time, Uaid};
-use storage::{Page, PageLimit, Store};
+use storage::{Page, PageLimit, Store, StoreOp};
 
 use super::agent::Agent;
 use crate::engines::Engine;
@@ -135,7 +135,8 @@ impl World {
 
     pub(crate) async fn page(&self, uaid: Uaid, month: Month) -> Page {
         const ALL: PageLimit = PageLimit { rows: 1000, bytes: 1 << 20 };
-        let page = self.fetch_messages(uaid, month, None, ALL, Time(0)).await.unwrap();
+        let op = StoreOp::Fetch { uaid, month, after: None, limit: ALL, now: Time(0) };
+        let page = self.execute(op).await.unwrap().page().unwrap();
         assert_eq!(page.next, None, "a test has no more than a page");
         page
     }

@@ -1,15 +1,16 @@
 //! A store that records its operations and answers them as the transcript prescribes.
 
+use std::future::ready;
 use std::sync::{Arc, Mutex};
 
 use state_machine::OpId;
 use state_machine::connection::Effect;
-use state_machine::store::{StoreAnswer, StoreFailed};
+use state_machine::store::{StoreAnswer, StoreFailed, StoreOp};
 use storage::{StoreError, StoreFuture};
 use tokio::sync::oneshot;
 
 use super::record::Record;
-use crate::store_double::{Call, Front, StoreDouble};
+use crate::store_double::{Forward, Front, StoreDouble};
 
 type Reply = oneshot::Sender<Result<StoreAnswer, StoreFailed>>;
 
@@ -40,29 +41,29 @@ impl Script {
 }
 
 impl Front for Script {
-    fn call<T: Send + 'static>(&self, call: Call<T>) -> StoreFuture<T> {
-        let Call { method, op: order, read, .. } = call;
-        let Some(order) = order else {
-            self.record.note(format!("store: a connection called {method}"));
-            return Box::pin(async { Err(StoreError::Closed) });
-        };
+    fn execute(&self, order: StoreOp) -> StoreFuture<StoreAnswer> {
         let (reply, answer) = oneshot::channel();
         let mut orders = self.orders.lock().unwrap();
         let op = OpId(u32::try_from(orders.len()).unwrap());
         orders.push(Some(reply));
-        self.record.ordered(&Effect::SubmitStoreOp { op, order });
+        self.record.ordered(&Effect::SubmitStoreOp { op, order: order.clone() });
         let record = Arc::clone(&self.record);
         Box::pin(async move {
-            let answer = match answer.await {
-                Ok(Ok(StoreAnswer::NoSpace)) => return Err(StoreError::NoSpace),
-                Ok(Ok(answer)) => answer,
-                Ok(Err(StoreFailed)) => return Err(StoreError::Busy),
-                Err(_) => return Err(StoreError::Closed),
-            };
-            read(answer).ok_or_else(|| {
-                record.note(format!("store: this is no answer to order {}", op.0));
-                StoreError::Busy
-            })
+            match answer.await {
+                Ok(Ok(StoreAnswer::NoSpace)) => Err(StoreError::NoSpace),
+                Ok(Ok(answer)) if !answer.fits(&order) => {
+                    record.note(format!("store: this is no answer to order {}", op.0));
+                    Err(StoreError::Busy)
+                }
+                Ok(Ok(answer)) => Ok(answer),
+                Ok(Err(StoreFailed)) => Err(StoreError::Busy),
+                Err(_) => Err(StoreError::Closed),
+            }
         })
+    }
+
+    fn call<T: Send + 'static>(&self, method: &'static str, _: Forward<T>) -> StoreFuture<T> {
+        self.record.note(format!("store: a connection called {method}"));
+        Box::pin(ready(Err(StoreError::Closed)))
     }
 }

@@ -72,7 +72,7 @@ impl Looker {
                     self.agent_of(line).map_or(Ok(()), |agent| agent.acked(update.id))?;
                 }
             }
-            Event::StoreAnswered { op, answer: Ok(StoreAnswer::Deleted) } => {
+            Event::StoreAnswered { op, answer: Ok(StoreAnswer::Deleted(_)) } => {
                 let deleted = self.line(line).deletes.remove(op).unwrap_or_default();
                 if let Some(agent) = self.agent_of(line) {
                     deleted.into_iter().for_each(|id| agent.deleted(id));

@@ -12,7 +12,9 @@ use state_machine::ids::{Chid, MessageId, NodeId, PushId, Uaid};
 use state_machine::message::{Message, Topic, Urgency};
 use state_machine::month::Month;
 use state_machine::record::{LastConnect, NodeBinding, RouterRecord};
-use state_machine::store::{Cursor, Page, RegisterResult, Registration, StoreAnswer, StoreOp};
+use state_machine::store::{
+    Cursor, Page, RegisterResult, Registration, SettledMessages, StoreAnswer, StoreOp,
+};
 use state_machine::time::{Span, Time};
 use state_machine::wire::{AckUpdate, ClientMessage, InvalidFrame};
 
@@ -77,7 +79,7 @@ pub(super) fn answers(order: &StoreOp) -> Vec<StoreAnswer> {
         StoreOp::Fetch { .. } | StoreOp::FetchVersions { .. } => {
             pages().into_iter().map(StoreAnswer::Fetched).collect()
         }
-        StoreOp::Delete { .. } => vec![StoreAnswer::Deleted],
+        StoreOp::Delete { .. } => vec![StoreAnswer::Deleted(SettledMessages::default())],
         StoreOp::RecordOffers { .. } => vec![StoreAnswer::OffersRecorded],
         StoreOp::AddChannels { .. } | StoreOp::CreateChannels { .. } => {
             vec![StoreAnswer::ChannelsAdded]

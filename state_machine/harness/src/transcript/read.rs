@@ -13,7 +13,9 @@ use state_machine::feed::{FeedKey, FeedPage, FeedSyncId, FeedValue, Update, Vers
 use state_machine::ids::{Chid, MessageId, NodeId, OpId, PushId, Uaid};
 use state_machine::message::{Encoding, Message, MessageKey, Payload, Topic, Urgency};
 use state_machine::record::{LastConnect, NodeBinding, RouterRecord, RouterType};
-use state_machine::store::{Cursor, Page, RegisterResult, StoreAnswer, StoreFailed};
+use state_machine::store::{
+    Cursor, Page, RegisterResult, SettledMessages, StoreAnswer, StoreFailed,
+};
 use state_machine::time::{Span, Time};
 use state_machine::wire::{BASE64, InvalidFrame};
 
@@ -105,7 +107,7 @@ impl Reader<'_> {
             "superseded" => StoreAnswer::Registered(RegisterResult::Superseded(self.seen(words)?)),
             "channels" => StoreAnswer::Channels(channels(words)?),
             "fetched" => StoreAnswer::Fetched(self.page(words)?),
-            "deleted" => StoreAnswer::Deleted,
+            "deleted" => StoreAnswer::Deleted(SettledMessages::default()),
             "offers_recorded" => StoreAnswer::OffersRecorded,
             "channels_added" => StoreAnswer::ChannelsAdded,
             "channel_removed" => StoreAnswer::ChannelRemoved,

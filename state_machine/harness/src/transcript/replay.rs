@@ -12,7 +12,7 @@ use state_machine::connection::{
     Config, Connection, ConnectionSeed, Effect, Effects, Event, UnackedMessage, Wait,
 };
 use state_machine::ids::OpId;
-use state_machine::store::{StoreAnswer, StoreOp};
+use state_machine::store::StoreOp;
 use state_machine::time::{Span, Time};
 
 /// A step that was run, with its effects.
@@ -179,35 +179,11 @@ fn check_answer(
     let Event::StoreAnswered { op, answer } = event else { return Ok(()) };
     match (open.remove(op), answer) {
         (Some(_), Err(_)) => Ok(()),
-        (Some(order), Ok(answer)) if matches(answer, &order) => Ok(()),
+        (Some(order), Ok(answer)) if answer.fits(&order) => Ok(()),
         (Some(order), Ok(_)) => {
             let order = writer.order(&order, writer.start);
             Err(format!("operation {} is `{order}`, which has another answer", op.0))
         }
         (None, _) => Err(format!("no operation {} waits for an answer", op.0)),
     }
-}
-
-fn matches(answer: &StoreAnswer, order: &StoreOp) -> bool {
-    matches!(
-        (answer, order),
-        (StoreAnswer::Registered(_), StoreOp::Register(_))
-            | (StoreAnswer::Channels(_), StoreOp::ReadChannels { .. })
-            | (StoreAnswer::Fetched(_), StoreOp::Fetch { .. } | StoreOp::FetchVersions { .. })
-            | (StoreAnswer::Deleted, StoreOp::Delete { .. })
-            | (StoreAnswer::OffersRecorded, StoreOp::RecordOffers { .. })
-            | (
-                StoreAnswer::ChannelsAdded,
-                StoreOp::AddChannels { .. } | StoreOp::CreateChannels { .. }
-            )
-            | (
-                StoreAnswer::ChannelRemoved,
-                StoreOp::RemoveChannel { .. } | StoreOp::RemoveChannelAndVersion { .. },
-            )
-            | (StoreAnswer::MonthUpdated(_), StoreOp::UpdateMonth(_))
-            | (StoreAnswer::MoveFinished(_), StoreOp::FinishMove(_))
-            | (StoreAnswer::Moved, StoreOp::MoveMessages { .. })
-            | (StoreAnswer::NodeCleared(_), StoreOp::ClearNode { .. })
-            | (StoreAnswer::OverLimit, StoreOp::Register(_) | StoreOp::AddChannels { .. })
-    ) || *answer == StoreAnswer::NoSpace && order.is_write()
 }

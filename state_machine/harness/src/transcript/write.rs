@@ -155,7 +155,7 @@ impl TranscriptWriter<'_> {
             | StoreAnswer::NodeCleared(is_so) => {
                 format!("{} {}", word(answer), if *is_so { "yes" } else { "no" })
             }
-            StoreAnswer::Deleted
+            StoreAnswer::Deleted(_)
             | StoreAnswer::OffersRecorded
             | StoreAnswer::ChannelsAdded
             | StoreAnswer::ChannelRemoved

@@ -335,7 +335,7 @@ impl Session {
         match answer {
             StoreAnswer::Fetched(page) => self.on_page(page, month, cx),
             StoreAnswer::Channels(channels) => self.channels_confirmed(channels),
-            StoreAnswer::Deleted => self.deletes.on_deleted(),
+            StoreAnswer::Deleted(_) => self.deletes.on_deleted(),
             StoreAnswer::OffersRecorded => {}
             StoreAnswer::Registered(_)
             | StoreAnswer::ChannelsAdded

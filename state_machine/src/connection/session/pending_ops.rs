@@ -46,6 +46,13 @@ impl PendingOps {
     ) -> Option<StoreAnswer> {
         let at = self.in_flight.iter().position(|in_flight| in_flight.op == op)?;
         let failed = &mut self.in_flight[at];
+        if let Ok(answer) = &answer {
+            debug_assert!(
+                answer.fits(&failed.order),
+                "{answer:?} is no answer to {:?}",
+                failed.order
+            );
+        }
         match answer {
             Ok(answer) if answer != StoreAnswer::NoSpace || failed.is_command => {
                 self.take(op).map(|_| answer)
@@ -108,5 +115,31 @@ impl PendingOps {
             lacks_space: false,
             retry_at: None,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Uaid;
+
+    fn answered(answer: StoreAnswer) -> Option<StoreAnswer> {
+        let month = "2026_11".parse().expect("a month");
+        let order = StoreOp::ReadChannels { uaid: Uaid([1; 16]), month };
+        let mut pending = PendingOps::default();
+        pending.submit(order, false, &mut Effects::default());
+        pending.complete(OpId(0), Ok(answer), Time(0), Span(1))
+    }
+
+    #[test]
+    fn an_answer_ends_its_operation() {
+        let channels = StoreAnswer::Channels(None);
+        assert_eq!(answered(channels.clone()), Some(channels));
+    }
+
+    #[test]
+    #[should_panic(expected = "OverLimit is no answer to ReadChannels")]
+    fn an_answer_to_another_operation_is_noticed() {
+        answered(StoreAnswer::OverLimit);
     }
 }

@@ -118,7 +118,7 @@ impl StageRules for Identified {
             StoreAnswer::Channels(channels) => self.channels_read(session, channels, cx),
             // This stage submits no other operation, and no command, the only one that has no space.
             StoreAnswer::Fetched(_)
-            | StoreAnswer::Deleted
+            | StoreAnswer::Deleted(_)
             | StoreAnswer::OffersRecorded
             | StoreAnswer::ChannelsAdded
             | StoreAnswer::ChannelRemoved

@@ -3,7 +3,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use state_machine::{BridgeName, BridgeRecipient, LastConnect, Month, NodeId, RouterType, Time};
+use state_machine::{
+    BridgeName, BridgeRecipient, LastConnect, Month, NodeBinding, NodeId, RouterType, Time,
+};
 use tempfile::TempDir;
 use tokio::runtime::Builder;
 
@@ -11,7 +13,7 @@ use super::super::files::FileKey;
 use super::super::{Embedded, EmbeddedOptions, router};
 use super::*;
 use crate::maintenance::{RepairClock, StoreAdmin};
-use crate::store::{MonthStep, RegisterResult, Registration, RouterTable, Store};
+use crate::store::{MonthStep, RegisterResult, Registration, Store, StoreAnswer, StoreOp};
 
 const UAID: Uaid = Uaid([1; 16]);
 
@@ -57,8 +59,9 @@ fn record(uaid: Uaid) -> RouterRecord {
 }
 
 fn register(store: &Embedded, connected_at: u64) {
-    let answer = block_on(store.register_user(registration(connected_at))).unwrap();
-    assert!(matches!(answer, RegisterResult::Registered(..)), "{answer:?}");
+    let answer = block_on(store.execute(StoreOp::Register(registration(connected_at)))).unwrap();
+    let registered = matches!(answer, StoreAnswer::Registered(RegisterResult::Registered(..)));
+    assert!(registered, "{answer:?}");
 }
 
 fn read(store: &Embedded) -> Option<RouterRecord> {
@@ -89,7 +92,7 @@ fn a_record_is_read_from_the_file_once() {
     for _ in 0..5 {
         assert_eq!(read(&store), on_disk(&store));
     }
-    assert_eq!(store.record_reads(), Some(reads(4, 1)));
+    assert_eq!(store.state().record_reads, Some(reads(4, 1)));
 }
 
 #[test]
@@ -107,16 +110,20 @@ fn the_read_after_any_write_returns_what_it_wrote() {
     let see = |name: &str, write: &dyn Fn(&Embedded)| assert_next_read_sees(&store, name, write);
     see("register_user", &|store| register(store, 2));
     see("update_message_month", &|store| {
-        assert!(block_on(store.update_message_month(step(2))).unwrap());
+        let updated = block_on(store.execute(StoreOp::UpdateMonth(step(2))));
+        assert_eq!(updated, Ok(StoreAnswer::MonthUpdated(true)));
     });
     see("finish_month_move", &|store| {
-        assert!(block_on(store.finish_month_move(step(2))).unwrap());
+        let finished = block_on(store.execute(StoreOp::FinishMove(step(2))));
+        assert_eq!(finished, Ok(StoreAnswer::MoveFinished(true)));
     });
     see("move_records", &|store| {
         block_on(store.move_records(month("2026_11"), month("2026_12"), None)).unwrap();
     });
     see("clear_node", &|store| {
-        assert!(block_on(store.clear_node(UAID, node(), Time(2))).unwrap());
+        let binding = NodeBinding { node: node(), connected_at: Time(2) };
+        let cleared = block_on(store.execute(StoreOp::ClearNode { uaid: UAID, binding }));
+        assert_eq!(cleared, Ok(StoreAnswer::NodeCleared(true)));
     });
     see("repair_records", &|store| {
         let clock = RepairClock { now: Time(1), latest: Time(1), last_connect_shards: 1 };

@@ -7,6 +7,7 @@ use state_machine::{
 use storage::{BridgedRegistration, MonthStep, RegisterResult, Registration};
 
 use crate::conformance::world::*;
+use crate::store_calls::StoreCalls;
 
 pub(crate) async fn a_bridged_registration_makes_a_record_with_its_recipient(world: World) {
     for recipient in [recipient("one"), apns("two")] {

@@ -3,6 +3,7 @@
 use storage::StoreError;
 
 use crate::conformance::world::*;
+use crate::store_calls::StoreCalls;
 
 pub(crate) async fn channels_are_none_where_nothing_was_registered(world: World) {
     assert_eq!(world.channels(agent(1), month(NEW)).await, Ok(None));

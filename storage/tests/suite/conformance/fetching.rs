@@ -5,6 +5,7 @@ use storage::{Cursor, Page, PageLimit};
 
 use crate::conformance::world::*;
 use crate::names::each_page;
+use crate::store_calls::StoreCalls;
 
 async fn page(world: &World, after: Option<Cursor>, limit: PageLimit) -> Page {
     world.fetch_messages(agent(1), month(NEW), after, limit, NOW).await.unwrap()

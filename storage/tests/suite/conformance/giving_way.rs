@@ -35,7 +35,7 @@ pub(crate) async fn the_least_urgent_and_then_the_oldest_message_gives_way(world
     assert_eq!(numbers(&world).await, [1, 3, 5, 6]);
     assert_eq!(store(&world, urgent(7, Urgency::Normal)).await, Stored::Done);
     assert_eq!(numbers(&world).await, [3, 5, 6, 7]);
-    assert_eq!(world.messages_gave_way(), 3);
+    assert_eq!(world.state().messages_gave_way, 3);
 }
 
 pub(crate) async fn a_message_less_urgent_than_all_is_refused(world: World) {

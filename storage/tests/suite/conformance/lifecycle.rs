@@ -4,6 +4,7 @@ use state_machine::RouterRecord;
 use storage::{StoreError, Stored};
 
 use crate::conformance::world::*;
+use crate::store_calls::StoreCalls;
 
 pub(crate) async fn everything_answered_is_there_after_a_restart(world: World) {
     let world = world.with_channels().await;

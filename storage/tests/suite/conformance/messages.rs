@@ -7,6 +7,7 @@ use state_machine::{Encoding, Message, MessageKey, Payload, Urgency};
 use storage::{StoreError, Stored};
 
 use crate::conformance::world::*;
+use crate::store_calls::StoreCalls;
 
 /// Size of the largest body in the old encoding by default.
 const AESGCM_BYTES_MAX: usize = 5630;

@@ -119,6 +119,8 @@ macro_rules! engine {
                 a_message_is_fetched_with_its_receipt
                 an_acked_message_has_the_receipt_of_its_code
                 a_message_without_a_receipt_is_only_deleted
+                a_message_beside_acked_ones_is_deleted_and_keeps_its_receipt
+                a_message_without_a_receipt_is_withdrawn
                 an_ack_again_changes_no_receipt
                 an_ack_needs_the_right_agent_channel_and_month
                 a_topic_message_is_acked_without_its_topic_being_known

@@ -4,6 +4,7 @@ use state_machine::Message;
 use storage::{StoreError, Stored};
 
 use crate::conformance::world::*;
+use crate::store_calls::StoreCalls;
 
 pub(crate) async fn months_are_listed_oldest_first(world: World) {
     assert_eq!(world.months().await, Ok([OLD, NEW].map(month).to_vec()));

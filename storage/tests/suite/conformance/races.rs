@@ -9,6 +9,7 @@ use storage::{RegisterResult, Registration, Store, StoreError, Stored};
 use tokio::task::JoinSet;
 
 use crate::conformance::world::*;
+use crate::store_calls::StoreCalls;
 
 /// Runs a task for each of `0..count`, all at once, and answers what they answered.
 async fn at_once<T: Send + 'static, F: Future<Output = T> + Send + 'static>(

@@ -3,14 +3,15 @@
 use futures_util::future::try_join_all;
 use state_machine::feed::{FeedKey, FeedName, FeedSyncId};
 use state_machine::{AckCode, Message, MessageKey, Receipt, ReceiptRequest, Span, Time};
-use storage::{ExpectedReceipt, SettledMessages, Settlement, Stored};
+use storage::{ExpectedReceipt, SettledMessages, StoreAnswer, StoreOp, Stored};
 
 use super::world::{
     NEW, NOW, OLD, PAGE, UNMADE, World, agent, chid, chids, message, month, topical,
 };
 use crate::names::until_done;
+use crate::store_calls::StoreCalls;
 
-const ACKED: Settlement = Settlement::Acked(AckCode::Delivered);
+const ACKED: AckCode = AckCode::Delivered;
 
 /// The subscription of all messages here.
 fn subscription() -> FeedName {
@@ -44,7 +45,7 @@ impl World {
         wanted
     }
 
-    async fn settle(&self, name: &str, messages: &[(MessageKey, Settlement)]) -> SettledMessages {
+    async fn settle(&self, name: &str, messages: &[(MessageKey, AckCode)]) -> SettledMessages {
         let months = vec![month(name)];
         self.settle_messages(agent(1), months, messages.to_vec()).await.unwrap()
     }
@@ -109,7 +110,7 @@ pub(crate) async fn an_acked_message_has_the_receipt_of_its_code(world: World) {
     let mut acked = Vec::new();
     for (message, code) in messages.iter().zip(codes) {
         world.send(NEW, message).await;
-        acked.push((message.key(), Settlement::Acked(code)));
+        acked.push((message.key(), code));
     }
     assert_eq!(world.receipts_after(0).await, []);
     let settled = world.settle(NEW, &acked).await;
@@ -131,6 +132,36 @@ pub(crate) async fn a_message_without_a_receipt_is_only_deleted(world: World) {
     assert_eq!(world.messages_counted().await, None);
 }
 
+pub(crate) async fn a_message_beside_acked_ones_is_deleted_and_keeps_its_receipt(world: World) {
+    let acked = world.sent(NEW, message(1)).await;
+    let expired = world.sent(NEW, message(2)).await;
+    let plain = message(3);
+    world.put(NEW, &plain).await;
+    let op = StoreOp::Delete {
+        uaid: agent(1),
+        months: vec![month(UNMADE), month(OLD), month(NEW)],
+        messages: [&plain, &acked, &expired].map(Message::key).to_vec(),
+        acks: vec![(acked.id, ACKED)],
+    };
+    let settled = SettledMessages { deleted: 3, subscriptions: vec![subscription()] };
+    assert_eq!(world.execute(op).await, Ok(StoreAnswer::Deleted(settled)));
+    assert_eq!(world.waiting(NEW).await, []);
+    let receipt = Receipt::Delivered(AckCode::Delivered);
+    assert_eq!(world.receipts_after(0).await, [(key_of(&acked), receipt)]);
+    assert_eq!(world.expire(LATER).await, 1);
+    assert_eq!(world.receipts_after(1).await, [(key_of(&expired), Receipt::Expired)]);
+}
+
+pub(crate) async fn a_message_without_a_receipt_is_withdrawn(world: World) {
+    let plain = message(1);
+    world.put(NEW, &plain).await;
+    for is_there in [true, false] {
+        let gone = world.withdraw_message(agent(1), vec![month(OLD), month(NEW)], plain.key());
+        assert_eq!(gone.await, Ok(is_there));
+    }
+    assert_eq!(world.waiting(NEW).await, []);
+}
+
 pub(crate) async fn an_ack_again_changes_no_receipt(world: World) {
     let wanted = world.sent(NEW, message(1)).await;
     let acked = [(wanted.key(), ACKED)];
@@ -140,7 +171,7 @@ pub(crate) async fn an_ack_again_changes_no_receipt(world: World) {
     // As after a crash between the receipt and the delete.
     for code in [AckCode::Delivered, AckCode::NotHandled] {
         world.put(NEW, &wanted).await;
-        let acked = [(wanted.key(), Settlement::Acked(code))];
+        let acked = [(wanted.key(), code)];
         let settled = world.settle(NEW, &acked).await;
         assert_eq!(settled, SettledMessages { deleted: 1, subscriptions: Vec::new() });
         assert_eq!(world.receipts_after(1).await, []);
@@ -236,8 +267,10 @@ pub(crate) async fn the_row_of_a_receipt_waits_for_an_ack_under_way(world: World
 pub(crate) async fn a_withdrawn_or_cancelled_message_has_no_receipt(world: World) {
     let [withdrawn, refused] = [1, 2].map(|number| wanting(message(number)));
     world.send(NEW, &withdrawn).await;
-    let settled = world.settle(NEW, &[(withdrawn.key(), Settlement::Withdrawn)]).await;
-    assert_eq!(settled, SettledMessages { deleted: 1, subscriptions: Vec::new() });
+    for is_there in [true, false] {
+        let gone = world.withdraw_message(agent(1), vec![month(NEW)], withdrawn.key()).await;
+        assert_eq!(gone, Ok(is_there));
+    }
     assert_eq!(world.expect_receipt(expected_of(&refused), 100).await, Ok(true));
     for _ in 0..2 {
         assert_eq!(world.cancel_receipt(expected_of(&refused)).await, Ok(()));

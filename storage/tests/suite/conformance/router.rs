@@ -4,6 +4,7 @@ use state_machine::{LastConnect, NodeBinding, RouterRecord, RouterType, Time};
 use storage::{MonthStep, RegisterResult, Registration};
 
 use crate::conformance::world::*;
+use crate::store_calls::StoreCalls;
 
 pub(crate) async fn a_record_that_was_never_written_is_none(world: World) {
     assert_eq!(world.record(agent(1)).await, Ok(None));

@@ -6,6 +6,7 @@ use storage::{FullScope, Stored, WaitingBound, WaitingLimits, WhenFull};
 
 use crate::conformance::world::*;
 use crate::names::{each_page, until_done};
+use crate::store_calls::StoreCalls;
 
 /// Few enough to reach each bound with a few messages.
 pub(crate) const LIMITS: WaitingLimits = WaitingLimits {

@@ -13,6 +13,7 @@ use storage::{
 use crate::engines::Engine;
 use crate::names::{self, all_messages};
 pub(crate) use crate::names::{NOW, chid, chids, month};
+use crate::store_calls::StoreCalls;
 
 /// An open store with tables for [`OLD`] and [`NEW`] and for feeds. All its methods are those of
 /// the store.

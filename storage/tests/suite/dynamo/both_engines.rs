@@ -20,6 +20,7 @@ use tokio::runtime::Runtime;
 
 use crate::dynamo::things::*;
 use crate::names::all_messages;
+use crate::store_calls::StoreCalls;
 
 /// One call of a store.
 #[derive(Debug, Clone)]

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use state_machine::{NodeBinding, NodeId, Time};
-use storage::{MessageTables, RegisterResult, RouterTable, Store, StoreAdmin, StoreError};
+use storage::{RegisterResult, Store, StoreAdmin, StoreError};
 
 use crate::dynamo::script::{Script, Step, error, failed, ok, refused};
 use crate::dynamo::things::*;
+use crate::store_calls::StoreCalls;
 
 /// A record as DynamoDB gives it, in the attribute of the answer that is named.
 fn record(attribute: &str, node: &str, connected_at: u64) -> String {

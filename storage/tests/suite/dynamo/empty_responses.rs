@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
-use storage::{Dynamo, DynamoOptions, MessageTables, RouterTable, StoreError};
+use storage::{Dynamo, DynamoOptions, Store, StoreError};
 
 use crate::dynamo::script::{ROUTER, Script, ok, refused};
 use crate::dynamo::things::*;

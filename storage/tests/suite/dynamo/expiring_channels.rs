@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use storage::{MessageTables, StoreError, Stored};
+use storage::{Store, StoreError, Stored};
 
 use crate::dynamo::script::{Script, Step, ok, refused};
 use crate::dynamo::things::*;

@@ -5,13 +5,12 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use state_machine::Uaid;
-use storage::{
-    Dynamo, MessageTables, RegisterResult, RouterTable, Store, StoreError, StoreFuture, Stored,
-};
+use storage::{Dynamo, RegisterResult, Store, StoreError, StoreFuture, Stored};
 use tokio::sync::oneshot;
 
 use crate::dynamo::script::{Script, Step, ok};
 use crate::dynamo::things::*;
+use crate::store_calls::StoreCalls;
 
 const OTHER: Uaid = Uaid([2; 16]);
 

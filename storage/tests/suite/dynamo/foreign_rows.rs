@@ -11,12 +11,12 @@ use state_machine::{
     Span, Time, Topic, Urgency,
 };
 use storage::{
-    Dynamo, MessageTables, PageLimit, RegisterResult, Registration, RouterTable, Store, StoreAdmin,
-    StoreError, Stored,
+    Dynamo, PageLimit, RegisterResult, Registration, Store, StoreAdmin, StoreError, Stored,
 };
 
 use crate::dynamo::things::*;
 use crate::names::payload;
+use crate::store_calls::StoreCalls;
 
 /// An engine with tables of its own, and those as they are.
 struct World {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use storage::{MessageTables, Page, PageLimit, StoreError, Stored};
+use storage::{Page, PageLimit, Store, StoreError, Stored};
 
 use crate::dynamo::script::{Script, Step, ok, refused};
 use crate::dynamo::things::*;
+use crate::store_calls::StoreCalls;
 
 fn not_found() -> Step {
     refused("ResourceNotFoundException")

@@ -1,10 +1,9 @@
 //! The cost of deleting messages whose sort key is unknown: an agent can invent any number of them.
 
-use state_machine::{Chid, MessageId, MessageKey};
-use storage::MessageTables;
-
 use crate::dynamo::script::{Script, Step, ok};
 use crate::dynamo::things::*;
+use crate::store_calls::StoreCalls;
+use state_machine::{Chid, MessageId, MessageKey};
 
 /// A message as other software names it: with a random id.
 fn foreign(number: u32) -> MessageKey {

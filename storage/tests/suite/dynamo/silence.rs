@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use storage::{MessageTables, RouterTable, Store, StoreError};
+use storage::{Store, StoreError};
 use tokio::sync::oneshot;
 
 use crate::dynamo::script::{Script, Step, ok};
 use crate::dynamo::things::*;
+use crate::store_calls::StoreCalls;
 
 #[tokio::test]
 async fn a_silent_server_is_waited_for_up_to_the_timeout() {

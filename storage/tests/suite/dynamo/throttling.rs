@@ -1,10 +1,11 @@
 //! Throttling: retried within the budget, then an error.
 
 use storage::maintenance::RecordsByMonth;
-use storage::{MessageTables, RouterTable, StoreAdmin, StoreError};
+use storage::{Store, StoreAdmin, StoreError};
 
 use crate::dynamo::script::{Script, Step, error, failed, ok, refused};
 use crate::dynamo::things::*;
+use crate::store_calls::StoreCalls;
 
 const THROTTLED: &str = "ProvisionedThroughputExceededException";
 

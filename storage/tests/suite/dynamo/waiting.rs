@@ -3,12 +3,13 @@
 use aws_sdk_dynamodb::types::AttributeValue;
 use state_machine::{Chid, Message, MessageKey};
 use storage::{
-    Dynamo, DynamoOptions, FullScope, MessageTables, PageLimit, Stored, WaitingBound,
-    WaitingLimits, WhenFull,
+    Dynamo, DynamoOptions, FullScope, PageLimit, Store, Stored, WaitingBound, WaitingLimits,
+    WhenFull,
 };
 
 use crate::dynamo::script::{Script, Step, error, ok, refused};
 use crate::dynamo::things::*;
+use crate::store_calls::StoreCalls;
 
 const MESSAGES_MAX: u64 = 3;
 

@@ -5,10 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
-use storage::{Embedded, MessageTables, RouterTable, Store, StoreError};
+use storage::{Embedded, Store, StoreError};
 use tempfile::TempDir;
 
 use crate::embedded::{agent, furnished, month, open, refusal};
+use crate::store_calls::StoreCalls;
 
 /// A data directory with a router table and one month, closed.
 async fn data_dir() -> TempDir {
@@ -204,7 +205,7 @@ async fn reads_that_fail_while_running_show_in_the_check() {
     fs::write(messages(&home), healthy).unwrap();
     let error = store.check().await.unwrap_err().to_string();
     assert!(error.starts_with("a read failed in the last minute: cannot read messages"), "{error}");
-    assert_eq!(store.failed_reads(), Some(1));
+    assert_eq!(store.state().failed_reads, Some(1));
 }
 
 #[tokio::test]

@@ -4,12 +4,10 @@ use std::path::Path;
 
 use rusqlite::Connection;
 use state_machine::{Chid, Message, Month, Span, Time};
-use storage::{
-    Embedded, EmbeddedOptions, MessageTables, Store, StoreAdmin, Stored, WaitingBound,
-    WaitingLimits,
-};
+use storage::{Embedded, EmbeddedOptions, Store, StoreAdmin, Stored, WaitingBound, WaitingLimits};
 
 use crate::embedded::{CHID, NOW, agent, furnish, furnished, message, month, waiting};
+use crate::store_calls::StoreCalls;
 
 const LATER: Time = Time(NOW.0 + 5000);
 

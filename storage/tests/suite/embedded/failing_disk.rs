@@ -10,10 +10,11 @@ use std::path::Path;
 
 use power::{Disk, Errno, Fault, Loss, Mount, Op};
 use state_machine::{Month, Time};
-use storage::{Embedded, EmbeddedOptions, MessageTables, RouterTable, Store, StoreError, Stored};
+use storage::{Embedded, EmbeddedOptions, Store, StoreError, Stored};
 
 use crate::embedded::{CHID, CHILD_DIR, agent, message, month, registration, this_test, waiting};
 use crate::names::output_of;
+use crate::store_calls::StoreCalls;
 
 /// What the child is to do: store the message of this number, or 0 to list what waits.
 const CHILD_STORES: &str = "STORAGE_TEST_CHILD_STORES";

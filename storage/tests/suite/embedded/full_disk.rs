@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use state_machine::Uaid;
 use storage::{
-    Embedded, EmbeddedOptions, MessageTables, OpenError, RegisterResult, RouterTable, Store,
-    StoreAdmin, StoreError, Stored,
+    Embedded, EmbeddedOptions, OpenError, RegisterResult, Store, StoreAdmin, StoreError, Stored,
 };
 
 use crate::embedded::{
     CHID, NOW, agent, furnish, message, month, on_small_disk, registration, until, waiting,
 };
+use crate::store_calls::StoreCalls;
 
 const MIB: u64 = 1 << 20;
 
@@ -31,7 +31,7 @@ async fn furnished(dir: &Path, free_mib: u64) -> Embedded {
 /// Fills the disk with a file until only so much is free. Returns the file.
 fn fill(dir: &Path, store: &Embedded, free_bytes: u64) -> PathBuf {
     let file = dir.join("filler");
-    let free = store.disk_space().unwrap().free_bytes;
+    let free = store.state().disk.unwrap().free_bytes;
     fs::write(&file, vec![1; usize::try_from(free - free_bytes).unwrap()]).unwrap();
     file
 }
@@ -57,7 +57,7 @@ async fn on_a_low_disk_messages_are_refused_and_all_else_is_done() {
     // The writer looks at the disk from time to time.
     let push = async |number| store.store_message(agent(1), month(), message(number)).await;
     until(async || push(2).await, Result::is_err).await;
-    let space = store.disk_space().unwrap();
+    let space = store.state().disk.unwrap();
     assert_eq!((space.is_low(), space.messages_refused), (true, 1));
 
     let registered = store.register_user(registration(agent(1), 2)).await;
@@ -82,7 +82,7 @@ async fn new_records_and_channels_are_refused_before_the_reserve_is_used_up() {
     // The engine looks at the disk from time to time.
     until(async || store.admits_subscription(), |admits| !admits).await;
     assert!(!store.admits_subscription());
-    assert_eq!(store.disk_space().unwrap().subscriptions_refused, 2);
+    assert_eq!(store.state().disk.unwrap().subscriptions_refused, 2);
 
     let registered = store.register_user(registration(agent(1), 2)).await;
     assert!(matches!(registered, Ok(RegisterResult::Registered(..))), "{registered:?}");

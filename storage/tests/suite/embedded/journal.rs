@@ -5,11 +5,12 @@ use std::path::Path;
 
 use rusqlite::Connection;
 use storage::embedded::check_restored;
-use storage::{Embedded, EmbeddedOptions, MessageTables, RouterTable, Store};
+use storage::{Embedded, EmbeddedOptions, Store};
 
 use crate::embedded::{
     NOW, agent, furnish, furnished, message, month, open, refusal, registration, waiting,
 };
+use crate::store_calls::StoreCalls;
 
 const FILES: [&str; 2] = ["router.db", "messages_2026_11.db"];
 

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use state_machine::{Message, MessageId, Uaid};
-use storage::{Embedded, MessageTables, RegisterResult, RouterTable, Stored};
+use storage::{Embedded, RegisterResult, Store, Stored};
 use tokio::task::JoinSet;
 
 use crate::embedded::{
     CHID, CHILD_DIR, NOW, agent, kill_child, message, month, open, registration, waiting,
 };
 use crate::names;
+use crate::store_calls::StoreCalls;
 
 const AGENTS: u8 = 16;
 
@@ -33,7 +34,7 @@ async fn every_write_answered_before_kill_nine_is_there_afterwards() {
         assert!(heard.lines >= enough, "the child writes until it is killed");
         let store = open(home.path());
         heard.verify(&store).await;
-        storage::Store::close(&store).await.unwrap();
+        store.close().await.unwrap();
     }
 }
 

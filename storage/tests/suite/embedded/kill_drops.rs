@@ -8,14 +8,13 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use state_machine::{LastConnect, Month, Span, Uaid};
 use storage::maintenance::MonthRange;
-use storage::{
-    DropInactiveUsers, Embedded, MessageTables, Registration, RouterTable, Store, StoreAdmin,
-};
+use storage::{DropInactiveUsers, Embedded, Registration, Store, StoreAdmin};
 
 use crate::embedded::{
     CHID, CHILD_DIR, NOW, agent, kill_child, message, month, open, opened, registration, waiting,
 };
 use crate::names::each_page;
+use crate::store_calls::StoreCalls;
 
 /// Enough for ten batches of a drop.
 const AGENTS: u8 = 250;

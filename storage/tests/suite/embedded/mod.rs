@@ -28,6 +28,7 @@ use tempfile::TempDir;
 use tokio::time::sleep;
 
 use crate::names::{self, NOW, WAIT, output_of};
+use crate::store_calls::StoreCalls;
 
 const CHID: Chid = Chid([7; 16]);
 
@@ -170,7 +171,7 @@ fn message(number: u32) -> Message {
 
 /// A store with one agent of one channel and one message.
 async fn furnish(store: &Embedded) {
-    use storage::{MessageTables, RouterTable};
+    use storage::Store;
     store.register_user(registration(agent(1), 1)).await.unwrap();
     store.ensure_month(month()).await.unwrap();
     store.add_channels(agent(1), month(), [CHID].into()).await.unwrap();

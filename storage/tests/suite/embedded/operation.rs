@@ -9,15 +9,14 @@ use std::path::Path;
 use futures_util::FutureExt;
 use rusqlite::Connection;
 use state_machine::{Message, Month, Span};
-use storage::{
-    Embedded, EmbeddedOptions, MessageTables, PageLimit, RouterTable, Store, StoreError, Stored,
-};
+use storage::{Embedded, EmbeddedOptions, PageLimit, Store, StoreError, Stored};
 
 use crate::embedded::{
     CHID, CHILD_DIR, NOW, agent, furnish, furnished, message, month, open, opened, refusal,
     registration, this_test, until, waiting,
 };
 use crate::names::output_of;
+use crate::store_calls::StoreCalls;
 
 #[tokio::test]
 async fn a_second_process_is_refused_with_the_name_of_the_directory() {

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use state_machine::Month;
 use storage::embedded::{SNAPSHOT_DIR, check_restored};
-use storage::{Embedded, MessageTables, Store, StoreAdmin};
+use storage::{Embedded, Store, StoreAdmin};
 
 use crate::embedded::{CHID, agent, message, month, open, opened};
+use crate::store_calls::StoreCalls;
 
 fn rows(dir: &Path, month: Month) -> u64 {
     let conn = Connection::open(dir.join(format!("messages_{month}.db"))).unwrap();

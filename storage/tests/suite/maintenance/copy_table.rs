@@ -5,6 +5,7 @@ use storage::StoreError;
 use storage::maintenance::CopyProgress;
 
 use crate::maintenance::world::{World, agent, all_steps, chid, chids, message, month, topical};
+use crate::store_calls::StoreCalls;
 
 const OLD: &str = "2026_10";
 const NEW: &str = "2026_12";

@@ -8,6 +8,7 @@ use storage::{RegisterResult, Registration, Stored};
 use crate::maintenance::world::{
     DAY, DECEMBER, SPREAD, World, agent, chids, message, month, topical,
 };
+use crate::store_calls::StoreCalls;
 
 const MONTHS: [&str; 3] = ["2026_10", "2026_11", "2026_12"];
 

@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::config::SharedHttpClient;
 use aws_smithy_http_client::test_util::infallible_client_fn;
 use serde_json::{Value, json};
 use storage::maintenance::PreflightCheck;
-use storage::{Dynamo, DynamoOpenError, DynamoOptions, MessageTables, StoreAdmin, StoreError};
+use storage::{Dynamo, DynamoOpenError, DynamoOptions, Store, StoreAdmin, StoreError};
 
 use crate::maintenance::world::{agent, month};
 use crate::wire_engine;

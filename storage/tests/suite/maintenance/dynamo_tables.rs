@@ -10,8 +10,7 @@ use aws_sdk_dynamodb::types::{
 use futures_util::future::join_all;
 use storage::maintenance::{Capacity, Table, Throughput};
 use storage::{
-    Billing, Dynamo, DynamoOptions, MessageTables, Notification, NotificationTable, Store,
-    StoreAdmin, StoreError,
+    Billing, Dynamo, DynamoOptions, Notification, NotificationTable, Store, StoreAdmin, StoreError,
 };
 
 use crate::maintenance::engines::{client, open, open_at_once, options};

@@ -11,6 +11,7 @@ use storage::{Embedded, EmbeddedOptions, Notification, StoreAdmin, StoreError};
 use crate::maintenance::engines::{dynamodb, embedded};
 use crate::maintenance::world::{DECEMBER, World, agent, chid, chids, message, month};
 use crate::names::each_page;
+use crate::store_calls::StoreCalls;
 
 /// Opens the store again after SQL has changed its router file to one of an older version.
 async fn brought_up_to_date(world: World, older: &str) -> World {

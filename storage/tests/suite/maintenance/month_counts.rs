@@ -10,6 +10,7 @@ use crate::dynamo::things::{Tables, s};
 use crate::maintenance::engines::embedded;
 use crate::maintenance::world::{DAY, DECEMBER, SPREAD, World, agent, all_steps, bridged, month};
 use crate::names::each_page;
+use crate::store_calls::StoreCalls;
 
 /// Agents 1 and 2 are on November, 3 moves from November to December, 4 is on December.
 async fn with_records(world: World) -> World {

@@ -4,6 +4,7 @@ use state_machine::{Message, Time};
 use storage::{Cursor, Notification, Page, PageLimit, Stored, inactive_users};
 
 use crate::maintenance::world::{World, agent, chid, message, month};
+use crate::store_calls::StoreCalls;
 
 fn version(channel: u16, version: u64) -> Notification {
     Notification { chid: chid(channel), version, data: None }

@@ -4,6 +4,7 @@ use storage::Notification;
 use storage::maintenance::{Table, TableStatus};
 
 use crate::maintenance::world::{DECEMBER, World, agent, chid, chids, message, month};
+use crate::store_calls::StoreCalls;
 
 fn which(tables: &[TableStatus]) -> Vec<Table> {
     tables.iter().map(|status| status.table).collect()

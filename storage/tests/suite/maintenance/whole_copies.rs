@@ -10,13 +10,14 @@ use state_machine::{
 use storage::feeds::{FeedKey, FeedMark, FeedName, FeedSyncId, FeedValue, Forgotten};
 use storage::maintenance::Table;
 use storage::rows::Row;
-use storage::{ExpectedReceipt, Notification, PageLimit, Settlement};
+use storage::{ExpectedReceipt, Notification, PageLimit};
 
 use crate::maintenance::engines;
 use crate::maintenance::world::{
     DAY, DECEMBER, HOUR, World, agent, bridged, chid, chids, message, month, topical,
 };
 use crate::names::each_page;
+use crate::store_calls::StoreCalls;
 
 const MONTHS: [&str; 2] = ["2026_11", "2026_12"];
 
@@ -123,7 +124,7 @@ fn wanting(number: u32) -> Message {
 }
 
 async fn settle(world: &World, number: u32) {
-    let acked = vec![(wanting(number).key(), Settlement::Acked(AckCode::Delivered))];
+    let acked = vec![(wanting(number).key(), AckCode::Delivered)];
     let settled = world.settle_messages(agent(1), vec![month("2026_12")], acked).await.unwrap();
     assert_eq!((settled.deleted, settled.subscriptions), (1, vec![subscription()]));
 }

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 use crate::names::{self, each_page};
 pub(crate) use crate::names::{chid, chids, month};
+use crate::store_calls::StoreCalls;
 
 /// Places an hour is spread over here.
 pub(crate) const SPREAD: usize = 2;

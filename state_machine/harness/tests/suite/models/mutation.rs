@@ -4,7 +4,9 @@
 //! effect is executed. The machines themselves are never changed.
 
 use state_machine::delivery::Route;
-use state_machine::store::{MonthStep, Page, Registration, StoreAnswer, StoreOp, Stored};
+use state_machine::store::{
+    MonthStep, Page, Registration, SettledMessages, StoreAnswer, StoreOp, Stored,
+};
 use state_machine::{Message, Month, NodeId, RouterRecord, Span, Time, Uaid};
 
 use super::scenario::APART;
@@ -128,7 +130,9 @@ impl Environment<'_> {
                 }
                 answer
             }
-            (Some(Mutation::DeletesNothing), StoreOp::Delete { .. }) => StoreAnswer::Deleted,
+            (Some(Mutation::DeletesNothing), StoreOp::Delete { .. }) => {
+                StoreAnswer::Deleted(SettledMessages::default())
+            }
             (Some(Mutation::MoveNeverFinished), StoreOp::FinishMove(_)) => {
                 StoreAnswer::MoveFinished(true)
             }

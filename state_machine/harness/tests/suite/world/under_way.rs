@@ -85,7 +85,7 @@ impl World {
             How::NoSpace if pending.order.is_write() => Ok(StoreAnswer::NoSpace),
             How::AckReplyLost | How::NotDone | How::NoSpace => Err(StoreFailed),
         };
-        if let (StoreOp::Delete { messages, .. }, Ok(StoreAnswer::Deleted)) =
+        if let (StoreOp::Delete { messages, .. }, Ok(StoreAnswer::Deleted(_))) =
             (&pending.order, &answer)
         {
             messages.iter().for_each(|message| self.settle(message.id));

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use state_machine::feed::{FeedKey, FeedName};
 use state_machine::{AckCode, Message, ReceiptRequest, Span, Time};
-use storage::{ExpectedReceipt, FeedTables, MessageTables, ReceiptTables, Settlement, Stored};
+use storage::{ExpectedReceipt, FeedTables, ReceiptTables, Store, Stored};
 
 use super::{Bill, Shop, assert_documented};
 use crate::dynamo::things::*;
+use crate::store_calls::StoreCalls;
 
 /// The messages of a subscription.
 const MESSAGES_MAX: u64 = 1000;
@@ -42,7 +43,7 @@ impl Shop {
     async fn ack(&self, message: &Message) -> Bill {
         let months = vec![november()];
         if message.id.may_want_receipt() {
-            let acked = vec![(message.key(), Settlement::Acked(AckCode::Delivered))];
+            let acked = vec![(message.key(), AckCode::Delivered)];
             self.store.settle_messages(AGENT, months, acked).await.unwrap();
         } else {
             self.store.delete_messages(AGENT, months, vec![message.key()]).await.unwrap();

@@ -3,6 +3,7 @@
 use storage::maintenance::Table;
 
 use super::*;
+use crate::store_calls::StoreCalls;
 
 /// Four rows of which the agent has acked two, as autopush leaves them. Returns the sort keys of the others.
 async fn partly_acked_rows(world: &World) -> [String; 2] {
