@@ -13,6 +13,9 @@ use super::{
 };
 use crate::notifications::{self as versions, Notification, NotificationTable};
 use crate::registration::NewRecord;
+use crate::rows::RecordRow;
+use crate::rules::record_rows::RecordRows;
+use crate::rules::records;
 use crate::store::{
     BridgedRegistration, Cursor, MessageTables, MonthStep, Page, PageLimit, QueueState,
     RegisterResult, Registration, RouterTable, Store, StoreFuture, Stored,
@@ -20,7 +23,9 @@ use crate::store::{
 
 impl RouterTable for Dynamo {
     fn record(&self, uaid: Uaid) -> StoreFuture<Option<RouterRecord>> {
-        self.run(Priority::Router, None, async move |client| router::read(&client, uaid).await)
+        self.run(Priority::Router, None, async move |client| {
+            client.record(uaid).await.map(|row| row.and_then(RecordRow::served))
+        })
     }
 
     fn register_user(&self, registration: Registration) -> StoreFuture<RegisterResult> {
@@ -39,20 +44,20 @@ impl RouterTable for Dynamo {
 
     fn update_message_month(&self, step: MonthStep) -> StoreFuture<bool> {
         self.run(Priority::Router, Some(step.uaid), async move |client| {
-            router::update_message_month(&client, &step).await
+            records::update_message_month(&*client, &step).await
         })
     }
 
     fn finish_month_move(&self, step: MonthStep) -> StoreFuture<bool> {
         self.run(Priority::Router, Some(step.uaid), async move |client| {
-            router::finish_month_move(&client, &step).await
+            records::finish_month_move(&*client, &step).await
         })
     }
 
     fn clear_node(&self, uaid: Uaid, node: NodeId, connected_at: Time) -> StoreFuture<bool> {
         // Each push to a lost node clears it: too frequent for the last slots.
         self.run(Priority::Messages, Some(uaid), async move |client| {
-            router::clear_node(&client, uaid, &node, connected_at).await
+            records::clear_node(&*client, uaid, &node, connected_at).await
         })
     }
 

@@ -20,7 +20,7 @@ use super::writer::Target;
 use super::{Embedded, channels, messages, notifications, router, unwritten};
 use crate::notifications::{self as versions, Notification, NotificationTable};
 use crate::registration::NewRecord;
-use crate::rules::{finished, receipts};
+use crate::rules::{finished, receipts, records};
 use crate::store::{
     BridgedRegistration, CommitTimes, Cursor, DiskSpace, MessageTables, MonthStep, Page, PageLimit,
     QueueState, RecordReads, RegisterResult, Registration, RouterTable, SlowWrites, Store,
@@ -53,15 +53,19 @@ impl RouterTable for Embedded {
     }
 
     fn update_message_month(&self, step: MonthStep) -> StoreFuture<bool> {
-        self.write_record(step.uaid, move |conn| router::update_message_month(conn, &step))
+        self.write_record(step.uaid, move |conn| {
+            finished(records::update_message_month(conn, &step))
+        })
     }
 
     fn finish_month_move(&self, step: MonthStep) -> StoreFuture<bool> {
-        self.write_record(step.uaid, move |conn| router::finish_month_move(conn, &step))
+        self.write_record(step.uaid, move |conn| finished(records::finish_month_move(conn, &step)))
     }
 
     fn clear_node(&self, uaid: Uaid, node: NodeId, connected_at: Time) -> StoreFuture<bool> {
-        self.write_record(uaid, move |conn| router::clear_node(conn, uaid, &node, connected_at))
+        self.write_record(uaid, move |conn| {
+            finished(records::clear_node(conn, uaid, &node, connected_at))
+        })
     }
 
     fn drop_user(&self, uaid: Uaid) -> StoreFuture<bool> {
