@@ -1,14 +1,14 @@
 //! Registers a connection, or an agent behind a bridge, with one UpdateItem, which returns the record before it, so that the
 //! caller learns the former node in the same request.
 
-use state_machine::{Month, NodeId, RouterRecord};
+use state_machine::{Month, NodeId, RouterRecord, Uaid};
 
 use super::attributes::{UAID, map_of_texts, number, text};
 use super::client::DynamoClient;
-use super::error::{CallError, Item};
+use super::error::{CallError, Item, applied};
 use super::messages::{self, Replaces};
 use super::record_update::{RecordUpdate, UPDATE, Updated};
-use super::router::{adopt_month, readable_row};
+use super::router::readable_row;
 use crate::registration::{self, NewRecord};
 use crate::rows::RecordRow;
 use crate::store::RegisterResult;
@@ -26,28 +26,37 @@ pub(super) async fn register(
     let row = |item: &Item| readable_row(client, new.uaid, item, new.create_in);
     for _attempt in 0..REGISTER_ATTEMPTS_MAX {
         let (item, indeterminate) = match write(client, new).try_send(client).await? {
-            Updated::Done(before) => {
-                return Ok(new.registered(Some(&row(&before)?)));
-            }
+            Updated::Done(before) => return Ok(new.registered(Some(&row(&before)?))),
             Updated::Refused { item, indeterminate } => (item, indeterminate),
         };
         let there = item.as_ref().map(row).transpose()?;
-        match (new.over(there.as_ref()), item, there) {
+        match (new.over(there.as_ref()), there) {
             // The first attempt wrote it and its reply was lost, with the former binding.
-            (RegisterResult::Superseded(_), _, Some(there))
-                if indeterminate && new.is_in(&there) =>
-            {
+            (RegisterResult::Superseded(_), Some(there)) if indeterminate && new.is_in(&there) => {
                 return Ok(new.registered(Some(&RecordRow { node: None, ..there })));
             }
-            (RegisterResult::Registered(..), Some(item), _) => {
-                adopt_month(client, new.uaid, &item).await?;
+            // Its obstacle went away, or is the name of its month.
+            (RegisterResult::Registered(..), there) => {
+                let has_curmonth = item.is_some_and(|item| item.contains_key("curmonth"));
+                if let Some(month) = there.and_then(|there| there.curmonth)
+                    && !has_curmonth
+                {
+                    adopt_month(client, new.uaid, month).await?;
+                }
             }
-            (RegisterResult::Registered(..), None, _) => {}
-            (refused, ..) => return Ok(refused),
+            (refused, _) => return Ok(refused),
         }
     }
     let reason = "the record changes all the time";
     Err(CallError::unreadable(UPDATE, &client.names.router, reason))
+}
+
+/// Gives a record its `curmonth` if only the last versions of the Python autopush wrote it.
+async fn adopt_month(client: &DynamoClient, uaid: Uaid, month: Month) -> Result<(), CallError> {
+    let change = RecordUpdate::of(uaid)
+        .set("curmonth", text(client.names.value(month)))
+        .only_if("attribute_exists(uaid) AND attribute_not_exists(curmonth)");
+    applied(change.send(client).await).map(|_is_changed| ())
 }
 
 /// Creates a record, unless there is an item with its key. Returns whether it did.

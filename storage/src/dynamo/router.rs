@@ -10,7 +10,7 @@ use state_machine::{
 
 use super::attributes::{UAID, json, number, number_of, text, text_of, uaid_key};
 use super::client::DynamoClient;
-use super::error::{CallError, Item, applied, applied_once};
+use super::error::{CallError, Item, applied_once};
 use super::messages::write_rows;
 use super::record_update::RecordUpdate;
 use crate::maintenance::PREFLIGHT_UAID;
@@ -124,44 +124,43 @@ pub(super) async fn check(client: &DynamoClient) -> Result<(), CallError> {
     change.with(":one", number(1_u64)).send(client).await.map(|_changed| ())
 }
 
-/// A record of any type. A month that cannot be read is none.
+/// A record of any type. A month that cannot be read is none, and so is the recipient of a record without a month.
 fn row(client: &DynamoClient, uaid: Uaid, item: &Item) -> RecordRow {
     let router_type = text_of(item, ROUTER_TYPE).unwrap_or(RouterType::WebPush.as_str());
+    let recipient = registration::recipient(router_type, || item.get(ROUTER_DATA).map(json));
     RecordRow {
         uaid,
         router_type: router_type.to_owned(),
-        recipient: served_type(item).and_then(|served| served.recipient().cloned()),
+        recipient: recipient.filter(|_| has_month(item)),
         // Other software writes nodes of its own into the records of bridges.
         node: node(item).filter(|_| BridgeName::parse(router_type).is_none()),
-        connected_at: connected_at(item),
+        // A record without the attribute is older than any connection.
+        connected_at: Time(number_of(item, "connected_at").unwrap_or(0)),
         last_connect: LastConnect(number_of(item, "last_connect").unwrap_or(0)),
         curmonth: curmonth(client, item).unwrap_or_default(),
         oldmonth: month(client, item, "oldmonth").unwrap_or_default(),
     }
 }
 
-/// The same. Fails if the record is served, and a month cannot be read or is missing, in place of which may be `create_in`.
+/// The same. Fails if a record that is served has a month that cannot be read, or none and there is no `create_in` in its
+/// place. Without a month, a record of another type than Web Push counts as none.
 pub(super) fn readable_row(
     client: &DynamoClient,
     uaid: Uaid,
     item: &Item,
     create_in: Option<Month>,
 ) -> Result<RecordRow, CallError> {
-    if served_type(item).is_some() {
+    let row = row(client, uaid, item);
+    let is_web_push = row.router_type == RouterType::WebPush.as_str();
+    if is_web_push || has_month(item) && row.has_served_type() {
         let (curmonth, _oldmonth) = months(client, item)?;
         curmonth.or(create_in).ok_or_else(|| unreadable(client, "a record has no `curmonth`"))?;
     }
-    Ok(row(client, uaid, item))
+    Ok(row)
 }
 
-/// How the agent of a record is reached: by Web Push without a type. None for a record that counts as none, such as
-/// that of a bridge without a month.
-fn served_type(item: &Item) -> Option<RouterType> {
-    let Some(name) = text_of(item, ROUTER_TYPE) else { return Some(RouterType::WebPush) };
-    let router_type = registration::router_type(name, || item.get(ROUTER_DATA).map(json))?;
-    let is_whole = router_type == RouterType::WebPush
-        || ["curmonth", CURRENT_MONTH].iter().any(|name| item.contains_key(*name));
-    is_whole.then_some(router_type)
+fn has_month(item: &Item) -> bool {
+    ["curmonth", CURRENT_MONTH].iter().any(|name| item.contains_key(*name))
 }
 
 /// `curmonth` and `oldmonth` of a record.
@@ -179,22 +178,6 @@ fn curmonth(client: &DynamoClient, item: &Item) -> Result<Option<Month>, CallErr
     }
 }
 
-/// Gives a record its `curmonth` if only the last versions of the Python autopush wrote it.
-pub(super) async fn adopt_month(
-    client: &DynamoClient,
-    uaid: Uaid,
-    item: &Item,
-) -> Result<(), CallError> {
-    let Some(month) = month(client, item, CURRENT_MONTH)? else { return Ok(()) };
-    if item.contains_key("curmonth") || served_type(item).is_none() {
-        return Ok(());
-    }
-    let change = RecordUpdate::of(uaid)
-        .set("curmonth", text(client.names.value(month)))
-        .only_if("attribute_exists(uaid) AND attribute_not_exists(curmonth)");
-    applied(change.send(client).await).map(|_is_changed| ())
-}
-
 fn month(client: &DynamoClient, item: &Item, attribute: &str) -> Result<Option<Month>, CallError> {
     let Some(there) = item.get(attribute) else { return Ok(None) };
     let there = there.as_s().map_or("", String::as_str);
@@ -210,11 +193,6 @@ fn unreadable(client: &DynamoClient, what: &str) -> CallError {
 
 fn node(item: &Item) -> Option<NodeId> {
     text_of(item, "node_id").filter(|node| !node.is_empty()).map(NodeId::new)
-}
-
-/// A record without the attribute is older than any connection.
-fn connected_at(item: &Item) -> Time {
-    Time(number_of(item, "connected_at").unwrap_or(0))
 }
 
 pub(super) async fn read_item(
