@@ -17,7 +17,7 @@ use state_machine::{
 
 use crate::feeds::FeedTables;
 use crate::notifications::NotificationTable;
-use crate::rows::{Row, RowPage};
+use crate::rows::{RecordRow, Row, RowPage};
 use crate::store::{Store, StoreFuture};
 
 /// The largest batch of users: the limit of DynamoDB's `BatchWriteItem`.
@@ -333,11 +333,11 @@ pub struct MarkedUser {
 
 impl RecordsByMonth {
     /// Counts the router type of one record.
-    pub(crate) fn add_type(&mut self, router_type: &str, is_served: bool) {
-        match router_type {
+    pub(crate) fn add_type(&mut self, record: &RecordRow) {
+        match &*record.router_type {
             DROPPED => self.dropped += 1,
-            _ => {
-                self.other_types += u64::from(!is_served);
+            router_type => {
+                self.other_types += u64::from(!record.has_served_type());
                 self.bridged += u64::from(BridgeName::parse(router_type).is_some());
             }
         }

@@ -6,7 +6,8 @@ use state_machine::{
     BridgeName, BridgeRecipient, LastConnect, Month, NodeId, RouterRecord, RouterType, Time, Uaid,
 };
 
-use crate::store::{BridgedRegistration, Registration};
+use crate::rows::RecordRow;
+use crate::store::{BridgedRegistration, RegisterResult, Registration};
 
 /// The part of a record that a registration replaces.
 #[derive(Debug, Clone)]
@@ -21,18 +22,47 @@ pub(crate) struct NewRecord {
 }
 
 impl NewRecord {
-    /// Whether an agent of that type may register as this one. A bridge may be changed for another one.
-    pub(crate) fn may_replace(&self, there: &RouterType) -> bool {
-        match (&self.router_type, there) {
-            (RouterType::Bridge(_), RouterType::Bridge(_)) => true,
-            (wanted, there) => wanted == there,
+    /// What the registration makes of a record, or of none.
+    pub(crate) fn over(&self, there: Option<&RecordRow>) -> RegisterResult {
+        match there {
+            Some(there) if !self.may_replace(there) => RegisterResult::UnknownAgent,
+            Some(there) if there.connected_at >= self.connected_at => {
+                RegisterResult::Superseded(there.connected_at)
+            }
+            there => self.registered(there),
         }
     }
 
-    /// The record that this registration leaves.
-    pub(crate) fn record(&self, curmonth: Month, oldmonth: Option<Month>) -> RouterRecord {
+    /// Whether the agent may register as the one of a record. A bridge may be changed for another one.
+    fn may_replace(&self, there: &RecordRow) -> bool {
+        match &self.router_type {
+            RouterType::Bridge(_) => there.recipient.is_some(),
+            router_type => there.router_type == router_type.as_str(),
+        }
+    }
+
+    /// Whether a record is the one that this registration wrote.
+    pub(crate) fn is_in(&self, there: &RecordRow) -> bool {
+        (there.connected_at, &there.node) == (self.connected_at, &self.node)
+            && there.recipient.as_ref() == self.router_type.recipient()
+    }
+
+    /// The result over a record that it replaces. The months of a record stay.
+    pub(crate) fn registered(&self, before: Option<&RecordRow>) -> RegisterResult {
+        let curmonth = before.and_then(|before| before.curmonth).or(self.create_in);
+        let Some(curmonth) = curmonth else { return RegisterResult::UnknownAgent };
+        let oldmonth = before.and_then(|before| before.oldmonth);
         let Self { uaid, router_type, node, connected_at, last_connect, .. } = self.clone();
-        RouterRecord { uaid, router_type, node, connected_at, last_connect, curmonth, oldmonth }
+        let record = RouterRecord {
+            uaid,
+            router_type,
+            node,
+            connected_at,
+            last_connect,
+            curmonth,
+            oldmonth,
+        };
+        RegisterResult::Registered(record, before.and_then(RecordRow::binding))
     }
 }
 
@@ -56,10 +86,16 @@ impl From<BridgedRegistration> for NewRecord {
 /// How the agent of a record is reached. None for a type that is not served, and if the `router_data` of a bridge is
 /// missing or cannot be read.
 pub fn router_type(name: &str, data: impl FnOnce() -> Option<Value>) -> Option<RouterType> {
-    RouterType::parse(name).or_else(|| {
-        let recipient = decode(BridgeName::parse(name)?, &data()?)?;
-        Some(RouterType::Bridge(Box::new(recipient)))
-    })
+    let bridge = || Some(RouterType::Bridge(Box::new(recipient(name, data)?)));
+    RouterType::parse(name).or_else(bridge)
+}
+
+/// Whom a bridge reaches. None if the type is no bridge, and if the data are missing or cannot be read.
+pub(crate) fn recipient(
+    router_type: &str,
+    data: impl FnOnce() -> Option<Value>,
+) -> Option<BridgeRecipient> {
+    decode(BridgeName::parse(router_type)?, &data()?)
 }
 
 /// The `router_data` of a recipient: texts only.

@@ -5,7 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use state_machine::{BridgeRecipient, Chid, LastConnect, Message, Month, RouterRecord, Time, Uaid};
+use state_machine::{
+    BridgeRecipient, Chid, LastConnect, Message, Month, NodeBinding, NodeId, RouterRecord,
+    RouterType, Time, Uaid,
+};
 
 use crate::feeds::{FeedKey, FeedName, FeedState, FeedSyncId, FeedValue, Version};
 use crate::notifications::Notification;
@@ -53,11 +56,14 @@ pub enum Row {
 pub struct RecordRow {
     pub uaid: Uaid,
     pub router_type: String,
-    /// None of an agent that no bridge reaches.
+    /// None of an agent that no bridge reaches, and if it cannot be read.
     pub recipient: Option<BridgeRecipient>,
+    /// None in a copy.
+    pub node: Option<NodeId>,
     pub connected_at: Time,
     pub last_connect: LastConnect,
-    pub curmonth: Month,
+    /// None if it is missing or cannot be read, which only a table in DynamoDB has.
+    pub curmonth: Option<Month>,
     pub oldmonth: Option<Month>,
 }
 
@@ -79,15 +85,45 @@ impl RowPage {
     }
 }
 
+impl RecordRow {
+    pub(crate) fn binding(&self) -> Option<NodeBinding> {
+        let node = self.node.clone()?;
+        Some(NodeBinding { node, connected_at: self.connected_at })
+    }
+
+    pub(crate) fn has_served_type(&self) -> bool {
+        self.recipient.is_some() || RouterType::parse(&self.router_type).is_some()
+    }
+
+    /// The record for a server. None if it counts as none.
+    pub(crate) fn served(self) -> Option<RouterRecord> {
+        let Self { uaid, node, connected_at, last_connect, oldmonth, .. } = self;
+        let bridge = self.recipient.map(|recipient| RouterType::Bridge(Box::new(recipient)));
+        let router_type = RouterType::parse(&self.router_type).or(bridge)?;
+        let curmonth = self.curmonth?;
+        Some(RouterRecord {
+            uaid,
+            router_type,
+            node,
+            connected_at,
+            last_connect,
+            curmonth,
+            oldmonth,
+        })
+    }
+}
+
 impl From<RouterRecord> for RecordRow {
     fn from(record: RouterRecord) -> Self {
+        let RouterRecord { uaid, router_type, node, connected_at, last_connect, .. } = record;
         Self {
-            uaid: record.uaid,
-            router_type: record.router_type.as_str().to_owned(),
-            recipient: record.router_type.recipient().cloned(),
-            connected_at: record.connected_at,
-            last_connect: record.last_connect,
-            curmonth: record.curmonth,
+            uaid,
+            router_type: router_type.as_str().to_owned(),
+            recipient: router_type.recipient().cloned(),
+            node,
+            connected_at,
+            last_connect,
+            curmonth: Some(record.curmonth),
             oldmonth: record.oldmonth,
         }
     }

@@ -49,8 +49,8 @@ impl Hasher for Sha256 {
 #[cfg(test)]
 mod tests {
     use state_machine::{
-        BridgeName, BridgeRecipient, Chid, Encoding, LastConnect, Message, MessageId, Payload,
-        Span, Time, Topic, Uaid, Urgency,
+        BridgeName, BridgeRecipient, Chid, Encoding, LastConnect, Message, MessageId, Month,
+        NodeId, Payload, Span, Time, Topic, Uaid, Urgency,
     };
     use storage::rows::RecordRow;
 
@@ -86,9 +86,10 @@ mod tests {
                 token: "a".into(),
                 aps: None,
             }),
+            node: None,
             connected_at: Time(1),
             last_connect: LastConnect(1),
-            curmonth: "2026_11".parse().unwrap(),
+            curmonth: Some("2026_11".parse().unwrap()),
             oldmonth: None,
         }
     }
@@ -109,14 +110,15 @@ mod tests {
             |it| it.payload = None,
             payload,
         ];
-        let of_record: [Change<RecordRow>; 7] = [
+        let of_record: [Change<RecordRow>; 8] = [
             |it| it.uaid = Uaid([2; 16]),
             |it| it.router_type = "apns".to_owned(),
             |it| it.recipient.iter_mut().for_each(|recipient| recipient.token = "b".into()),
             |it| it.connected_at = Time(2),
             |it| it.last_connect = LastConnect(2),
-            |it| it.curmonth = it.curmonth.next(),
-            |it| it.oldmonth = Some(it.curmonth),
+            |it| it.node = Some(NodeId::new("a")),
+            |it| it.curmonth = it.curmonth.map(Month::next),
+            |it| it.oldmonth = it.curmonth,
         ];
         let rest = Row::Channels(Uaid([3; 16]), [Chid([1; 16])].into());
         let messages = of_message.map(|change| {

@@ -1,9 +1,9 @@
 //! Drops users: marks their records, deletes their rows in every month, and deletes their records.
 
 use aws_sdk_dynamodb::types::{DeleteRequest, WriteRequest};
-use state_machine::{LastConnect, Month, Uaid};
+use state_machine::{Month, Uaid};
 
-use super::attributes::{UAID, number, text, text_of};
+use super::attributes::{UAID, text, text_of};
 use super::batch;
 use super::channels::CHANNELS_KEY;
 use super::client::DynamoClient;
@@ -11,31 +11,11 @@ use super::error::{CallError, Item};
 use super::messages::write_rows;
 use super::month_table::with_table;
 use super::query::first_keys;
-use super::router::{ROUTER_TYPE, RecordUpdate, Updated, place};
 use super::rows::SORT_KEY;
-use crate::maintenance::{DROPPED, MarkedUser, PREFLIGHT_UAID, ROWS_IN_A_STEP, USERS_IN_A_BATCH};
+use crate::maintenance::{PREFLIGHT_UAID, ROWS_IN_A_STEP, USERS_IN_A_BATCH};
 
 /// Items of one request of [`has_rows`]: more than a preflight writes in a month's table.
 const ITEMS_MAX: i32 = 10;
-
-/// Marks a record as dropped, if its `last_connect` is `seen` or any is good.
-pub(super) async fn mark(
-    client: &DynamoClient,
-    uaid: Uaid,
-    seen: Option<LastConnect>,
-) -> Result<Option<MarkedUser>, CallError> {
-    let change = RecordUpdate::of(uaid)
-        .expression(&format!("SET {ROUTER_TYPE} = :dropped"))
-        .with(":dropped", text(DROPPED));
-    let change = match seen {
-        Some(seen) => change.only_if("last_connect = :seen").with(":seen", number(seen.0)),
-        None => change.only_if("attribute_exists(uaid)"),
-    };
-    Ok(match change.try_send(client).await? {
-        Updated::Done(before) => Some(MarkedUser { uaid, binding: place(&before) }),
-        Updated::Refused { .. } => None,
-    })
-}
 
 /// Returns whether a user had rows.
 pub(super) async fn delete_rows(

@@ -6,7 +6,7 @@ use super::attributes::{UAID, number, number_of, text};
 use super::client::DynamoClient;
 use super::error::{CallError, Item};
 use super::key_fingerprints::KEYS;
-use super::router::RecordUpdate;
+use super::record_update::RecordUpdate;
 use crate::maintenance::ID_FLOOR_AHEAD_MAX;
 
 const ID_FLOOR: &str = "id_floor";
@@ -20,9 +20,8 @@ pub(super) async fn read(client: &DynamoClient) -> Result<Time, CallError> {
 
 pub(super) async fn raise(client: &DynamoClient, floor: Time) -> Result<(), CallError> {
     let raise = RecordUpdate::of_key(KEYS.to_owned())
-        .expression("SET id_floor = :floor")
-        .only_if("attribute_not_exists(id_floor) OR id_floor < :floor OR id_floor > :ahead")
-        .with(":floor", number(floor.0))
+        .set(ID_FLOOR, number(floor.0))
+        .only_if("attribute_not_exists(id_floor) OR id_floor < :id_floor OR id_floor > :ahead")
         .with(":ahead", number((floor + ID_FLOOR_AHEAD_MAX).0));
     // It is refused if the floor is there, or a higher one.
     raise.try_send(client).await.map(|_raised_or_not| ())

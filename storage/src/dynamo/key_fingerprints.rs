@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use super::attributes::{UAID, text};
 use super::client::DynamoClient;
 use super::error::{CallError, Item};
-use super::router::{RecordUpdate, Updated};
+use super::record_update::{RecordUpdate, Updated};
 
 /// The key is no uaid, and the item has no `last_connect`: it is not in the index and not counted.
 pub(super) const KEYS: &str = "keys";
@@ -30,8 +30,8 @@ pub(super) async fn swap(
     // A set in DynamoDB cannot be empty: then there is no attribute.
     let change = RecordUpdate::of_key(KEYS.to_owned());
     let change = match after.is_empty() {
-        true => change.expression("REMOVE marks"),
-        false => change.expression("SET marks = :after").with(":after", set(&after)),
+        true => change.remove(MARKS),
+        false => change.set(MARKS, set(&after)),
     };
     let change = match before.is_empty() {
         true => change.only_if("attribute_not_exists(marks)"),

@@ -10,14 +10,15 @@ use state_machine::{LastConnect, Month, RouterRecord, Time, Uaid};
 use super::client::DynamoClient;
 use super::error::CallError;
 use super::{
-    Dynamo, copy_table, dropped_users, id_floor, inactive_users, key_fingerprints, month_counts,
-    preflight, registration, table_rows, tables,
+    Dynamo, copy_table, dropped_users, id_floor, inactive_users, key_fingerprints, preflight,
+    registration, table_rows, tables,
 };
 use crate::maintenance::{
     CopyProgress, InactiveUsers, MarkedUser, MonthRange, PreflightCheck, RecordsByMonth,
     RepairClock, SnapshotStep, StoreAdmin, Table, TableStatus, Throughput, WaitingPage,
 };
 use crate::rows::{Row, RowPage};
+use crate::rules::records;
 use crate::store::{Cursor, StoreError, StoreFuture};
 
 impl StoreAdmin for Dynamo {
@@ -28,7 +29,7 @@ impl StoreAdmin for Dynamo {
         tables() -> Vec<TableStatus> = |client| statuses(client);
 
         records_by_month(after: Option<Cursor>) -> RecordsByMonth =
-            |client| month_counts::count(client, after);
+            |client| records::count(client, after.as_ref());
 
         create_record(record: RouterRecord) -> bool = |client| registration::create(client, record);
 
@@ -36,7 +37,7 @@ impl StoreAdmin for Dynamo {
             |client| inactive_users::find(client, seen, after);
 
         mark_dropped(uaid: Uaid, seen: Option<LastConnect>) -> Option<MarkedUser> =
-            |client| dropped_users::mark(client, uaid, seen);
+            |client| records::mark_dropped(client, uaid, seen);
 
         delete_rows(uaids: Vec<Uaid>, month: Month) -> bool =
             |client| dropped_users::delete_rows(client, uaids, month);
@@ -49,10 +50,10 @@ impl StoreAdmin for Dynamo {
             |client| copy_table::copy(client, from, to, after);
 
         move_records(from: Month, to: Month, after: Option<Cursor>) -> CopyProgress =
-            |client| month_counts::rename(client, from, to, after);
+            |client| records::rename_month(client, from, to, after.as_ref());
 
         repair_records(clock: RepairClock, after: Option<Cursor>) -> CopyProgress =
-            |client| month_counts::repair(client, clock, after);
+            |client| records::repair(client, clock, after.as_ref());
 
         read_rows(table: Table, after: Option<Cursor>) -> RowPage =
             |client| table_rows::read(client, table, after);

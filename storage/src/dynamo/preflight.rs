@@ -17,7 +17,8 @@ use super::error::{CallError, Item};
 use super::feeds::preflight as feeds_preflight;
 use super::messages::{Replaces, Row, delete_row, put};
 use super::query::rows_after;
-use super::router::{self, RecordUpdate};
+use super::record_update::RecordUpdate;
+use super::router;
 use super::rows::SORT_KEY;
 use super::table_schema::{FEEDS, INDEX, LEGACY, MESSAGES, ROUTER, SEQUENCES, TableSchema};
 use super::tables::{self, ALL_TABLES};
@@ -131,9 +132,7 @@ pub(super) fn step<'a, T>(
 
 fn router_steps(client: &DynamoClient) -> Vec<PreflightStep<'_>> {
     let table = &client.names.router;
-    let update = RecordUpdate::of(PREFLIGHT_UAID)
-        .expression("SET connected_at = :zero")
-        .with(":zero", number(0_u64));
+    let update = RecordUpdate::of(PREFLIGHT_UAID).set("connected_at", number(0_u64));
     let index = format!("{table}/index/{INDEX}");
     vec![
         step("UpdateItem", table, update.send(client)),

@@ -14,6 +14,9 @@ use super::{
 use crate::notifications as versions;
 use crate::receipts::deletions;
 use crate::registration::NewRecord;
+use crate::rows::RecordRow;
+use crate::rules::record_rows::RecordRows;
+use crate::rules::records;
 use crate::store::{
     BridgedRegistration, EngineState, RegisterResult, SettledMessages, Store, StoreAnswer,
     StoreFuture, StoreOp, Stored, answer,
@@ -81,13 +84,13 @@ impl Store for Dynamo {
             }
             StoreOp::UpdateMonth(step) => {
                 let updated = self.run(Priority::Router, Some(step.uaid), async move |client| {
-                    router::update_message_month(&client, &step).await
+                    records::update_message_month(&*client, &step).await
                 });
                 answer(updated, Answer::MonthUpdated)
             }
             StoreOp::FinishMove(step) => {
                 let finished = self.run(Priority::Router, Some(step.uaid), async move |client| {
-                    router::finish_month_move(&client, &step).await
+                    records::finish_month_move(&*client, &step).await
                 });
                 answer(finished, Answer::MoveFinished)
             }
@@ -100,7 +103,7 @@ impl Store for Dynamo {
             StoreOp::ClearNode { uaid, binding: NodeBinding { node, connected_at } } => {
                 // Each push to a lost node clears it: too frequent for the last slots.
                 let cleared = self.write(uaid, async move |client| {
-                    router::clear_node(&client, uaid, &node, connected_at).await
+                    records::clear_node(&*client, uaid, &node, connected_at).await
                 });
                 answer(cleared, Answer::NodeCleared)
             }
@@ -119,7 +122,9 @@ impl Store for Dynamo {
     }
 
     fn record(&self, uaid: Uaid) -> StoreFuture<Option<RouterRecord>> {
-        self.run(Priority::Router, None, async move |client| router::read(&client, uaid).await)
+        self.run(Priority::Router, None, async move |client| {
+            client.record(uaid).await.map(|row| row.and_then(RecordRow::served))
+        })
     }
 
     fn register_bridged(&self, registration: BridgedRegistration) -> StoreFuture<RegisterResult> {

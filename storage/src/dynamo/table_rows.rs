@@ -21,7 +21,7 @@ use super::{key_fingerprints, notifications, registration, router};
 use crate::feeds::FeedState;
 use crate::maintenance::{PREFLIGHT_UAID, Table, USERS_IN_A_BATCH};
 use crate::receipts::ExpectedReceipt;
-use crate::rows::{PAGE_ROWS_MAX, Row, RowPage};
+use crate::rows::{PAGE_ROWS_MAX, RecordRow, Row, RowPage};
 use crate::rules::feed_rows::KeyRow;
 use crate::store::{Cursor, StoreError};
 
@@ -177,7 +177,11 @@ fn row_of(client: &DynamoClient, table: Table, item: &Item) -> Result<Option<Row
     let uaid = || Uaid::parse(text_of(item, UAID)?).ok();
     Ok(match table {
         Table::Router => match uaid() {
-            Some(uaid) => router::record_row(client, uaid, item)?.map(Row::Record),
+            Some(uaid) => {
+                router::months(client, item)?;
+                let row = router::readable_row(client, uaid, item, None)?;
+                row.curmonth.map(|_month| Row::Record(RecordRow { node: None, ..row }))
+            }
             None => None,
         },
         Table::Notifications => {

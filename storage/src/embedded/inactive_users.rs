@@ -2,14 +2,13 @@
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, params};
-use state_machine::{LastConnect, NodeBinding, NodeId, Time, Uaid};
+use state_machine::{LastConnect, Uaid};
 
 use super::columns::{corrupt, from_i64, to_i64};
 use super::messages::PAGE_ROWS_MAX;
 use super::router;
-use super::statements::first_row;
 use crate::maintenance::{
-    DROPPED, InactiveUser, InactiveUsers, MarkedUser, MonthRange, ROWS_IN_A_STEP, USERS_IN_A_BATCH,
+    InactiveUser, InactiveUsers, MonthRange, ROWS_IN_A_STEP, USERS_IN_A_BATCH,
 };
 use crate::store::Cursor;
 
@@ -34,21 +33,6 @@ pub(super) fn find(
     let users = rows.collect::<rusqlite::Result<Vec<_>>>()?;
     let next = users.get(USERS_IN_A_BATCH - 1).map(cursor);
     Ok(InactiveUsers { users, next })
-}
-
-/// Marks a record as dropped, if its `last_connect` is `seen` or any is good.
-pub(super) fn mark(
-    conn: &Connection,
-    uaid: Uaid,
-    seen: Option<LastConnect>,
-) -> rusqlite::Result<Option<MarkedUser>> {
-    let seen = seen.map(|seen| to_i64(seen.0));
-    let mut statement = conn.prepare_cached(MARK)?;
-    first_row(&mut statement, params![uaid.0, DROPPED, seen], |row| {
-        let connected_at = Time(from_i64(row.get(1)?));
-        let node = row.get_ref(0)?.as_str_or_null()?.map(NodeId::new);
-        Ok(MarkedUser { uaid, binding: node.map(|node| NodeBinding { node, connected_at }) })
-    })
 }
 
 /// Deletes the channels of the first of these users in a month, and a step of their messages, until a page of rows is
@@ -89,10 +73,6 @@ pub(super) const FIND: &str = "
     SELECT last_connect, uaid FROM router
     WHERE (last_connect, uaid) > (?1, ?2) AND last_connect < ?3
     ORDER BY last_connect, uaid LIMIT ?4";
-
-pub(super) const MARK: &str = "
-    UPDATE router SET router_type = ?2 WHERE uaid = ?1 AND last_connect = ifnull(?3, last_connect)
-    RETURNING node_id, connected_at";
 
 pub(super) const DELETE_CHANNELS: &str = "DELETE FROM channels WHERE uaid = ?1";
 

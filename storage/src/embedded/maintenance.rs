@@ -12,14 +12,15 @@ use super::record_cache::Changed;
 use super::tables::now;
 use super::writer::{Progress, Target};
 use super::{
-    Embedded, copy_table, id_floor, inactive_users, messages, month_counts, preflight, router,
-    row_estimate, rows, waiting,
+    Embedded, copy_table, id_floor, inactive_users, messages, preflight, router, row_estimate,
+    rows, waiting,
 };
 use crate::maintenance::{
     Capacity, CopyProgress, InactiveUsers, MarkedUser, MonthRange, PreflightCheck, RecordsByMonth,
     RepairClock, SnapshotStep, StoreAdmin, Table, TableStatus, Throughput, WaitingPage,
 };
-use crate::rows::{Row, RowPage};
+use crate::rows::{RecordRow, Row, RowPage};
+use crate::rules::{finished, records};
 use crate::store::{Cursor, StoreError, StoreFuture};
 
 impl StoreAdmin for Embedded {
@@ -45,7 +46,7 @@ impl StoreAdmin for Embedded {
     }
 
     fn records_by_month(&self, after: Option<Cursor>) -> StoreFuture<RecordsByMonth> {
-        self.read(FileKey::Router, |conn| month_counts::count(conn, after.as_ref()))
+        self.read(FileKey::Router, |conn| finished(records::count(conn, after.as_ref())))
     }
 
     fn waiting_page(&self, month: Month, after: Option<Cursor>) -> StoreFuture<WaitingPage> {
@@ -68,7 +69,8 @@ impl StoreAdmin for Embedded {
     }
 
     fn create_record(&self, record: RouterRecord) -> StoreFuture<bool> {
-        self.write_record(record.uaid, move |conn| router::create(conn, &record))
+        let record = RecordRow::from(record);
+        self.write_record(record.uaid, move |conn| router::write(conn, &record, false))
     }
 
     fn inactive_users(
@@ -84,7 +86,7 @@ impl StoreAdmin for Embedded {
         uaid: Uaid,
         seen: Option<LastConnect>,
     ) -> StoreFuture<Option<MarkedUser>> {
-        self.write_record(uaid, move |conn| inactive_users::mark(conn, uaid, seen))
+        self.write_record(uaid, move |conn| finished(records::mark_dropped(conn, uaid, seen)))
     }
 
     /// A page that is rolled back leaves its users to the next call.
@@ -135,7 +137,7 @@ impl StoreAdmin for Embedded {
         after: Option<Cursor>,
     ) -> StoreFuture<CopyProgress> {
         self.writer.submit(None, Target::File(FileKey::Router), move |files| {
-            let rename = |conn: &_| month_counts::rename(conn, from, to, after.as_ref());
+            let rename = |conn: &_| finished(records::rename_month(conn, from, to, after.as_ref()));
             files.write_records(Changed::All, rename)
         })
     }
@@ -146,7 +148,7 @@ impl StoreAdmin for Embedded {
         after: Option<Cursor>,
     ) -> StoreFuture<CopyProgress> {
         self.writer.submit(None, Target::File(FileKey::Router), move |files| {
-            let repair = |conn: &_| month_counts::repair(conn, clock, after.as_ref());
+            let repair = |conn: &_| finished(records::repair(conn, clock, after.as_ref()));
             files.write_records(Changed::All, repair)
         })
     }

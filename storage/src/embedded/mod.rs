@@ -26,7 +26,6 @@ mod id_floor;
 mod inactive_users;
 mod maintenance;
 mod messages;
-mod month_counts;
 mod month_list;
 mod notifications;
 mod preflight;

@@ -2,105 +2,94 @@
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
-use state_machine::{
-    BridgeRecipient, LastConnect, Month, NodeId, RouterRecord, RouterType, Time, Uaid,
-};
+use state_machine::{BridgeRecipient, LastConnect, Month, NodeId, RouterRecord, Time, Uaid};
 
 use super::columns::{change, corrupt, from_i64, to_i64};
+use super::rows;
 use super::statements::first_row;
 use crate::registration::{self, NewRecord};
-use crate::store::{MonthStep, RegisterResult};
+use crate::rows::RecordRow;
+use crate::rules::record_rows::{Changed, GuardedChange, RecordPage, RecordRows};
+use crate::store::{Cursor, RegisterResult};
 
-pub(super) fn read(conn: &Connection, uaid: Uaid) -> rusqlite::Result<Option<RouterRecord>> {
-    let mut statement = conn.prepare_cached(READ)?;
-    first_row(&mut statement, params![uaid.0], |row| decode(uaid, row)).map(Option::flatten)
-}
+/// Records in one page.
+const RECORDS_MAX: usize = 1000;
 
-/// Reads, then writes: no other thread changes records in between.
-pub(super) fn register(conn: &Connection, new: &NewRecord) -> rusqlite::Result<RegisterResult> {
-    let there = read(conn, new.uaid)?;
-    let is_there = there.is_some();
-    let before = there.as_ref().and_then(RouterRecord::binding);
-    let (curmonth, oldmonth) = match (there, new.create_in) {
-        (Some(record), _) if !new.may_replace(&record.router_type) => {
-            return Ok(RegisterResult::UnknownAgent);
+/// The writer reads, then writes: no other thread changes records in between.
+impl RecordRows for Connection {
+    type Error = rusqlite::Error;
+
+    async fn record(&self, uaid: Uaid) -> rusqlite::Result<Option<RecordRow>> {
+        row(self, uaid)
+    }
+
+    async fn change_record(&self, of_record: &GuardedChange) -> rusqlite::Result<Changed> {
+        let GuardedChange { uaid, guards, change } = of_record;
+        let Some(there) = row(self, *uaid)? else { return Ok(Changed::Refused(None)) };
+        if !guards.iter().all(|guard| guard.holds(&there)) {
+            return Ok(Changed::Refused(Some(there)));
         }
-        (Some(record), _) if record.connected_at >= new.connected_at => {
-            return Ok(RegisterResult::Superseded(record.connected_at));
+        write(self, &change.apply(there.clone()), true)?;
+        Ok(Changed::Done(there))
+    }
+
+    async fn change_records(&self, changes: Vec<GuardedChange>) -> rusqlite::Result<u64> {
+        let mut written = 0;
+        for change in changes {
+            written += u64::from(self.change_record(&change).await?.is_done());
         }
-        (Some(record), _) => (record.curmonth, record.oldmonth),
-        (None, Some(month)) => (month, None),
-        (None, None) => return Ok(RegisterResult::UnknownAgent),
-    };
-    let record = new.record(curmonth, oldmonth);
-    match write(conn, &record, is_there)? {
-        true => Ok(RegisterResult::Registered(record, before)),
-        false => Ok(RegisterResult::UnknownAgent),
+        Ok(written)
+    }
+
+    /// In the order of the rowids.
+    async fn records(&self, after: Option<&Cursor>) -> rusqlite::Result<RecordPage> {
+        let mut statement = self.prepare_cached(RECORDS)?;
+        let mut rows = statement.query(params![rows::position(after)?, RECORDS_MAX as i64])?;
+        let mut page = RecordPage::default();
+        while let Some(row) = rows.next()? {
+            page.rows.push(decode(row)?);
+            if page.rows.len() == RECORDS_MAX {
+                page.next = Some(Cursor::new(row.get::<_, i64>(0)?.to_string()));
+            }
+        }
+        Ok(page)
     }
 }
 
-/// Creates a record, unless there is one. Returns whether it did.
-pub(super) fn create(conn: &Connection, record: &RouterRecord) -> rusqlite::Result<bool> {
-    write(conn, record, false)
+pub(super) fn read(conn: &Connection, uaid: Uaid) -> rusqlite::Result<Option<RouterRecord>> {
+    row(conn, uaid).map(|row| row.and_then(RecordRow::served))
+}
+
+fn row(conn: &Connection, uaid: Uaid) -> rusqlite::Result<Option<RecordRow>> {
+    first_row(&mut *conn.prepare_cached(READ)?, params![uaid.0], decode)
+}
+
+pub(super) fn register(conn: &Connection, new: &NewRecord) -> rusqlite::Result<RegisterResult> {
+    let result = new.over(row(conn, new.uaid)?.as_ref());
+    if let RegisterResult::Registered(record, _before) = &result {
+        write(conn, &record.clone().into(), true)?;
+    }
+    Ok(result)
 }
 
 /// Writes a whole record. One that is there stays, unless `may_replace`. Returns whether it was written.
-fn write(conn: &Connection, record: &RouterRecord, may_replace: bool) -> rusqlite::Result<bool> {
-    let RouterRecord { uaid, ref router_type, ref node, connected_at, last_connect, .. } = *record;
+pub(super) fn write(
+    conn: &Connection,
+    record: &RecordRow,
+    may_replace: bool,
+) -> rusqlite::Result<bool> {
     let parameters = params![
-        uaid.0,
-        router_type.as_str(),
-        node.as_ref().map(NodeId::as_str),
-        to_i64(connected_at.0),
-        to_i64(last_connect.0),
-        record.curmonth.to_string(),
+        record.uaid.0,
+        record.router_type,
+        record.node.as_ref().map(NodeId::as_str),
+        to_i64(record.connected_at.0),
+        to_i64(record.last_connect.0),
+        record.curmonth.map(|month| month.to_string()),
         record.oldmonth.map(|month| month.to_string()),
-        router_type.recipient().map(|recipient| registration::encode(recipient).to_string()),
+        record.recipient.as_ref().map(|recipient| registration::encode(recipient).to_string()),
         may_replace,
     ];
     change(conn, WRITE, parameters)
-}
-
-pub(super) fn update_message_month(conn: &Connection, step: &MonthStep) -> rusqlite::Result<bool> {
-    let MonthStep { uaid, ref node, connected_at, from, to, last_connect } = *step;
-    if node.is_none()
-        && !is_bridged(conn, step, |record| record.oldmonth.is_none() && record.curmonth == from)?
-    {
-        return Ok(false);
-    }
-    let (from, to) = (from.to_string(), to.to_string());
-    let (connected_at, last_connect) = (to_i64(connected_at.0), to_i64(last_connect.0));
-    let node = node.as_ref().map(NodeId::as_str);
-    let parameters = params![uaid.0, node, connected_at, to, from, last_connect];
-    change(conn, UPDATE_MONTH, parameters)
-}
-
-pub(super) fn finish_month_move(conn: &Connection, step: &MonthStep) -> rusqlite::Result<bool> {
-    let MonthStep { uaid, ref node, connected_at, from, .. } = *step;
-    if node.is_none() && !is_bridged(conn, step, |_record| true)? {
-        return Ok(false);
-    }
-    let node = node.as_ref().map(NodeId::as_str);
-    change(conn, FINISH_MOVE, params![uaid.0, node, to_i64(connected_at.0), from.to_string()])
-}
-
-/// Whether the record is one of an agent behind a bridge and has this property.
-fn is_bridged(
-    conn: &Connection,
-    step: &MonthStep,
-    property: impl FnOnce(&RouterRecord) -> bool,
-) -> rusqlite::Result<bool> {
-    let record = read(conn, step.uaid)?;
-    Ok(record.is_some_and(|record| record.router_type.recipient().is_some() && property(&record)))
-}
-
-pub(super) fn clear_node(
-    conn: &Connection,
-    uaid: Uaid,
-    node: &NodeId,
-    connected_at: Time,
-) -> rusqlite::Result<bool> {
-    change(conn, CLEAR_NODE, params![uaid.0, node.as_str(), to_i64(connected_at.0)])
 }
 
 pub(super) fn drop_user(conn: &Connection, uaid: Uaid) -> rusqlite::Result<bool> {
@@ -116,8 +105,8 @@ pub(super) fn drop_bridged(
         (there.bridge, &there.app, &there.token)
             == (recipient.bridge, &recipient.app, &recipient.token)
     };
-    match read(conn, uaid)?.map(|record| record.router_type) {
-        Some(RouterType::Bridge(there)) if is_it(&there) => drop_user(conn, uaid),
+    match row(conn, uaid)?.and_then(|there| there.recipient) {
+        Some(there) if is_it(&there) => drop_user(conn, uaid),
         _ => Ok(false),
     }
 }
@@ -127,35 +116,35 @@ pub(super) fn check(conn: &Connection) -> rusqlite::Result<()> {
     change(conn, CHECK, []).map(|_is_changed| ())
 }
 
-/// None for a record that is not served.
-fn decode(uaid: Uaid, row: &Row<'_>) -> rusqlite::Result<Option<RouterRecord>> {
-    let data = row.get_ref(6)?.as_str_or_null()?;
-    let Some(router_type) = router_type(row.get_ref(0)?.as_str()?, data) else { return Ok(None) };
-    Ok(Some(RouterRecord {
-        uaid,
-        router_type,
-        node: row.get_ref(1)?.as_str_or_null()?.map(NodeId::new),
-        connected_at: Time(from_i64(row.get(2)?)),
-        last_connect: LastConnect(from_i64(row.get(3)?)),
-        curmonth: month(4, row.get_ref(4)?.as_str()?)?,
-        oldmonth: row.get_ref(5)?.as_str_or_null()?.map(|text| month(5, text)).transpose()?,
-    }))
-}
-
-/// How an agent is reached. None for a record that is not served.
-pub(super) fn router_type(name: &str, router_data: Option<&str>) -> Option<RouterType> {
-    registration::router_type(name, || serde_json::from_str(router_data?).ok())
-}
-
-pub(super) fn month(column: usize, text: &str) -> rusqlite::Result<Month> {
-    text.parse().map_err(|error| corrupt(column, Type::Text, error))
+fn decode(row: &Row<'_>) -> rusqlite::Result<RecordRow> {
+    let (router_type, data) = (row.get_ref(2)?.as_str()?, row.get_ref(8)?.as_str_or_null()?);
+    let month = |column: usize| {
+        let text = row.get_ref(column)?.as_str_or_null()?;
+        let month = text.map(str::parse::<Month>).transpose();
+        month.map_err(|error| corrupt(column, Type::Text, error))
+    };
+    Ok(RecordRow {
+        uaid: Uaid(row.get(1)?),
+        router_type: router_type.to_owned(),
+        recipient: registration::recipient(router_type, || serde_json::from_str(data?).ok()),
+        node: row.get_ref(3)?.as_str_or_null()?.map(NodeId::new),
+        connected_at: Time(from_i64(row.get(4)?)),
+        last_connect: LastConnect(from_i64(row.get(5)?)),
+        curmonth: month(6)?,
+        oldmonth: month(7)?,
+    })
 }
 
 pub(super) const READ: &str = "
-    SELECT router_type, node_id, connected_at, last_connect, curmonth, oldmonth, router_data
+    SELECT rowid, uaid, router_type, node_id, connected_at, last_connect, curmonth, oldmonth, router_data
     FROM router WHERE uaid = ?1";
 
-/// The last parameter is whether a record that is there is replaced.
+pub(super) const RECORDS: &str = "
+    SELECT rowid, uaid, router_type, node_id, connected_at, last_connect, curmonth, oldmonth, router_data
+    FROM router WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
+
+/// The last parameter is whether a record that is there is replaced. It keeps the data of a recipient that this program cannot
+/// read.
 pub(super) const WRITE: &str = "
     INSERT INTO router
         (uaid, router_type, node_id, connected_at, last_connect, curmonth, oldmonth, router_data)
@@ -167,20 +156,8 @@ pub(super) const WRITE: &str = "
         last_connect = excluded.last_connect,
         curmonth = excluded.curmonth,
         oldmonth = excluded.oldmonth,
-        router_data = excluded.router_data
+        router_data = ifnull(excluded.router_data, router_data)
         WHERE ?9";
-
-pub(super) const UPDATE_MONTH: &str = "
-    UPDATE router SET curmonth = ?4, oldmonth = ?5, last_connect = ?6
-    WHERE uaid = ?1 AND node_id IS ?2 AND connected_at = ?3";
-
-pub(super) const FINISH_MOVE: &str = "
-    UPDATE router SET oldmonth = nullif(oldmonth, ?4)
-    WHERE uaid = ?1 AND node_id IS ?2 AND connected_at = ?3";
-
-pub(super) const CLEAR_NODE: &str = "
-    UPDATE router SET node_id = NULL
-    WHERE uaid = ?1 AND node_id = ?2 AND connected_at = ?3";
 
 pub(super) const DROP: &str = "DELETE FROM router WHERE uaid = ?1";
 

@@ -2,9 +2,9 @@
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row as SqlRow, params};
-use state_machine::{Chid, LastConnect, ReceiptRequest, Time, Uaid};
+use state_machine::{Chid, ReceiptRequest, Uaid};
 
-use super::columns::{change, corrupt, from_i64, to_i64};
+use super::columns::{change, corrupt, to_i64};
 use super::copy_table::{ALL_CHANNELS, ALL_MESSAGES, CopyPosition};
 use super::feeds::{self, to_column};
 use super::statements::first_row;
@@ -13,9 +13,10 @@ use crate::feeds::FeedName;
 use crate::maintenance::Table;
 use crate::notifications::Notification;
 use crate::receipts::ExpectedReceipt;
-use crate::registration;
 use crate::rows::{PAGE_BYTES_MAX, PAGE_ROWS_MAX, RecordRow, Row, RowPage};
 use crate::rules::feed_rows::KeyRow;
+use crate::rules::finished;
+use crate::rules::record_rows::RecordRows;
 use crate::store::Cursor;
 
 pub(super) fn read(
@@ -66,7 +67,7 @@ pub(super) fn count(conn: &Connection, table: Table) -> rusqlite::Result<u64> {
 
 pub(super) fn write(conn: &Connection, row: &Row) -> rusqlite::Result<()> {
     match row {
-        Row::Record(record) => write_record(conn, record),
+        Row::Record(record) => router::write(conn, record, true).map(drop),
         Row::Version(uaid, version) => notifications::save(conn, *uaid, version).map(drop),
         Row::Sequence(feed) => {
             let sequence = feed.sequence;
@@ -97,40 +98,10 @@ pub(super) fn write(conn: &Connection, row: &Row) -> rusqlite::Result<()> {
     }
 }
 
-fn write_record(conn: &Connection, record: &RecordRow) -> rusqlite::Result<()> {
-    let parameters = params![
-        record.uaid.0,
-        record.router_type,
-        None::<&str>,
-        to_i64(record.connected_at.0),
-        to_i64(record.last_connect.0),
-        record.curmonth.to_string(),
-        record.oldmonth.map(|month| month.to_string()),
-        record.recipient.as_ref().map(|recipient| registration::encode(recipient).to_string()),
-        true,
-    ];
-    change(conn, router::WRITE, parameters).map(drop)
-}
-
 fn read_records(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<RowPage> {
-    page_by_rowid(conn, RECORDS, after, |row| {
-        let (name, data) = (row.get_ref(2)?.as_str()?, row.get_ref(3)?.as_str_or_null()?);
-        let router_type = router::router_type(name, data);
-        let record = RecordRow {
-            uaid: Uaid(row.get(1)?),
-            router_type: name.to_owned(),
-            recipient: router_type.and_then(|router_type| router_type.recipient().cloned()),
-            connected_at: Time(from_i64(row.get(4)?)),
-            last_connect: LastConnect(from_i64(row.get(5)?)),
-            curmonth: router::month(6, row.get_ref(6)?.as_str()?)?,
-            oldmonth: row
-                .get_ref(7)?
-                .as_str_or_null()?
-                .map(|text| router::month(7, text))
-                .transpose()?,
-        };
-        Ok((vec![Row::Record(record)], 0))
-    })
+    let page = finished(conn.records(after))?;
+    let rows = page.rows.into_iter().map(|row| Row::Record(RecordRow { node: None, ..row }));
+    Ok(RowPage { rows: rows.collect(), next: page.next, ..RowPage::default() })
 }
 
 fn read_versions(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<RowPage> {
@@ -238,8 +209,7 @@ fn page_by_rowid(
     after: Option<&Cursor>,
     decode: impl Fn(&SqlRow<'_>) -> rusqlite::Result<(Vec<Row>, usize)>,
 ) -> rusqlite::Result<RowPage> {
-    let after = after.map_or(Ok(0), |cursor| cursor.as_str().parse());
-    let after: i64 = after.map_err(|_| no_position())?;
+    let after = position(after)?;
     let mut statement = conn.prepare_cached(statement)?;
     let mut rows = statement.query(params![after])?;
     let (mut page, mut bytes, mut last) = (RowPage::default(), 0, after);
@@ -256,13 +226,14 @@ fn page_by_rowid(
     Ok(page)
 }
 
+/// The rowid of a position.
+pub(super) fn position(after: Option<&Cursor>) -> rusqlite::Result<i64> {
+    after.map_or(Ok(0), |cursor| cursor.as_str().parse()).map_err(|_| no_position())
+}
+
 fn no_position() -> rusqlite::Error {
     corrupt(0, Type::Text, "not a position in a copy")
 }
-
-pub(super) const RECORDS: &str = "
-    SELECT rowid, uaid, router_type, router_data, connected_at, last_connect, curmonth, oldmonth
-    FROM router WHERE rowid > ?1 ORDER BY rowid";
 
 pub(super) const VERSIONS: &str = "
     SELECT uaid, chid, version, data FROM notifications

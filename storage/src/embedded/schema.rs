@@ -252,8 +252,8 @@ fn apply(conn: &mut Connection, migrations: &[&str], version: usize) -> rusqlite
 #[expect(clippy::disallowed_methods, reason = "a test looks at the first row")]
 mod tests {
     use super::super::{
-        channels, copy_table, feeds, inactive_users, messages, month_counts, notifications,
-        read_check, receipts, router, row_estimate, rows, waiting,
+        channels, copy_table, feeds, inactive_users, messages, notifications, read_check, receipts,
+        router, row_estimate, rows, waiting,
     };
     use super::*;
 
@@ -315,16 +315,9 @@ mod tests {
     const ROUTER_STATEMENTS: &[&str] = &[
         router::READ,
         router::WRITE,
-        router::UPDATE_MONTH,
-        router::FINISH_MOVE,
-        router::CLEAR_NODE,
+        router::RECORDS,
         router::DROP,
         inactive_users::FIND,
-        inactive_users::MARK,
-        month_counts::COUNT,
-        month_counts::RENAME,
-        month_counts::RECORDS,
-        month_counts::REPAIR,
         row_estimate::RECORDS,
         row_estimate::NOTIFICATIONS,
         notifications::FETCH,
@@ -353,7 +346,6 @@ mod tests {
         receipts::REMOVE_KEYS,
         receipts::REMOVE_EXPECTED,
         receipts::ALL,
-        rows::RECORDS,
         rows::VERSIONS,
         rows::SEQUENCES,
         rows::KEYS,

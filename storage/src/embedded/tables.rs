@@ -21,7 +21,7 @@ use super::{Embedded, channels, messages, router, unwritten};
 use crate::notifications::{self as versions, NotificationTable};
 use crate::receipts::deletions;
 use crate::registration::NewRecord;
-use crate::rules::{finished, receipts};
+use crate::rules::{finished, receipts, records};
 use crate::store::{
     BridgedRegistration, Cursor, EngineState, Page, PageLimit, RegisterResult, Registration,
     SettledMessages, SlowWrites, Store, StoreAnswer, StoreError, StoreFuture, StoreOp, Stored,
@@ -78,13 +78,15 @@ impl Store for Embedded {
                 Box::pin(try_join(removed, deleted).map_ok(|_done| Answer::ChannelRemoved))
             }
             StoreOp::UpdateMonth(step) => {
-                let updated = self
-                    .write_record(step.uaid, move |conn| router::update_message_month(conn, &step));
+                let updated = self.write_record(step.uaid, move |conn| {
+                    finished(records::update_message_month(conn, &step))
+                });
                 answer(updated, Answer::MonthUpdated)
             }
             StoreOp::FinishMove(step) => {
-                let finished = self
-                    .write_record(step.uaid, move |conn| router::finish_month_move(conn, &step));
+                let finished = self.write_record(step.uaid, move |conn| {
+                    finished(records::finish_month_move(conn, &step))
+                });
                 answer(finished, Answer::MoveFinished)
             }
             StoreOp::MoveMessages { uaid, from, to } => {
@@ -95,7 +97,7 @@ impl Store for Embedded {
             }
             StoreOp::ClearNode { uaid, binding: NodeBinding { node, connected_at } } => {
                 let cleared = self.write_record(uaid, move |conn| {
-                    router::clear_node(conn, uaid, &node, connected_at)
+                    finished(records::clear_node(conn, uaid, &node, connected_at))
                 });
                 answer(cleared, Answer::NodeCleared)
             }

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use state_machine::{RouterRecord, Uaid};
 
+use crate::registration::NewRecord;
+use crate::rows::RecordRow;
 use crate::store::{RegisterResult, Registration, StoreError};
 
 #[derive(Default)]
@@ -42,33 +44,20 @@ impl UnwrittenRegistrations {
         registration: Registration,
         there: Option<RouterRecord>,
     ) -> Result<RegisterResult, StoreError> {
-        let Some(there) = there else {
-            return match registration.create_in {
-                Some(_) => Err(StoreError::NoSpace),
-                None => Ok(RegisterResult::UnknownAgent),
-            };
-        };
-        if there.router_type != registration.router_type {
-            return Ok(RegisterResult::UnknownAgent);
-        }
         let mut kept = self.lock();
-        let earlier = kept.by_uaid.get(&registration.uaid);
-        let there = match earlier.filter(|earlier| there.connected_at < earlier.connected_at) {
-            Some(earlier) => registered(&there, earlier),
-            None => there,
-        };
-        if there.connected_at >= registration.connected_at {
-            return Ok(RegisterResult::Superseded(there.connected_at));
+        let earlier = kept.by_uaid.get(&registration.uaid).cloned();
+        let is_first = earlier.is_none();
+        let there = there.map(|record| RecordRow::from(apply(earlier, record)));
+        let result = NewRecord::from(&registration).over(there.as_ref());
+        if let RegisterResult::Registered(..) = result {
+            if there.is_none() || is_first && kept.by_uaid.len() >= UNWRITTEN_MAX {
+                return Err(StoreError::NoSpace);
+            }
+            let registration = Registration { create_in: None, ..registration };
+            kept.by_uaid.insert(registration.uaid, registration);
+            self.count.store(kept.by_uaid.len(), Ordering::Release);
         }
-        if earlier.is_none() && kept.by_uaid.len() >= UNWRITTEN_MAX {
-            return Err(StoreError::NoSpace);
-        }
-        let before = there.binding();
-        let record = registered(&there, &registration);
-        let registration = Registration { create_in: None, ..registration };
-        kept.by_uaid.insert(registration.uaid, registration);
-        self.count.store(kept.by_uaid.len(), Ordering::Release);
-        Ok(RegisterResult::Registered(record, before))
+        Ok(result)
     }
 
     /// The registration of this agent, which is to be written before the next change of its record.
@@ -120,12 +109,11 @@ impl UnwrittenRegistrations {
 /// The record as it will be written.
 pub(super) fn apply(newer: Option<Registration>, record: RouterRecord) -> RouterRecord {
     match newer {
-        Some(newer) if record.connected_at < newer.connected_at => registered(&record, &newer),
+        Some(Registration { node, connected_at, last_connect, .. })
+            if record.connected_at < connected_at =>
+        {
+            RouterRecord { node: Some(node), connected_at, last_connect, ..record }
+        }
         _ => record,
     }
-}
-
-fn registered(record: &RouterRecord, registration: &Registration) -> RouterRecord {
-    let Registration { ref node, connected_at, last_connect, .. } = *registration;
-    RouterRecord { node: Some(node.clone()), connected_at, last_connect, ..record.clone() }
 }

@@ -1,8 +1,9 @@
-//! The rules of a store, each written once: what a write of a feed or of a receipt changes, whatever engine keeps the rows.
+//! The rules of a store, each written once: what a write of a record, of a feed or of a receipt changes, whatever engine
+//! keeps the rows.
 //!
-//! A rule is an async function over a trait of rows ([`feed_rows`]). A method of such a trait is one request or one
-//! statement on one table, and [`commit`](feed_rows::FeedRows::commit) is one transaction. The first line of a rule says
-//! which of them it calls; `tests/suite/dynamo/costs` pins their number.
+//! A rule is an async function over a trait of rows ([`record_rows`], [`feed_rows`]). A method of such a trait is one
+//! request or one statement on one table, and [`commit`](feed_rows::FeedRows::commit) is one transaction. The first line of
+//! a rule says which of them it calls; `tests/suite/dynamo/costs` pins their number.
 //!
 //! - The embedded engine polls a rule once, inside a job of its writer or a read: each row method is ready at once
 //!   ([`finished`]).
@@ -14,6 +15,8 @@
 pub mod feed_rows;
 pub mod feeds;
 pub mod receipts;
+pub(crate) mod record_rows;
+pub(crate) mod records;
 
 use futures_util::FutureExt;
 

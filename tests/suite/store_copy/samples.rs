@@ -85,9 +85,10 @@ fn records(now: Time) -> Vec<Row> {
         uaid: uaid(number),
         router_type: "webpush".to_owned(),
         recipient: None,
+        node: None,
         connected_at: now,
         last_connect: LastConnect::of(now, uaid(number), 1),
-        curmonth: Month::of(now),
+        curmonth: Some(Month::of(now)),
         oldmonth: None,
     };
     let bridged = |record: &mut RecordRow, bridge, token: &str, aps: Option<&str>| {
@@ -99,7 +100,7 @@ fn records(now: Time) -> Vec<Row> {
         &|record| record.connected_at = Time(0),
         &|record| record.connected_at = now + DAY * 365,
         &|record| record.last_connect = LastConnect(1),
-        &|record| record.curmonth = Month::of(now).previous(),
+        &|record| record.curmonth = Some(Month::of(now).previous()),
         &|record| record.oldmonth = Some(Month::of(now).previous()),
         &|record| record.router_type = "adm".to_owned(),
         &|record| record.router_type = "dropped".to_owned(),

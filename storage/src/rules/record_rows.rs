@@ -1,0 +1,117 @@
+//! The rows of router records.
+
+use state_machine::{LastConnect, Month, NodeId, Time, Uaid};
+
+use crate::maintenance::DROPPED;
+use crate::rows::RecordRow;
+use crate::store::Cursor;
+
+/// The router table as an engine keeps it.
+pub(crate) trait RecordRows {
+    type Error;
+
+    async fn record(&self, uaid: Uaid) -> Result<Option<RecordRow>, Self::Error>;
+
+    /// Changes a record, if its guards hold.
+    async fn change_record(&self, change: &GuardedChange) -> Result<Changed, Self::Error>;
+
+    /// Makes a page of changes, each if its guards hold. Returns the number of changed records.
+    async fn change_records(&self, changes: Vec<GuardedChange>) -> Result<u64, Self::Error>;
+
+    /// A page of the records, in an order that no change of them changes.
+    async fn records(&self, after: Option<&Cursor>) -> Result<RecordPage, Self::Error>;
+}
+
+#[derive(Default)]
+pub(crate) struct RecordPage {
+    pub(crate) rows: Vec<RecordRow>,
+    /// Served ones among them with a month that cannot be read.
+    pub(crate) unreadable: u64,
+    pub(crate) next: Option<Cursor>,
+}
+
+/// A change of one record.
+pub(crate) struct GuardedChange {
+    pub(crate) uaid: Uaid,
+    /// All of them must hold. A record that is absent is never changed.
+    pub(crate) guards: Vec<RecordGuard>,
+    pub(crate) change: RecordChange,
+}
+
+/// What a record must have.
+pub(crate) enum RecordGuard {
+    Node(NodeId),
+    /// An agent behind a bridge.
+    Bridged,
+    ConnectedAt(Time),
+    LastConnect(LastConnect),
+    Curmonth(Month),
+    Oldmonth(Option<Month>),
+}
+
+/// What becomes of a record.
+#[derive(Clone, Copy)]
+pub(crate) enum RecordChange {
+    Months {
+        curmonth: Month,
+        oldmonth: Option<Month>,
+        /// None leaves it, as in `Connected`.
+        last_connect: Option<LastConnect>,
+    },
+    EndMove,
+    ClearNode,
+    MarkDropped,
+    Connected {
+        at: Time,
+        last_connect: Option<LastConnect>,
+    },
+}
+
+/// The result of a change.
+pub(crate) enum Changed {
+    /// With the record before it.
+    Done(RecordRow),
+    /// With the record, if it is known.
+    Refused(Option<RecordRow>),
+}
+
+impl Changed {
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self, Self::Done(_))
+    }
+}
+
+impl RecordGuard {
+    pub(crate) fn holds(&self, record: &RecordRow) -> bool {
+        match self {
+            Self::Node(node) => record.node.as_ref() == Some(node),
+            Self::Bridged => record.recipient.is_some(),
+            Self::ConnectedAt(at) => record.connected_at == *at,
+            Self::LastConnect(key) => record.last_connect == *key,
+            Self::Curmonth(month) => record.curmonth == Some(*month),
+            Self::Oldmonth(month) => record.oldmonth == *month,
+        }
+    }
+}
+
+impl RecordChange {
+    /// The record after the change.
+    pub(crate) fn apply(self, before: RecordRow) -> RecordRow {
+        match self {
+            Self::Months { curmonth, oldmonth, last_connect } => RecordRow {
+                curmonth: Some(curmonth),
+                oldmonth,
+                last_connect: last_connect.unwrap_or(before.last_connect),
+                ..before
+            },
+            Self::EndMove => RecordRow { oldmonth: None, ..before },
+            Self::ClearNode => RecordRow { node: None, ..before },
+            Self::MarkDropped => RecordRow { router_type: DROPPED.to_owned(), ..before },
+            Self::Connected { at, last_connect } => RecordRow {
+                connected_at: at,
+                last_connect: last_connect.unwrap_or(before.last_connect),
+                ..before
+            },
+        }
+    }
+}
