@@ -139,7 +139,7 @@ impl RecordUpdate {
         self
     }
 
-    /// Adds a condition.
+    /// All conditions that are added must hold. One with an `OR` has parentheses.
     pub(super) fn only_if(self, condition: &str) -> Self {
         let condition = match self.condition {
             Some(others) => format!("{others} AND {condition}"),

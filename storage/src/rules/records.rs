@@ -49,7 +49,7 @@ fn mover(step: &MonthStep) -> Vec<RecordGuard> {
     vec![node, RecordGuard::ConnectedAt(step.connected_at)]
 }
 
-/// Calls `change_record`.
+/// Removes the node of a connection that has ended. Calls `change_record`.
 pub(crate) async fn clear_node<R: RecordRows>(
     rows: &R,
     uaid: Uaid,
@@ -61,7 +61,7 @@ pub(crate) async fn clear_node<R: RecordRows>(
     Ok(rows.change_record(&change).await?.is_done())
 }
 
-/// Calls `change_record`.
+/// Begins the drop of a user, also of one that is marked. Calls `change_record`.
 pub(crate) async fn mark_dropped<R: RecordRows>(
     rows: &R,
     uaid: Uaid,
