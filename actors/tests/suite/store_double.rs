@@ -11,7 +11,6 @@ use storage::{
 
 /// What a test does with calls.
 pub(crate) trait Front: Send + Sync + 'static {
-    /// Executes an operation.
     fn execute(&self, op: StoreOp) -> StoreFuture<StoreAnswer>;
 
     /// Any other call, of the method with this name; `forward` makes it to another store.

@@ -28,20 +28,17 @@ impl Store for Dynamo {
         match op {
             StoreOp::Register(registration) => {
                 let new = NewRecord::from(&registration);
-                let registered = self.run(Priority::Router, Some(new.uaid), async move |client| {
-                    registration::register(&client, &new).await
-                });
-                answer(registered, Answer::Registered)
+                self.run(Priority::Router, Some(new.uaid), async move |client| {
+                    registration::register(&client, &new).await.map(Answer::Registered)
+                })
             }
             StoreOp::ReadChannels { uaid, month } => {
                 answer(self.channels(uaid, month), Answer::Channels)
             }
-            StoreOp::Fetch { uaid, month, after, limit, now } => {
-                let fetched = self.call(async move |client| {
-                    query::fetch(&client, uaid, month, after.as_ref(), limit, now).await
-                });
-                answer(fetched, Answer::Fetched)
-            }
+            StoreOp::Fetch { uaid, month, after, limit, now } => self.call(async move |client| {
+                let page = query::fetch(&client, uaid, month, after.as_ref(), limit, now).await;
+                page.map(Answer::Fetched)
+            }),
             StoreOp::FetchVersions { uaid, after, limit, now } => {
                 answer(versions::fetch_page(self, uaid, after, limit, now), Answer::Fetched)
             }
@@ -52,60 +49,55 @@ impl Store for Dynamo {
                 answer(self.settle(uaid, months, deletions(messages, &acks)), Answer::Deleted)
             }
             StoreOp::RecordOffers { uaid, month, messages } => {
-                let recorded = self.write(uaid, async move |client| {
-                    messages::record_offers(&client, uaid, month, &messages).await
-                });
-                answer(recorded, |()| Answer::OffersRecorded)
+                self.write(uaid, async move |client| {
+                    let recorded = messages::record_offers(&client, uaid, month, &messages).await;
+                    recorded.map(|()| Answer::OffersRecorded)
+                })
             }
             StoreOp::AddChannels { uaid, month, channels } => {
-                let added = self.write(uaid, async move |client| {
-                    channels::add(&client, uaid, month, &channels).await
-                });
-                answer(added, |()| Answer::ChannelsAdded)
+                self.write(uaid, async move |client| {
+                    let added = channels::add(&client, uaid, month, &channels).await;
+                    added.map(|()| Answer::ChannelsAdded)
+                })
             }
             StoreOp::CreateChannels { uaid, month, channels } => {
-                let created = self.write(uaid, async move |client| {
-                    channels::create(&client, uaid, month, &channels).await
-                });
-                answer(created, |()| Answer::ChannelsAdded)
+                self.write(uaid, async move |client| {
+                    let created = channels::create(&client, uaid, month, &channels).await;
+                    created.map(|()| Answer::ChannelsAdded)
+                })
             }
             StoreOp::RemoveChannel { uaid, months, chid } => {
-                let removed = self.write(uaid, async move |client| {
-                    channels::remove(&client, uaid, &months, chid).await
-                });
-                answer(removed, |()| Answer::ChannelRemoved)
+                self.write(uaid, async move |client| {
+                    let removed = channels::remove(&client, uaid, &months, chid).await;
+                    removed.map(|()| Answer::ChannelRemoved)
+                })
             }
             StoreOp::RemoveChannelAndVersion { uaid, months, chid } => {
-                let removed = self.write(uaid, async move |client| {
+                self.write(uaid, async move |client| {
                     channels::remove(&client, uaid, &months, chid).await?;
-                    notifications::delete(&client, uaid, chid, None).await
-                });
-                answer(removed, |_was_there| Answer::ChannelRemoved)
+                    let deleted = notifications::delete(&client, uaid, chid, None).await;
+                    deleted.map(|_was_there| Answer::ChannelRemoved)
+                })
             }
             StoreOp::UpdateMonth(step) => {
-                let updated = self.run(Priority::Router, Some(step.uaid), async move |client| {
-                    records::update_message_month(&*client, &step).await
-                });
-                answer(updated, Answer::MonthUpdated)
+                self.run(Priority::Router, Some(step.uaid), async move |client| {
+                    records::update_message_month(&*client, &step).await.map(Answer::MonthUpdated)
+                })
             }
             StoreOp::FinishMove(step) => {
-                let finished = self.run(Priority::Router, Some(step.uaid), async move |client| {
-                    records::finish_month_move(&*client, &step).await
-                });
-                answer(finished, Answer::MoveFinished)
+                self.run(Priority::Router, Some(step.uaid), async move |client| {
+                    records::finish_month_move(&*client, &step).await.map(Answer::MoveFinished)
+                })
             }
-            StoreOp::MoveMessages { uaid, from, to } => {
-                let moved = self.write(uaid, async move |client| {
-                    move_messages::run(&client, uaid, from, to).await
-                });
-                answer(moved, |()| Answer::Moved)
-            }
+            StoreOp::MoveMessages { uaid, from, to } => self.write(uaid, async move |client| {
+                move_messages::run(&client, uaid, from, to).await.map(|()| Answer::Moved)
+            }),
             StoreOp::ClearNode { uaid, binding: NodeBinding { node, connected_at } } => {
                 // Each push to a lost node clears it: too frequent for the last slots.
-                let cleared = self.write(uaid, async move |client| {
-                    records::clear_node(&*client, uaid, &node, connected_at).await
-                });
-                answer(cleared, Answer::NodeCleared)
+                self.write(uaid, async move |client| {
+                    let cleared = records::clear_node(&*client, uaid, &node, connected_at).await;
+                    cleared.map(Answer::NodeCleared)
+                })
             }
         }
     }

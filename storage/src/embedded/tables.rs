@@ -57,16 +57,14 @@ impl Store for Embedded {
                 answer(recorded, |_count| Answer::OffersRecorded)
             }
             StoreOp::AddChannels { uaid, month, channels } => {
-                let added = self.write(Some(uaid), FileKey::Month(month), move |conn| {
-                    channels::add(conn, uaid, &channels)
-                });
-                answer(added, |()| Answer::ChannelsAdded)
+                self.write(Some(uaid), FileKey::Month(month), move |conn| {
+                    channels::add(conn, uaid, &channels).map(|()| Answer::ChannelsAdded)
+                })
             }
             StoreOp::CreateChannels { uaid, month, channels } => {
-                let created = self.write(Some(uaid), FileKey::Month(month), move |conn| {
-                    channels::create(conn, uaid, &channels)
-                });
-                answer(created, |()| Answer::ChannelsAdded)
+                self.write(Some(uaid), FileKey::Month(month), move |conn| {
+                    channels::create(conn, uaid, &channels).map(|()| Answer::ChannelsAdded)
+                })
             }
             StoreOp::RemoveChannel { uaid, months, chid } => {
                 answer(self.remove_channel(uaid, months, chid), |_count| Answer::ChannelRemoved)
@@ -77,30 +75,23 @@ impl Store for Embedded {
                 let deleted = self.delete_notification(uaid, chid, None);
                 Box::pin(try_join(removed, deleted).map_ok(|_done| Answer::ChannelRemoved))
             }
-            StoreOp::UpdateMonth(step) => {
-                let updated = self.write_record(step.uaid, move |conn| {
-                    finished(records::update_message_month(conn, &step))
-                });
-                answer(updated, Answer::MonthUpdated)
-            }
-            StoreOp::FinishMove(step) => {
-                let finished = self.write_record(step.uaid, move |conn| {
-                    finished(records::finish_month_move(conn, &step))
-                });
-                answer(finished, Answer::MoveFinished)
-            }
+            StoreOp::UpdateMonth(step) => self.write_record(step.uaid, move |conn| {
+                finished(records::update_message_month(conn, &step)).map(Answer::MonthUpdated)
+            }),
+            StoreOp::FinishMove(step) => self.write_record(step.uaid, move |conn| {
+                finished(records::finish_month_move(conn, &step)).map(Answer::MoveFinished)
+            }),
             StoreOp::MoveMessages { uaid, from, to } => {
                 let moved = self.writer.submit_paged(Some(uaid), Target::Exclusive, move |files| {
                     files.move_messages(uaid, from, to)
                 });
                 answer(moved, |()| Answer::Moved)
             }
-            StoreOp::ClearNode { uaid, binding: NodeBinding { node, connected_at } } => {
-                let cleared = self.write_record(uaid, move |conn| {
+            StoreOp::ClearNode { uaid, binding: NodeBinding { node, connected_at } } => self
+                .write_record(uaid, move |conn| {
                     finished(records::clear_node(conn, uaid, &node, connected_at))
-                });
-                answer(cleared, Answer::NodeCleared)
-            }
+                        .map(Answer::NodeCleared)
+                }),
         }
     }
 
