@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures_util::TryFutureExt;
-use state_machine::{
-    BridgeRecipient, Chid, Message, MessageKey, Month, NodeBinding, RouterRecord, Uaid,
-};
+use state_machine::{BridgeRecipient, Chid, Message, MessageKey, Month, RouterRecord, Uaid};
 
 use super::queue::Priority;
 use super::{
@@ -82,21 +80,23 @@ impl Store for Dynamo {
             }
             StoreOp::UpdateMonth(step) => {
                 self.run(Priority::Router, Some(step.uaid), async move |client| {
-                    records::update_message_month(&*client, &step).await.map(Answer::MonthUpdated)
+                    let updated = records::update_message_month(&*client, &step).await;
+                    updated.map(Answer::MonthUpdated)
                 })
             }
             StoreOp::FinishMove(step) => {
                 self.run(Priority::Router, Some(step.uaid), async move |client| {
-                    records::finish_month_move(&*client, &step).await.map(Answer::MoveFinished)
+                    let finished = records::finish_month_move(&*client, &step).await;
+                    finished.map(Answer::MoveFinished)
                 })
             }
             StoreOp::MoveMessages { uaid, from, to } => self.write(uaid, async move |client| {
                 move_messages::run(&client, uaid, from, to).await.map(|()| Answer::Moved)
             }),
-            StoreOp::ClearNode { uaid, binding: NodeBinding { node, connected_at } } => {
+            StoreOp::ClearNode { uaid, binding } => {
                 // Each push to a lost node clears it: too frequent for the last slots.
                 self.write(uaid, async move |client| {
-                    let cleared = records::clear_node(&*client, uaid, &node, connected_at).await;
+                    let cleared = records::clear_node(&*client, uaid, &binding).await;
                     cleared.map(Answer::NodeCleared)
                 })
             }

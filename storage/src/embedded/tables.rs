@@ -8,9 +8,7 @@ use std::time::Instant;
 
 use futures_util::TryFutureExt;
 use futures_util::future::try_join;
-use state_machine::{
-    BridgeRecipient, Chid, Message, MessageKey, Month, NodeBinding, RouterRecord, Time, Uaid,
-};
+use state_machine::{BridgeRecipient, Chid, Message, MessageKey, Month, RouterRecord, Time, Uaid};
 
 use super::files::FileKey;
 use super::messages::StoreResult;
@@ -88,11 +86,9 @@ impl Store for Embedded {
                 });
                 answer(moved, |()| Answer::Moved)
             }
-            StoreOp::ClearNode { uaid, binding: NodeBinding { node, connected_at } } => self
-                .write_record(uaid, move |conn| {
-                    finished(records::clear_node(conn, uaid, &node, connected_at))
-                        .map(Answer::NodeCleared)
-                }),
+            StoreOp::ClearNode { uaid, binding } => self.write_record(uaid, move |conn| {
+                finished(records::clear_node(conn, uaid, &binding)).map(Answer::NodeCleared)
+            }),
         }
     }
 

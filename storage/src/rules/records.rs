@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use state_machine::{LastConnect, Month, NodeId, Time, Uaid};
+use state_machine::{LastConnect, Month, NodeBinding, Uaid};
 
 use super::record_rows::{Changed, GuardedChange, RecordChange, RecordGuard, RecordRows};
 use crate::maintenance::{CopyProgress, MarkedUser, RecordsByMonth, RepairClock};
@@ -53,10 +53,10 @@ fn mover(step: &MonthStep) -> Vec<RecordGuard> {
 pub(crate) async fn clear_node<R: RecordRows>(
     rows: &R,
     uaid: Uaid,
-    node: &NodeId,
-    connected_at: Time,
+    binding: &NodeBinding,
 ) -> Result<bool, R::Error> {
-    let guards = vec![RecordGuard::Node(node.clone()), RecordGuard::ConnectedAt(connected_at)];
+    let NodeBinding { node, connected_at } = binding.clone();
+    let guards = vec![RecordGuard::Node(node), RecordGuard::ConnectedAt(connected_at)];
     let change = GuardedChange { uaid, guards, change: RecordChange::ClearNode };
     Ok(rows.change_record(&change).await?.is_done())
 }
