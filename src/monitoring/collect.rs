@@ -1,7 +1,6 @@
 //! Reads all metrics of a node once.
 
 use std::borrow::Cow;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -180,7 +179,7 @@ fn of_certificate(samples: &mut Samples, SharedState { certificates, .. }: &Shar
 fn of_store(samples: &mut Samples, common: &SharedState) {
     let store = &common.store;
     samples.add(&table::MESSAGES_EXPIRED, common.messages_expired.load(Ordering::Relaxed));
-    let waiting = common.waiting.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let waiting = common.waiting.lock().clone();
     if let Some(waiting) = waiting {
         samples.add(&table::WAITING_MESSAGES, waiting.messages);
         samples.add(&table::WAITING_BYTES, waiting.bytes);

@@ -1,7 +1,6 @@
 //! The last pushes of this process and how each ended, for `kalends inspect`. They have no contents and no sender.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use parking_lot::Mutex;
 use state_machine::{Chid, MessageId, Span, Time, Uaid, Urgency};
 
 /// The last `push_history_max` pushes, in memory that is reserved at the start. Then each push takes the place of the
@@ -46,7 +45,7 @@ impl PushHistory {
         if self.pushes_max == 0 {
             return;
         }
-        let mut ring = self.lock();
+        let mut ring = self.ring.lock();
         let Ring { pushes, next } = &mut *ring;
         if pushes.len() < self.pushes_max {
             pushes.push(push);
@@ -58,15 +57,10 @@ impl PushHistory {
 
     /// The last pushes that are `wanted`, the newest first.
     pub fn last(&self, count: usize, wanted: impl Fn(&PushRecord) -> bool) -> Vec<PushRecord> {
-        let ring = self.lock();
+        let ring = self.ring.lock();
         let (newer, older) = ring.pushes.split_at(ring.next);
         let newest_first = newer.iter().rev().chain(older.iter().rev());
         newest_first.filter(|push| wanted(push)).take(count).copied().collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Ring> {
-        // A panic cannot leave the ring half-updated.
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -110,7 +104,7 @@ mod tests {
         assert_eq!(times(&history, 2), [7, 6]);
         let even = history.last(9, |push| push.uaid == Uaid([1; 16]));
         assert_eq!(even, [push(6)]);
-        assert_eq!(history.lock().pushes.len(), 3);
+        assert_eq!(history.ring.lock().pushes.len(), 3);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! Each minute: message tables ahead of the month, corrections of the clock, the floor of message ids, the space of the disk
 //! and the count of waiting messages. At intervals of their own: expired messages, their receipts, and the reports of limits.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use actix::spawn;
@@ -144,7 +144,7 @@ async fn count_waiting(store: Arc<dyn StoreAdmin>, common: Data<SharedState>) {
     loop {
         match waiting(&*store).await {
             Ok(counted) => {
-                *common.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(counted);
+                *common.waiting.lock() = Some(counted);
             }
             Err(StoreError::Closed | StoreError::Unsupported(_)) => return,
             Err(error) => {

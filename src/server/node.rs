@@ -1,7 +1,7 @@
 //! Builds the parts of a node that its role needs.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_web::web::Data;
@@ -12,6 +12,7 @@ use actors::{
     Bridge, BridgedAgents, ClientShared, Clock, Directory, EndpointShared, Feeds, NoPeers,
     NodeDirectory, RegistryActor,
 };
+use parking_lot::Mutex;
 use slog::Logger;
 use state_machine::connection::Config;
 use state_machine::delivery::NodeAnswer;

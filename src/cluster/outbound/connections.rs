@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io::ErrorKind::{TimedOut, WouldBlock};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,6 +19,7 @@ use hyper::client::conn::http1::{self, Connection, Parts};
 use hyper::http::response;
 use hyper::http::uri::Authority;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -92,7 +93,7 @@ impl Connections {
 
     /// The connection that was used last, unless the node has closed it or sent what is no answer.
     fn take(&self, node: &Authority) -> Option<TcpStream> {
-        let mut idle = lock(&self.idle);
+        let mut idle = self.idle.lock();
         let streams = idle.by_node.get_mut(node)?;
         loop {
             let (_, stream) = streams.pop()?;
@@ -103,7 +104,7 @@ impl Connections {
     }
 
     fn keep(&self, node: &Authority, stream: TcpStream) {
-        let mut idle = lock(&self.idle);
+        let mut idle = self.idle.lock();
         let streams = match idle.by_node.get_mut(node) {
             Some(streams) => streams,
             None => idle.by_node.entry(node.clone()).or_default(),
@@ -119,14 +120,9 @@ impl Connections {
     }
 }
 
-fn lock(idle: &Mutex<Idle>) -> MutexGuard<'_, Idle> {
-    // A panic cannot leave it half-updated.
-    idle.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Closes idle connections when their time is over, until there are none.
 async fn sweep(idle: Weak<Mutex<Idle>>, time: Duration) {
-    while let Some(oldest) = idle.upgrade().and_then(|idle| lock(&idle).close_after(time)) {
+    while let Some(oldest) = idle.upgrade().and_then(|idle| idle.lock().close_after(time)) {
         sleep_until(oldest + time).await;
     }
 }

@@ -10,7 +10,7 @@ use url::Url;
 use super::facts::EndpointFacts;
 use crate::push::endpoint_token::{EndpointTokens, TokenError, TokenVersion};
 use crate::push::message_url::MessageUrls;
-use crate::settings::keys::fingerprint::KeyList;
+use crate::settings::keys::KeyList;
 use crate::settings::keys::{Keys, KeysError};
 
 /// The argument as it was written. A secret: it may be an endpoint.

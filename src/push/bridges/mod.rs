@@ -19,11 +19,12 @@ mod platform;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use actors::{Bridge, Clock};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
+use parking_lot::Mutex;
 use slog::{Logger, info, o, warn};
 use state_machine::log_limiter::LogLimiter;
 use state_machine::{BridgeName, BridgeOutcome, BridgeRecipient, Message};
@@ -117,8 +118,7 @@ impl Bridges {
     ) -> Result<(Arc<Application>, HttpRequest, Permit), BridgeOutcome> {
         let key = (recipient.bridge, recipient.app.clone());
         let Some(application) = self.applications.get(&key) else {
-            // A panic cannot leave the limiter half-updated.
-            let mut limiter = self.unknown_limiter.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut limiter = self.unknown_limiter.lock();
             if let Some(more) = limiter.allow(self.clock.now()) {
                 warn!(self.log, "a push for an application that bridges_file does not have";
                     "bridge" => recipient.bridge.as_str(), "app" => &*recipient.app, "more" => more);

@@ -3,10 +3,11 @@
 //! actix-server waits after such a failure and tries again. It reports it only through the `log`
 //! crate, so this is the process's logger for that crate.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use actors::Clock;
 use log::{Level, LevelFilter, Log, Metadata, Record};
+use parking_lot::Mutex;
 use slog::{Logger, error};
 use state_machine::log_limiter::LogLimiter;
 use state_machine::{Span, Time};
@@ -55,14 +56,13 @@ impl AcceptFailures {
 
     /// Whether a port failed lately.
     pub fn are_recent(&self) -> bool {
-        let last = self.state.lock().unwrap_or_else(PoisonError::into_inner).last;
+        let last = self.state.lock().last;
         last.is_some_and(|last| self.clock.now().since(last) < UNHEALTHY)
     }
 
     fn record(&self, report: &str) {
         let now = self.clock.now();
-        // A panic cannot leave the state half-updated.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.last = Some(now);
         let suppressed = state.log_limiter.allow(now);
         drop(state);
