@@ -169,7 +169,7 @@ fn of_ports(samples: &mut Samples, common: &SharedState, is_connection_node: boo
 
 fn of_certificate(samples: &mut Samples, SharedState { certificates, .. }: &SharedState) {
     if let Some(certificate) = certificates.current() {
-        samples.add(&table::CERTIFICATE_EXPIRES, certificate.expires.as_secs());
+        samples.add(&table::CERTIFICATE_EXPIRES, certificate.valid.expires.as_secs());
     }
     let orders = [&certificates.orders_succeeded, &certificates.orders_failed];
     let orders = orders.map(|count| count.load(Ordering::Relaxed));

@@ -148,12 +148,6 @@ impl SharedState {
     }
 }
 
-impl Default for MessageIds {
-    fn default() -> Self {
-        Self::after(Time(0))
-    }
-}
-
 impl MessageIds {
     /// Ids are later than `floor`, even if the clock is behind it.
     pub fn after(floor: Time) -> Self {

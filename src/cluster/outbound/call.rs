@@ -135,7 +135,7 @@ impl Caller {
         let ahead = peer.clock.ahead().unwrap_or_default();
         let (authorization, mac) = self.keys.sign(&signed, self.clock.now() + ahead);
         let request = Request::builder().method(method).uri(path);
-        let request = request.header(HOST, peer.authority.as_str());
+        let request = request.header(HOST, peer.address.authority());
         let request = request.header(AUTHORIZATION, authorization).body(Full::new(body));
         let request = request.expect("a path of hex digits and a base64url signature are valid");
         Signed { request, mac, ahead }

@@ -17,9 +17,9 @@ use hyper::Request;
 use hyper::body::Body;
 use hyper::client::conn::http1::{self, Connection, Parts};
 use hyper::http::response;
-use hyper::http::uri::Authority;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
+use state_machine::NodeId;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -28,9 +28,6 @@ use super::peer::{CallError, Peer};
 
 /// Maximum size of an answer's headers. The body is never read.
 const ANSWER_BYTES_MAX: usize = 16 * 1024;
-
-/// The port of a node whose URL names none.
-const HTTP_PORT: u16 = 80;
 
 /// Clones are the same connections.
 #[derive(Clone)]
@@ -42,7 +39,7 @@ pub(super) struct Connections {
 #[derive(Default)]
 struct Idle {
     /// With the time of the last answer, which orders them.
-    by_node: HashMap<Authority, Vec<(Instant, TcpStream)>>,
+    by_node: HashMap<NodeId, Vec<(Instant, TcpStream)>>,
     /// Whether a task closes those whose time is over.
     is_swept: bool,
 }
@@ -60,7 +57,7 @@ impl Connections {
         peer: &Peer,
         request: Request<Full<Bytes>>,
     ) -> Result<response::Parts, CallError> {
-        let stream = match self.take(&peer.authority) {
+        let stream = match self.take(peer.address.node()) {
             Some(stream) => stream,
             None => self.connect(peer).await?,
         };
@@ -76,14 +73,14 @@ impl Connections {
             drive(&mut http, sender.ready()).now_or_never().is_some_and(|ready| ready.is_ok());
         let Parts { io, read_buf, .. } = http.into_parts();
         if is_whole && is_kept && read_buf.is_empty() {
-            self.keep(&peer.authority, io.into_inner());
+            self.keep(peer.address.node(), io.into_inner());
         }
         Ok(head)
     }
 
     async fn connect(&self, peer: &Peer) -> Result<TcpStream, CallError> {
         let wait = self.limits.connect_timeout;
-        let address = (peer.address.host(), peer.authority.port_u16().unwrap_or(HTTP_PORT));
+        let address = (peer.address.host(), peer.address.port());
         let stream = match timeout(wait, TcpStream::connect(address)).await {
             Ok(stream) => stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream)),
             Err(_) => Err(TimedOut.into()),
@@ -92,7 +89,7 @@ impl Connections {
     }
 
     /// The connection that was used last, unless the node has closed it or sent what is no answer.
-    fn take(&self, node: &Authority) -> Option<TcpStream> {
+    fn take(&self, node: &NodeId) -> Option<TcpStream> {
         let mut idle = self.idle.lock();
         let streams = idle.by_node.get_mut(node)?;
         loop {
@@ -103,7 +100,7 @@ impl Connections {
         }
     }
 
-    fn keep(&self, node: &Authority, stream: TcpStream) {
+    fn keep(&self, node: &NodeId, stream: TcpStream) {
         let mut idle = self.idle.lock();
         let streams = match idle.by_node.get_mut(node) {
             Some(streams) => streams,

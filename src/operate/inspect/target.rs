@@ -94,7 +94,7 @@ impl Target {
             Part::Endpoint(version, token) => self.open(*version, token, &keys()?),
             Part::Message(id) => {
                 let opened = MessageUrls::new(&keys()?).decrypt(id);
-                let (uaid, message) = opened.map_err(|_| TargetError::ForeignMessage)?;
+                let (uaid, message) = opened.ok_or(TargetError::ForeignMessage)?;
                 let message = Some((message.id.to_string(), message.chid.to_string()));
                 Ok(Subject { uaid, endpoint: None, message })
             }

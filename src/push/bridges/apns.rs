@@ -21,7 +21,7 @@ use super::config::{self, Opening, Section};
 use super::http_client::{HttpAnswer, HttpClient, HttpRequest};
 use super::message_data::MessageData;
 use super::platform::{Platform, Verdict};
-use crate::push::jwt::SigningKey;
+use crate::system::jwt::SigningKey;
 
 const PRODUCTION: &str = "https://api.push.apple.com";
 const SANDBOX: &str = "https://api.sandbox.push.apple.com";

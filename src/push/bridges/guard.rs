@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde::Serialize;
 use slog::{Logger, info, warn};
 use state_machine::breaker::{Breaker, BreakerLimits, Epoch};
 use state_machine::log_limiter::LogLimiter;
@@ -33,10 +34,11 @@ pub(super) struct GuardLimits {
 pub type OutcomeCounts = BTreeMap<&'static str, u64>;
 
 /// The state of one application, for an operator.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GuardState {
     pub in_flight: usize,
     /// Whether pushes are sent; false while the breaker is open.
+    #[serde(rename = "available")]
     pub is_available: bool,
     pub outcomes: OutcomeCounts,
 }

@@ -18,7 +18,7 @@ use url::form_urlencoded;
 use crate::push::bridges::config::{self, BridgesError};
 use crate::push::bridges::http_client::{HttpAnswer, HttpClient};
 use crate::push::bridges::platform::Verdict;
-use crate::push::jwt::SigningKey;
+use crate::system::jwt::SigningKey;
 
 const SCOPE: &str = "https://www.googleapis.com/auth/firebase.messaging";
 
