@@ -3,8 +3,8 @@
 use super::*;
 use crate::dev::base64url::to_base64url;
 use crate::dev::encrypt::{Coding, encrypt};
+use crate::dev::fixture::{TLS_HANDSHAKE, TestServer, TestSocket};
 use crate::dev::subscription::Subscription;
-use crate::dev::test_server::{TLS_HANDSHAKE, TestServer, TestSocket};
 use actix_web::rt::spawn;
 use clap::Parser;
 use serde_json::{Value, json};

@@ -23,7 +23,7 @@ use super::{events, read};
 use crate::push::app::EndpointRole;
 use crate::push::methods::{cors, preflight_or_refused};
 use crate::push::request_id::request_id;
-use crate::push::vapid::{Credentials, VapidKey};
+use crate::push::vapid::{Credentials, key_hash};
 
 /// Receipts of one page, so that it never counts among the large ones (`feed_pages_max`): each has about 250 bytes.
 const PAGE_ROWS: usize = 250;
@@ -98,7 +98,7 @@ fn grant(
     if headers.contains_key(AUTHORIZATION) {
         let credentials = Credentials::read(headers).ok()??;
         app.vapid.verify(&credentials, now).ok()?;
-        let key = VapidKey::sha256(credentials.key());
+        let key = key_hash(credentials.key());
         subscription.is_of(Some(key)).then_some(())?;
     }
     let feed = subscription.feed();

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use actors::SharedLogLimiter;
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use slog::{info, warn};
 use state_machine::token_bucket::{Rate, TokenBucket};
@@ -102,11 +103,11 @@ impl Live {
     }
 
     pub(super) fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+        self.history.lock()
     }
 
     pub(super) fn months(&self) -> MutexGuard<'_, Months> {
-        self.months.lock().unwrap_or_else(PoisonError::into_inner)
+        self.months.lock()
     }
 }
 
@@ -216,7 +217,7 @@ impl AdminPage {
     pub(super) async fn refuse(&self) -> HttpResponse {
         let (common, now) = (&self.node.common, self.now());
         let is_over = {
-            let mut bucket = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut bucket = self.wrong.lock();
             bucket.try_acquire(&self.wrong_rate, 0, now).is_err()
         };
         common.operator_logins.count(if is_over { 2 } else { 1 });

@@ -14,7 +14,7 @@ use tar::{Archive, Builder, EntryType, Header};
 use super::archive_text::ArchiveText;
 use super::meter::Meter;
 use super::{BackupError, CLOCK_FILE};
-use crate::settings::keys::fingerprint::KeyList;
+use crate::settings::keys::KeyList;
 use crate::settings::keys::{KEYS_FILE, Keys};
 
 /// The format that this program writes. It reads it and none above it.

@@ -18,7 +18,7 @@ use super::findings::{Findings, Level};
 use crate::limits::{Client, ClientSource};
 use crate::system::clock::SystemClock;
 use crate::system::https_client::{WebSocket, http_client};
-use crate::system::tls::certificate::{WARN_BEFORE, validity};
+use crate::system::tls::certificate::{Validity, WARN_BEFORE, validity};
 
 /// Maximum time for DNS to answer.
 const DNS_WAIT: Duration = Duration::from_secs(10);
@@ -145,7 +145,7 @@ pub(super) fn client_address(
 pub(super) fn certificate(socket: &WebSocket, findings: &mut Findings) -> io::Result<()> {
     let MaybeTlsStream::Rustls(stream) = socket.get_ref() else { return Ok(()) };
     let chain = stream.get_ref().1.peer_certificates();
-    let Some((_, expires)) = chain.and_then(|chain| validity(chain.first()?)) else {
+    let Some(Validity { expires, .. }) = chain.and_then(|chain| validity(chain.first()?)) else {
         return findings.warn("certificate", "its end cannot be read", "look at it with openssl");
     };
     let left = expires.since(SystemClock::shifted(0).now());

@@ -10,7 +10,7 @@ use url::Url;
 use super::facts::EndpointFacts;
 use crate::push::endpoint_token::{EndpointTokens, TokenError, TokenVersion};
 use crate::push::message_url::MessageUrls;
-use crate::settings::keys::fingerprint::KeyList;
+use crate::settings::keys::KeyList;
 use crate::settings::keys::{Keys, KeysError};
 
 /// The argument as it was written. A secret: it may be an endpoint.
@@ -94,7 +94,7 @@ impl Target {
             Part::Endpoint(version, token) => self.open(*version, token, &keys()?),
             Part::Message(id) => {
                 let opened = MessageUrls::new(&keys()?).decrypt(id);
-                let (uaid, message) = opened.map_err(|_| TargetError::ForeignMessage)?;
+                let (uaid, message) = opened.ok_or(TargetError::ForeignMessage)?;
                 let message = Some((message.id.to_string(), message.chid.to_string()));
                 Ok(Subject { uaid, endpoint: None, message })
             }
