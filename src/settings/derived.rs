@@ -21,11 +21,7 @@ impl Settings {
     pub fn public_origin(&self, bound: SocketAddr) -> String {
         match &self.public_url {
             Some(url) => url.as_str().to_owned(),
-            None => format!(
-                "{}://{}",
-                self.scheme(),
-                SocketAddr::new(reachable(bound.ip()), bound.port())
-            ),
+            None => format!("{}://{}", self.scheme(), reachable(bound)),
         }
     }
 
@@ -76,10 +72,11 @@ impl Settings {
 }
 
 /// No client can connect to the unspecified address; to this machine it can.
-fn reachable(ip: IpAddr) -> IpAddr {
-    match ip {
+pub fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         ip => ip,
-    }
+    };
+    SocketAddr::new(ip, address.port())
 }
