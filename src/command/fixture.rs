@@ -112,14 +112,16 @@ impl Fixture {
         lines.into_iter().map(note).collect()
     }
 
-    /// The reason of a refusal.
-    pub async fn refused<C: StoreCommand>(&self, command: C) -> String
+    /// The reason of a refusal, which begins with this.
+    pub async fn refused<C: StoreCommand>(&self, command: C, beginning: &str) -> String
     where
         C::Report: Debug + PartialEq,
     {
         match self.ask(command).await {
-            (lines, Completion::Failed(why)) if lines.is_empty() => why,
-            other => panic!("not refused: {other:?}"),
+            (lines, Completion::Failed(why)) if lines.is_empty() && why.starts_with(beginning) => {
+                why
+            }
+            other => panic!("not refused with {beginning:?}: {other:?}"),
         }
     }
 }

@@ -24,8 +24,7 @@ impl Settings {
 
     /// The origin of the public port for programs on this machine.
     pub fn own_origin(&self, bound: SocketAddr) -> PublicUrl {
-        let address = SocketAddr::new(reachable(bound.ip()), bound.port());
-        let origin = PublicUrl::parse(&format!("{}://{address}", self.scheme()));
+        let origin = PublicUrl::parse(&format!("{}://{}", self.scheme(), reachable(bound)));
         origin.expect("an address is a host of a URL")
     }
 
@@ -76,10 +75,11 @@ impl Settings {
 }
 
 /// No client can connect to the unspecified address; to this machine it can.
-fn reachable(ip: IpAddr) -> IpAddr {
-    match ip {
+pub fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         ip => ip,
-    }
+    };
+    SocketAddr::new(ip, address.port())
 }

@@ -3,7 +3,6 @@
 //! The RFC pushes receipts over HTTP/2; clients have dropped that, so there are a page, a long poll and server-sent events,
 //! as of any feed. The URL is a capability: its holder reads the receipts.
 
-use std::fmt::Write;
 use std::slice;
 
 use actix_web::http::header::AUTHORIZATION;
@@ -139,12 +138,8 @@ impl Entry {
 
 /// The events of a page.
 fn text(page: &FeedPage, origin: &str) -> String {
-    let mut text = String::new();
-    for entry in page.updates.iter().filter_map(|update| Entry::of(update, origin)) {
-        let json = serde_json::to_string(&entry).expect("numbers and texts can be written as JSON");
-        // Writing to a string does not fail.
-        let _ = write!(text, "id: {}\nevent: {}\ndata: {json}\n\n", entry.id, entry.status);
-    }
+    let entries = page.updates.iter().filter_map(|update| Entry::of(update, origin));
+    let mut text = entries.map(|entry| events::event(entry.id, entry.status, &entry)).collect();
     events::move_cursor(&mut text, page);
     text
 }

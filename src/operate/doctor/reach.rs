@@ -42,13 +42,11 @@ pub(super) async fn dns(url: &Url, findings: &mut Findings) -> io::Result<bool> 
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err(format!("no answer in {} s", DNS_WAIT.as_secs())),
     };
-    match found {
-        Ok(addresses) => findings.ok("DNS", format!("{name} is {addresses}")).map(|()| true),
-        Err(why) => {
-            let remedy = "add an A or AAAA record for the name, or correct public_url";
-            findings.fail("DNS", format!("{name} has no address: {why}"), remedy).map(|()| false)
-        }
-    }
+    let found = found.map(|addresses| format!("{name} is {addresses}"));
+    let found = found.map_err(|why| format!("{name} has no address: {why}"));
+    let has_address = found.is_ok();
+    let remedy = "add an A or AAAA record for the name, or correct public_url";
+    findings.result("DNS", found, remedy).map(|()| has_address)
 }
 
 /// Each address once, in the order of the answer.

@@ -1,6 +1,5 @@
 //! The argument of `kalends inspect`: an endpoint, a message URL or a uaid.
 
-use std::fmt::Write;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -8,6 +7,7 @@ use state_machine::{Chid, MessageId, Uaid};
 use url::Url;
 
 use super::facts::EndpointFacts;
+use crate::command::text::hex;
 use crate::push::endpoint_token::{EndpointTokens, TokenError, TokenVersion};
 use crate::push::message_url::MessageUrls;
 use crate::settings::keys::KeyList;
@@ -116,7 +116,7 @@ impl Target {
                     let endpoint = EndpointFacts {
                         kind: version.name().to_owned(),
                         channel: opened.chid.to_string(),
-                        restricted_to: restricted_to.map(|hash| hex(&hash)),
+                        restricted_to: restricted_to.map(hex),
                         crypto_key: place,
                         crypto_key_fingerprint: fingerprint.unwrap_or_default(),
                         origin: self.origin.clone(),
@@ -147,13 +147,6 @@ impl Subject {
     pub fn message_id(&self) -> Option<MessageId> {
         MessageId::parse(&self.message.as_ref()?.0).ok()
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("writing to a string does not fail");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use crate::command::text::columns;
 use crate::command::{
     Backend, CommandError, Context, Job as AnyJob, JobError, Report, StoreCommand,
 };
+use crate::operate::exclusive::SERVERS_UNKNOWN;
 use crate::operate::tables::table_text::{table_text, with_months};
 use crate::settings::keys::{KEYS_FILE, Keys};
 use crate::settings::store::copy_marker;
@@ -123,7 +124,7 @@ Examples:
             return Err(CommandError::NoKeysOfStore { dir: dir.clone() });
         }
         if !self.server_stopped {
-            return Err(CommandError::ServersUnknown);
+            return Err(CommandError::Job(SERVERS_UNKNOWN.to_owned()));
         }
         let creates = |kind| self.to == kind && !self.verify_only;
         let dynamo = Settings { store: StoreKind::DynamoDb, ..settings.clone() };

@@ -77,6 +77,18 @@ pub enum ConsumerEnd {
     },
 }
 
+impl ConsumerEnd {
+    /// The end of a consumer that cannot consume a page, which was read behind `after`.
+    pub fn of(page: &FeedPage, after: FeedSyncId) -> Option<Self> {
+        let FeedPage { head, horizon, .. } = *page;
+        match page.is_too_late(after) {
+            _ if head < after => Some(Self::CursorFromTheFuture { head }),
+            true => Some(Self::CursorTooOld { horizon }),
+            false => None,
+        }
+    }
+}
+
 /// One consumer of a feed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Consumer {
@@ -173,11 +185,8 @@ impl Consumer {
         backoff: Backoff,
         page: FeedPage,
     ) -> Vec<ConsumerEffect> {
-        if page.head < self.cursor {
-            return self.end(ConsumerEnd::CursorFromTheFuture { head: page.head });
-        }
-        if page.is_too_late(self.cursor) {
-            return self.end(ConsumerEnd::CursorTooOld { horizon: page.horizon });
+        if let Some(end) = ConsumerEnd::of(&page, self.cursor) {
+            return self.end(end);
         }
         self.head = self.head.max(page.head);
         if self.cursor < page.cursor {
