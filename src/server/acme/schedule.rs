@@ -42,8 +42,7 @@ impl Failures {
 }
 
 /// When the next order is due: at once without a certificate, otherwise when a third of its lifetime is left, and not
-/// before the wait after a failure is over. `place` is that of this server among all, from 0 to 255, by which its waits
-/// differ from theirs.
+/// before the wait after a failure is over. Waits differ by `place`, that of this server among all, from 0 to 255.
 pub fn order_at(current: Option<Validity>, failures: Failures, place: u8) -> Time {
     let due = current.map_or(Time(0), |Validity { begins, expires }| {
         expires - Span(expires.since(begins).0 / 3)
