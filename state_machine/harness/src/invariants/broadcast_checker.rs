@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Checked, Invariant as Is};
+use super::rule::{Checked, Invariant as Is, check};
 use state_machine::broadcast::{BroadcastRefusal, BroadcastUpdate, Broadcasts, Versions};
 use state_machine::connection::Event;
 use state_machine::feed::FeedKey;

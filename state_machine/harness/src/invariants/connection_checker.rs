@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::broadcast_checker::BroadcastChecker;
 use super::fairness_checker::FairnessChecker;
+use super::known::State;
 use super::location_checker::LocationChecker;
-use super::{Checked, Invariant, StepRecord};
+use super::rule::{Checked, Invariant, StepRecord, check};
 use state_machine::connection::{Config, Effect, Event, Limits, PhaseName, PushAnswer};
 use state_machine::ids::{Chid, MessageId, OpId, PushId, Uaid};
 use state_machine::message::{Message, MessageKey, Urgency};
@@ -42,21 +43,6 @@ struct Push {
     ttl_is_zero: bool,
     arrived_at: Time,
     is_sent: bool,
-}
-
-/// What is known of a message that was sent or acked on this connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum State {
-    Unacked {
-        chid: Chid,
-        ttl_is_zero: bool,
-        sent_at: Time,
-        expires_at: Time,
-        /// Whether its channel was not given up since it was sent, and it was not acked before that.
-        is_wanted: bool,
-    },
-    /// The number of the ack, counted from the first.
-    Acked(usize),
 }
 
 use Invariant as Is;

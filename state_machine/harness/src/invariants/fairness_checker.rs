@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::connection_checker::State;
-use super::{Checked, Invariant, StepRecord};
+use super::known::State;
+use super::rule::{Checked, Invariant, StepRecord, check};
 use state_machine::connection::{Effect, Event, Limits, PhaseName, PushAnswer};
 use state_machine::ids::{Chid, MessageId, OpId};
 use state_machine::message::Message;

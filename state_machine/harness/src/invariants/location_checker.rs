@@ -1,6 +1,6 @@
 //! Records what the rules about several nodes need to know of a connection, and checks them.
 
-use super::{Checked, Invariant as Is, StepRecord};
+use super::rule::{Checked, Invariant as Is, StepRecord, check};
 use state_machine::connection::{CloseReason, Config, Effect, Event, PhaseName};
 use state_machine::ids::{NodeId, OpId, Uaid};
 use state_machine::record::NodeBinding;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use base64::Engine;
 
-use super::tokens::{OFFSET, SPAN, SyntaxError, Tokens, offset, span, unquoted};
-use super::{Bindings, Input};
+use super::input::Input;
+use crate::script::Bindings;
+use crate::script::tokens::{OFFSET, SPAN, SyntaxError, Tokens, offset, span, unquoted};
 use state_machine::broadcast::Broadcasts;
 use state_machine::connection::{CloseReason, Event};
 use state_machine::feed::{FeedKey, FeedPage, FeedSyncId, FeedValue, Update, Version};

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::bindings::NameKind;
-use super::tokens::offset_text;
+use super::input::{Input, Transcript};
 use super::write::TranscriptWriter;
-use super::{Bindings, Input, Transcript};
-use crate::script::{MachineKind, MachineState, Mismatch, Unacked, World, since};
+use crate::script::tokens::offset_text;
+use crate::script::{
+    Bindings, MachineKind, MachineState, Mismatch, NameKind, Unacked, World, since,
+};
 use state_machine::connection::{
     Config, Connection, ConnectionSeed, Effect, Effects, Event, UnackedMessage, Wait,
 };

@@ -3,8 +3,8 @@
 use base64::Engine;
 use serde_json::{Value, json};
 
-use super::bindings::{NameKind, NamedEndpoints, abstract_names};
-use super::tokens::{offset_text, quoted, span_text};
+use crate::script::tokens::{offset_text, quoted, span_text};
+use crate::script::{NameKind, NamedEndpoints, abstract_names};
 use state_machine::broadcast::{Broadcasts, Versions};
 use state_machine::connection::{CloseReason, Config, Effect, Event};
 use state_machine::feed::{FeedKey, FeedSyncId, FeedValue};

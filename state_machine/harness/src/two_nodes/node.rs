@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::NodeName;
+use super::input::NodeName;
 use crate::script::MachineState;
+use crate::script::tokens::offset_text;
 use crate::transcript::SessionWorld;
-use crate::transcript::tokens::offset_text;
 use state_machine::connection::{Config, ConnectionSeed, Effect, Event, PhaseName};
 use state_machine::time::Span;
 use state_machine::{NodeId, Time, Uaid};

@@ -1,10 +1,10 @@
 //! Runs an agent script against the machines.
 
+use super::input::{Execution, Input, NodeInput, NodeName, TwoNodesScript};
 use super::node::{Letter, Node};
-use super::{Execution, Input, NodeInput, NodeName, TwoNodesScript};
 use crate::model_store::Store;
-use crate::script::{MachineState, World};
-use crate::transcript::{Input as SessionInput, NameKind, StepReport, TranscriptWriter};
+use crate::script::{MachineState, NameKind, World};
+use crate::transcript::{Input as SessionInput, StepReport, TranscriptWriter};
 use state_machine::connection::{Config, Event};
 use state_machine::store::{FullScope, StoreAnswer, StoreFailed, StoreOp, Stored};
 use state_machine::time::Span;

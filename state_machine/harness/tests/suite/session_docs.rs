@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::{env, fs};
 
-use harness::script::{Language, Script};
+use harness::scripts::{Language, Script};
 use harness::transcript::{TranscriptWriter, default_limits};
 use state_machine::connection::Config;
 use state_machine::receipt::AckCode;

@@ -11,6 +11,7 @@ use crate::store::StoreAnswer;
 use crate::time::Time;
 
 /// What follows for a stage.
+#[derive(Clone, Copy)]
 pub(in crate::connection) enum Next {
     Stay,
     /// Another step of the same stage.

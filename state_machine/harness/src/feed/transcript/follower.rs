@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::input::{ConsumerName, ConsumerStep};
-use super::outcome::Outcome;
-use super::world::OutOfTurn;
+use super::outcome::{OutOfTurn, Outcome};
 use state_machine::feed::{
     Consumer, ConsumerEffect, ConsumerEvent, ConsumerLimits, FeedKey, FeedPage, FeedSyncId, Table,
     Version,

@@ -4,8 +4,7 @@
 use std::sync::Arc;
 
 use super::input::{PublisherName, PublisherStep};
-use super::outcome::Outcome;
-use super::world::OutOfTurn;
+use super::outcome::{OutOfTurn, Outcome};
 use state_machine::feed::{
     FeedKey, FeedSyncId, Publication, PublishResult, Publisher, PublisherEffect, PublisherEvent,
     PublisherLimits, Sequence, Table, UnpublishedKey,

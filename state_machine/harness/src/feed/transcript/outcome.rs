@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::input::{ConsumerName, PublisherName};
+use super::input::{ConsumerName, PublisherName, key};
+use crate::script::tokens::quoted;
 use crate::transcript::list;
-use crate::transcript::tokens::quoted;
 use state_machine::feed::table::Row;
 use state_machine::feed::{
     ConsumerEffect, ConsumerEnd, FeedKey, FeedPage, FeedSyncId, FeedValue, PublisherEffect,
@@ -35,6 +35,33 @@ pub enum Outcome {
     Misses(ConsumerName, FeedKey, Row),
     /// The consumer has seen the last state of every row.
     MissesNothing(ConsumerName),
+}
+
+/// The error for an input that is not possible now. The world is unchanged.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OutOfTurn {
+    #[error("{0} has no pending publication: write `{0}> written` first")]
+    NothingToPublish(PublisherName),
+    #[error("{0} commits what it read: write `{0}> finds` and `{0}> reads` first")]
+    NothingRead(PublisherName),
+    #[error("{0} is not started: write `{0}> starts` first")]
+    NotStarted(ConsumerName),
+    #[error("{0} is already started: write `{0}> crashes` first")]
+    Started(ConsumerName),
+    #[error("{0} has no pending fetch")]
+    NothingToFetch(ConsumerName),
+    #[error("{0} reads updates up to the head it read: write `{0}> reads head` first")]
+    NoHead(ConsumerName),
+    #[error("{0} has no page to consume")]
+    NothingToConsume(ConsumerName),
+    /// The wait passes a deadline: a driver steps a machine at every deadline.
+    #[error("this waits until {until}, over a deadline ({what}): wait until that first")]
+    OverADeadline {
+        /// The end of the wait, as a time from the start.
+        until: String,
+        /// The deadline: its machine, its reason and its time.
+        what: String,
+    },
 }
 
 impl fmt::Display for Outcome {
@@ -108,9 +135,4 @@ fn columns(Row { value, version, feed_sync_id }: &Row) -> String {
 /// The value of a key, or its deletion.
 fn held(value: Option<&FeedValue>) -> String {
     value.map_or("deleted".to_owned(), |value| format!("value={}", quoted(value.as_str())))
-}
-
-/// A key as one word.
-pub(super) fn key(key: &FeedKey) -> String {
-    quoted(key.as_str())
 }
