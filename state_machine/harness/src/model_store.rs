@@ -29,8 +29,8 @@ struct Table {
 }
 
 impl Store {
-    pub fn carry_out(&mut self, order: &StoreOp) -> StoreAnswer {
-        match order {
+    pub fn execute(&mut self, operation: &StoreOp) -> StoreAnswer {
+        match operation {
             StoreOp::Register(registration) => StoreAnswer::Registered(self.register(registration)),
             StoreOp::ReadChannels { uaid, month } => {
                 StoreAnswer::Channels(self.channels(*uaid, *month).cloned())
@@ -76,14 +76,16 @@ impl Store {
                 StoreAnswer::ChannelRemoved
             }
             StoreOp::UpdateMonth(step) => StoreAnswer::MonthUpdated(self.update_month(step)),
-            StoreOp::ClearNode { uaid, binding: place } => {
-                StoreAnswer::NodeCleared(self.clear_node(*uaid, &place.node, place.connected_at))
-            }
+            StoreOp::ClearNode { uaid, binding } => StoreAnswer::NodeCleared(self.clear_node(
+                *uaid,
+                &binding.node,
+                binding.connected_at,
+            )),
             StoreOp::FinishMove(step) => StoreAnswer::MoveFinished(self.update(step, |record| {
                 record.oldmonth = record.oldmonth.filter(|month| *month != step.from);
             })),
             StoreOp::MoveMessages { uaid, from, to } => {
-                self.carry(*uaid, *from, *to);
+                self.move_messages(*uaid, *from, *to);
                 StoreAnswer::Moved
             }
         }
@@ -277,7 +279,7 @@ impl Store {
         page(rows, limit, |last| last.id.to_string())
     }
 
-    fn carry(&mut self, uaid: Uaid, from: Month, to: Month) {
+    fn move_messages(&mut self, uaid: Uaid, from: Month, to: Month) {
         let copied = self.copy(uaid, from, to);
         self.delete(uaid, from, &copied);
     }

@@ -50,7 +50,7 @@ impl Front for Script {
         let mut orders = self.orders.lock().unwrap();
         let op = OpId(u32::try_from(orders.len()).unwrap());
         orders.push(Some(reply));
-        self.record.ordered(&Effect::SubmitStoreOp { op, order });
+        self.record.ordered(&Effect::SubmitStoreOp { op, operation: order });
         let record = Arc::clone(&self.record);
         Box::pin(async move {
             let answer = match answer.await {

@@ -51,7 +51,7 @@ impl BroadcastChecker {
     }
 
     /// Checks an update that was sent to the agent.
-    pub(super) fn told(&mut self, news: &BroadcastUpdate) -> Checked {
+    pub(super) fn sent(&mut self, news: &BroadcastUpdate) -> Checked {
         let latest = |id: &FeedKey| self.latest.as_ref().and_then(|all| all.version(id.as_str()));
         for (id, version) in &news.versions {
             let is_named = self.has.contains_key(id);

@@ -79,7 +79,7 @@ impl ConnectionChecker {
         self.broadcasts.happened(seen.event, self.config.limits.broadcasts_per_agent_max);
         self.location_checker.happened(seen, &self.config);
         for effect in seen.effects {
-            self.ordered(effect, seen)?;
+            self.effect_seen(effect, seen)?;
         }
         self.rested(seen)?;
         self.fairness.observe(seen, &self.messages, &self.config.limits)
@@ -131,13 +131,13 @@ impl ConnectionChecker {
         self.acks += 1;
     }
 
-    fn ordered(&mut self, effect: &Effect, seen: &StepRecord<'_>) -> Checked {
+    fn effect_seen(&mut self, effect: &Effect, seen: &StepRecord<'_>) -> Checked {
         match effect {
             Effect::Send(message) => self.sent(message, seen),
             Effect::Ping => Ok(()),
-            Effect::SubmitStoreOp { op, order } => {
-                self.location_checker.asked(*op, order, seen, &self.config)?;
-                self.asked(*op, order)
+            Effect::SubmitStoreOp { op, operation } => {
+                self.location_checker.asked(*op, operation, seen, &self.config)?;
+                self.asked(*op, operation)
             }
             Effect::AnswerPush { push, answer, message } => {
                 self.push_answered(*push, *answer, message, seen)
@@ -162,7 +162,7 @@ impl ConnectionChecker {
                 Ok(())
             }
             Effect::NotifyPreviousNode { node, uaid, connected_at } => {
-                self.location_checker.told(node, *uaid, *connected_at)
+                self.location_checker.notified(node, *uaid, *connected_at)
             }
             Effect::SubscribeBroadcasts { .. } => self.broadcasts.follows(true),
             Effect::UnsubscribeBroadcasts => self.broadcasts.follows(false),
@@ -186,12 +186,12 @@ impl ConnectionChecker {
                 check!(!self.is_greeted, Is::HelloFirst, "hello was answered twice");
                 self.is_greeted = true;
                 if let ServerMessage::Hello { broadcasts, .. } = message {
-                    self.broadcasts.told(broadcasts)?;
+                    self.broadcasts.sent(broadcasts)?;
                 }
             }
             ServerMessage::Broadcast(broadcasts) => {
                 check!(!broadcasts.is_empty(), Is::BroadcastsNamed, "an empty update was sent");
-                self.broadcasts.told(broadcasts)?;
+                self.broadcasts.sent(broadcasts)?;
             }
             ServerMessage::Pong | ServerMessage::Error { .. } => {}
         }
@@ -277,10 +277,10 @@ impl ConnectionChecker {
         }
     }
 
-    fn asked(&mut self, op: OpId, order: &StoreOp) -> Checked {
+    fn asked(&mut self, op: OpId, operation: &StoreOp) -> Checked {
         let last = self.last_op.replace(op);
         check!(last < Some(op), Is::OrdersNumbered, "{op:?} after {last:?}");
-        if let StoreOp::Delete { messages, .. } = order {
+        if let StoreOp::Delete { messages, .. } = operation {
             for MessageKey { id, .. } in messages {
                 let is_wanted = matches!(
                     self.messages.get(id),

@@ -67,7 +67,7 @@
 //! | `broadcasts< subscribe 4`, `broadcasts< unsubscribe` | receive changes after number 4, or none |
 //! | `close< 1001 server is shutting down` | the end; `close< socket closed` is without a close frame |
 //!
-//! `U1`, `C1`, `M1` and `K1` name user agents, channels, messages and keys ([`Bindings`]). A message with a topic is
+//! `U1`, `C1`, `M1` and `K1` name user agents, channels, messages and keys. A message with a topic is
 //! `M1t`, one whose sender wants a receipt `M1r`, one with both `M1tr`. A delete then has the code of the ack
 //! (`M1r=101`), if it is not 100. `V5C1` is version 5 of a SimplePush channel, in `push> 7 V5C1 C1`, which has no
 //! `ttl=`. In JSON they are in braces, and `{endpoint U1 C1}` is the URL of a channel.
@@ -87,7 +87,7 @@ pub use head::default_limits;
 pub use input::{Input, Step, Transcript};
 pub(crate) use parse::{Head, check_effect};
 pub(crate) use read::{Reader, channels, yes_or_no};
-pub(crate) use replay::ordered;
+pub(crate) use replay::submitted;
 pub use replay::{SessionWorld, StepReport, run};
 pub use write::TranscriptWriter;
 pub(crate) use write::{list, reference};

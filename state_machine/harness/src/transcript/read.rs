@@ -142,12 +142,12 @@ impl Reader<'_> {
             curmonth: fields.need("curmonth", "a month such as 2026_11", month)?,
             oldmonth: fields.read("oldmonth", "a month such as 2026_11", month)?,
         };
-        let before = fields.read("before", "a node, @ and an offset", |text| self.place(text))?;
+        let before = fields.read("before", "a node, @ and an offset", |text| self.binding(text))?;
         fields.end()?;
         Ok((record, before))
     }
 
-    fn place(&self, text: &str) -> Option<NodeBinding> {
+    fn binding(&self, text: &str) -> Option<NodeBinding> {
         let (name, at) = text.rsplit_once('@')?;
         Some(NodeBinding { node: node(name)?, connected_at: offset(at, self.start)? })
     }

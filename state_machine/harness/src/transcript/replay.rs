@@ -108,7 +108,7 @@ impl SessionWorld {
         let writer = TranscriptWriter { config: &self.config, start: self.start };
         check_answer(&event, &mut self.open, &writer)?;
         let effects = self.connection.step(self.now, event.clone());
-        self.open.extend(effects.iter().filter_map(ordered));
+        self.open.extend(effects.iter().filter_map(submitted));
         Ok(StepReport { at: self.now, event, effects })
     }
 
@@ -164,9 +164,9 @@ impl World for SessionWorld {
 }
 
 /// The operation that an effect submits.
-pub(crate) fn ordered(effect: &Effect) -> Option<(OpId, StoreOp)> {
+pub(crate) fn submitted(effect: &Effect) -> Option<(OpId, StoreOp)> {
     match effect {
-        Effect::SubmitStoreOp { op, order } => Some((*op, order.clone())),
+        Effect::SubmitStoreOp { op, operation } => Some((*op, operation.clone())),
         _ => None,
     }
 }
@@ -180,18 +180,18 @@ fn check_answer(
     let Event::StoreAnswered { op, answer } = event else { return Ok(()) };
     match (open.remove(op), answer) {
         (Some(_), Err(_)) => Ok(()),
-        (Some(order), Ok(answer)) if matches(answer, &order) => Ok(()),
-        (Some(order), Ok(_)) => {
-            let order = writer.order(&order, writer.start);
-            Err(format!("operation {} is `{order}`, which has another answer", op.0))
+        (Some(operation), Ok(answer)) if matches(answer, &operation) => Ok(()),
+        (Some(operation), Ok(_)) => {
+            let operation = writer.operation(&operation, writer.start);
+            Err(format!("operation {} is `{operation}`, which has another answer", op.0))
         }
         (None, _) => Err(format!("no operation {} waits for an answer", op.0)),
     }
 }
 
-fn matches(answer: &StoreAnswer, order: &StoreOp) -> bool {
+fn matches(answer: &StoreAnswer, operation: &StoreOp) -> bool {
     matches!(
-        (answer, order),
+        (answer, operation),
         (StoreAnswer::Registered(_), StoreOp::Register(_))
             | (StoreAnswer::Channels(_), StoreOp::ReadChannels { .. })
             | (StoreAnswer::Fetched(_), StoreOp::Fetch { .. } | StoreOp::FetchVersions { .. })
@@ -210,5 +210,5 @@ fn matches(answer: &StoreAnswer, order: &StoreOp) -> bool {
             | (StoreAnswer::Moved, StoreOp::MoveMessages { .. })
             | (StoreAnswer::NodeCleared(_), StoreOp::ClearNode { .. })
             | (StoreAnswer::OverLimit, StoreOp::Register(_) | StoreOp::AddChannels { .. })
-    ) || *answer == StoreAnswer::NoSpace && order.is_write()
+    ) || *answer == StoreAnswer::NoSpace && operation.is_write()
 }

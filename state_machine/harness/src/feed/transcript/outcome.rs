@@ -79,10 +79,10 @@ impl fmt::Display for Outcome {
                 write!(f, "{name}< sequence {} version={}", sequence.value, sequence.version)
             }
             Self::Max(name, max) => write!(f, "{name}< max {max}"),
-            Self::Publisher(name, order) => write!(f, "{name}< {}", published(order)),
+            Self::Publisher(name, effect) => write!(f, "{name}< {}", published(effect)),
             Self::Head(name, Some(head)) => write!(f, "{name}< head {head}"),
             Self::Head(name, None) => write!(f, "{name}< no such feed"),
-            Self::Consumer(name, order) => write!(f, "{name}< {}", consumed(order)),
+            Self::Consumer(name, effect) => write!(f, "{name}< {}", consumed(effect)),
             Self::Misses(name, missed, row) => {
                 write!(f, "{name}< misses {} {}", key(missed), columns(row))
             }
@@ -91,8 +91,8 @@ impl fmt::Display for Outcome {
     }
 }
 
-fn published(order: &PublisherEffect) -> String {
-    match order {
+fn published(effect: &PublisherEffect) -> String {
+    match effect {
         PublisherEffect::Publish { after: None, .. } => "publish".to_owned(),
         PublisherEffect::Publish { after: Some(after), .. } => {
             format!("publish after={}", key(after))
@@ -101,8 +101,8 @@ fn published(order: &PublisherEffect) -> String {
     }
 }
 
-fn consumed(order: &ConsumerEffect) -> String {
-    match order {
+fn consumed(effect: &ConsumerEffect) -> String {
+    match effect {
         ConsumerEffect::Fetch { after, .. } => format!("fetch after={after}"),
         ConsumerEffect::Consume(FeedPage { updates, cursor, head, .. }) => {
             format!("consume {} cursor={cursor} head={head}", list(updates, update))

@@ -110,10 +110,10 @@ impl World {
         self.now = until;
         let mut outcomes = Vec::new();
         for node in self.publishers.values_mut() {
-            outcomes.extend(node.told(until, PublisherEvent::TimePassed));
+            outcomes.extend(node.drive(until, PublisherEvent::TimePassed));
         }
         for follower in self.consumers.values_mut().filter(|one| one.machine.is_some()) {
-            outcomes.extend(follower.told(until, ConsumerEvent::TimePassed)?);
+            outcomes.extend(follower.drive(until, ConsumerEvent::TimePassed)?);
         }
         Ok(outcomes)
     }
