@@ -7,7 +7,7 @@ use state_machine::store::{
     StoreOp, Stored,
 };
 use state_machine::{
-    Chid, Message, MessageId, MessageKey, Month, NodeId, RouterRecord, Time, Uaid,
+    Chid, Message, MessageId, MessageKey, Month, NodeBinding, NodeId, RouterRecord, Time, Uaid,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -76,11 +76,10 @@ impl Store {
                 StoreAnswer::ChannelRemoved
             }
             StoreOp::UpdateMonth(step) => StoreAnswer::MonthUpdated(self.update_month(step)),
-            StoreOp::ClearNode { uaid, binding } => StoreAnswer::NodeCleared(self.clear_node(
-                *uaid,
-                &binding.node,
-                binding.connected_at,
-            )),
+            StoreOp::ClearNode { uaid, binding } => {
+                let NodeBinding { node, connected_at } = binding;
+                StoreAnswer::NodeCleared(self.clear_node(*uaid, node, *connected_at))
+            }
             StoreOp::FinishMove(step) => StoreAnswer::MoveFinished(self.update(step, |record| {
                 record.oldmonth = record.oldmonth.filter(|month| *month != step.from);
             })),

@@ -139,34 +139,34 @@ impl fmt::Debug for Action {
             Self::Registers => write!(f, "the agent registers a second channel"),
             Self::Unregisters => write!(f, "the agent unregisters the second channel"),
             Self::SetsUrgency(min) => write!(f, "the agent sets its minimal urgency to {min:?}"),
-            Self::Acks(connection, which) => {
-                write!(f, "the agent acks M{which} on connection {}", connection.0)
+            Self::Acks(ConnectionId(on), which) => {
+                write!(f, "the agent acks M{which} on connection {on}")
             }
             Self::Pushes(which) => write!(f, "endpoint {which} reads the record"),
             Self::EndpointGoesOn(which) => write!(f, "endpoint {which} continues"),
             Self::EndpointGetsAnswer(which) => {
                 write!(f, "endpoint {which} gets the answer of the node")
             }
-            Self::TakesPush(connection) => write!(f, "connection {} takes a push", connection.0),
-            Self::TakesNotices(connection) => {
-                write!(f, "connection {} takes its notices", connection.0)
+            Self::TakesPush(ConnectionId(on)) => write!(f, "connection {on} takes a push"),
+            Self::TakesNotices(ConnectionId(on)) => {
+                write!(f, "connection {on} takes its notices")
             }
-            Self::StoreExecutes(connection, op) => {
-                write!(f, "the store executes operation {} of connection {}", op.0, connection.0)
+            Self::StoreExecutes(ConnectionId(on), OpId(op)) => {
+                write!(f, "the store executes operation {op} of connection {on}")
             }
-            Self::StoreAnswers(connection, op) => {
-                write!(f, "connection {} gets the answer to operation {}", connection.0, op.0)
+            Self::StoreAnswers(ConnectionId(on), OpId(op)) => {
+                write!(f, "connection {on} gets the answer to operation {op}")
             }
-            Self::Deadline(connection) => {
-                write!(f, "the deadline of connection {} passes", connection.0)
+            Self::Deadline(ConnectionId(on)) => {
+                write!(f, "the deadline of connection {on} passes")
             }
-            Self::IdleDeadline(connection) => {
-                write!(f, "the idle connection {} meets its deadline", connection.0)
+            Self::IdleDeadline(ConnectionId(on)) => {
+                write!(f, "the idle connection {on} meets its deadline")
             }
             Self::NotificationArrives(notification) => write!(f, "{notification} arrives"),
             Self::Drains(node) => write!(f, "node {node} begins to stop"),
-            Self::SessionEnds(connection) => {
-                write!(f, "connection {} ends with its node", connection.0)
+            Self::SessionEnds(ConnectionId(on)) => {
+                write!(f, "connection {on} ends with its node")
             }
             Self::Exits(node) => write!(f, "node {node} is gone"),
             Self::Starts(node) => write!(f, "node {node} is started again"),
@@ -184,33 +184,21 @@ impl fmt::Debug for Fault {
                 write!(f, "node {node} crashes with its writes on their way")
             }
             Self::EndpointCrashes(which) => write!(f, "endpoint {which} crashes"),
-            Self::StoreRefuses(connection, op) => {
-                write!(f, "the store refuses operation {} of connection {}", op.0, connection.0)
+            Self::StoreRefuses(ConnectionId(on), OpId(op)) => {
+                write!(f, "the store refuses operation {op} of connection {on}")
             }
-            Self::AckReplyLost(connection, op) => {
-                write!(f, "the answer to operation {} of connection {} is lost", op.0, connection.0)
+            Self::AckReplyLost(ConnectionId(on), OpId(op)) => {
+                write!(f, "the answer to operation {op} of connection {on} is lost")
             }
-            Self::CarriedByHalf(connection, op) => {
-                write!(
-                    f,
-                    "the store executes half of operation {} of connection {}",
-                    op.0, connection.0
-                )
+            Self::CarriedByHalf(ConnectionId(on), OpId(op)) => {
+                write!(f, "the store executes half of operation {op} of connection {on}")
             }
             Self::StoreRefusesEndpoint(which) => write!(f, "the store refuses endpoint {which}"),
-            Self::NoSpace(connection, op) => {
-                write!(
-                    f,
-                    "the store has no space for operation {} of connection {}",
-                    op.0, connection.0
-                )
+            Self::NoSpace(ConnectionId(on), OpId(op)) => {
+                write!(f, "the store has no space for operation {op} of connection {on}")
             }
-            Self::RegistrationUnwritten(connection, op) => {
-                write!(
-                    f,
-                    "the store keeps operation {} of connection {} in memory",
-                    op.0, connection.0
-                )
+            Self::RegistrationUnwritten(ConnectionId(on), OpId(op)) => {
+                write!(f, "the store keeps operation {op} of connection {on} in memory")
             }
             Self::NoSpaceForEndpoint(which) => {
                 write!(f, "the store has no space for endpoint {which}")
