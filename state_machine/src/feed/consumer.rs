@@ -14,9 +14,9 @@
 //! Architecture invariant: the cursor only grows, and only over consumed updates. A consumer that starts again with its
 //! cursor is given at least everything that it had not consumed.
 
-use super::{FeedPage, FeedSyncId, store_backoff};
+use super::update::{FeedPage, FeedSyncId};
 use crate::backoff::Backoff;
-use crate::store::{PageLimit, StoreFailed};
+use crate::paging::{PageLimit, StoreFailed};
 use crate::time::{Span, Time};
 use crate::variant_name;
 
@@ -213,7 +213,7 @@ impl Consumer {
     }
 
     fn backoff(&self) -> Backoff {
-        store_backoff(self.limits.retry)
+        Backoff::of_store(self.limits.retry)
     }
 
     fn failed(&mut self, now: Time, mut backoff: Backoff) -> Vec<ConsumerEffect> {
