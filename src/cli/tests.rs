@@ -1,5 +1,4 @@
 use std::collections::BTreeSet;
-use std::fmt::Debug;
 use std::path::Path;
 
 use state_machine::feed::{FeedKey, FeedName, FeedValue};
@@ -127,10 +126,7 @@ fn each_command_is_understood() {
 }
 
 /// The line is read as the command. A server that gets it in JSON reads the same one.
-fn expect<C>(lines: &mut BTreeSet<&'static str>, line: &str, expected: &C)
-where
-    C: StoreCommand + Debug + PartialEq,
-{
+fn expect<C: StoreCommand>(lines: &mut BTreeSet<&'static str>, line: &str, expected: &C) {
     let words: Vec<_> = line.split(' ').collect();
     assert!(line.starts_with(C::NAME), "{line}");
     let command = args::<C>(&words).unwrap_or_else(|error| panic!("{line}: {error}"));

@@ -4,8 +4,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use state_machine::feed::{FeedKey, FeedName, FeedValue};
 
-use super::change::Change;
-use super::key_args::KeyArgs;
+use super::key_args::{Change, KeyArgs};
 use crate::command::{Job, JobError, NoReport, StoreCommand};
 
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]

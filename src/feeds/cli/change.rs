@@ -7,19 +7,11 @@ use futures_util::FutureExt;
 use state_machine::feed::{FeedName, FeedValue, Version, WriteResult};
 use storage::StoreFuture;
 
-use super::key_args::KeyArgs;
+use super::key_args::{Change, KeyArgs};
 use super::remote::Remote;
 use crate::command::{Failure, Job, JobError, StoreCommand, run_and_print};
 use crate::feeds::store::{publish, write};
 use crate::settings::Settings;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
-    Put(FeedValue),
-    Delete,
-    /// The key gets a new number and keeps its value.
-    Republish,
-}
 
 impl Change {
     /// Makes the change over HTTP if a URL is given, else by the command on the store.

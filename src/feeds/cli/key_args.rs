@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use state_machine::feed::{FeedKey, FeedName};
+use state_machine::feed::{FeedKey, FeedName, FeedValue};
 use url::Url;
 
 use crate::settings::value::{PublicUrl, Value as _};
@@ -21,6 +21,15 @@ pub struct KeyArgs {
     #[arg(long, value_name = "URL", value_parser = server)]
     #[serde(skip)]
     pub url: Option<Url>,
+}
+
+/// What is done with a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    Put(FeedValue),
+    Delete,
+    /// The key gets a new number and keeps its value.
+    Republish,
 }
 
 /// Parses an origin. A token in the URL would show in the list of processes.

@@ -6,8 +6,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use state_machine::feed::FeedValue;
 
-use super::change::Change;
-use super::key_args::KeyArgs;
+use super::key_args::{Change, KeyArgs};
 use crate::command::{Failure, Job, JobError, NoReport, StoreCommand};
 use crate::settings::Settings;
 

@@ -12,7 +12,7 @@ use ureq::http::{Response, StatusCode};
 use ureq::{Agent, Body};
 use url::Url;
 
-use super::change::Change;
+use super::key_args::Change;
 use crate::command::entry::FEED_TOKEN_VARIABLE;
 use crate::system::https_client::{ClientError, http_client, printable, why_unanswered};
 

@@ -155,7 +155,7 @@ fn follow(args: &FeedTail, settings: &Settings) -> Result<(), Failure> {
         Err(CommandError::Io(error)) if error.kind() == BrokenPipe => Ok(()),
         ended => ended,
     };
-    printer.printer.end();
+    printer.printer.bar.end();
     // Not after a tail that was refused at once.
     let UpdatePrinter { printer, tail, .. } = printer;
     if args.cursor_file.is_some() && (ended.is_ok() || tail.count() > 0) {

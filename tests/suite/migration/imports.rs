@@ -48,8 +48,8 @@ pub(super) fn import(url: &str, data_dir: &Path) -> Command {
 }
 
 fn import_with(launch: &Launch, url: &str, data_dir: &Path) -> Command {
-    let mut command = launch.command(&["import", "autopush-redis", url, "--data-dir"]);
-    command.arg(data_dir);
+    let mut command = launch.command(&["import", "autopush-redis", url]);
+    command.arg("--data-dir").arg(data_dir);
     command
 }
 
