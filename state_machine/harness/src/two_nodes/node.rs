@@ -103,7 +103,7 @@ impl Node {
                         to: node.clone(),
                         uaid: *uaid,
                         event: Event::ConnectedElsewhere { connected_at: *connected_at },
-                    })
+                    });
                 }
                 _ => {}
             }
