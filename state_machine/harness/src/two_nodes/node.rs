@@ -99,11 +99,8 @@ impl Node {
                     self.registered = None;
                 }
                 Effect::NotifyPreviousNode { node, uaid, connected_at } => {
-                    notifications.push(Notification {
-                        to: node.clone(),
-                        uaid: *uaid,
-                        event: Event::ConnectedElsewhere { connected_at: *connected_at },
-                    });
+                    let event = Event::ConnectedElsewhere { connected_at: *connected_at };
+                    notifications.push(Notification { to: node.clone(), uaid: *uaid, event });
                 }
                 _ => {}
             }

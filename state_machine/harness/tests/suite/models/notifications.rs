@@ -91,7 +91,7 @@ impl World {
                 connection.elsewhere = Some(Time(u64::MAX));
             }
             (Content::ConnectedElsewhere(at), _) => {
-                connection.elsewhere = connection.elsewhere.max(Some(at))
+                connection.elsewhere = connection.elsewhere.max(Some(at));
             }
         }
     }

@@ -183,18 +183,18 @@ impl World {
             Action::TakesPush(connection) => self.takes_push(scenario, *connection),
             Action::TakesNotices(connection) => self.takes_notices(scenario, *connection),
             Action::StoreExecutes(connection, op) => {
-                self.store_executes(scenario, *connection, *op)
+                self.store_executes(scenario, *connection, *op);
             }
             Action::StoreAnswers(connection, op) => self.store_answers(scenario, *connection, *op),
             Action::Deadline(connection) | Action::IdleDeadline(connection) => {
                 self.deadline_passes(scenario, *connection);
             }
             Action::NotificationArrives(notification) => {
-                self.notification_arrives(scenario, *notification)
+                self.notification_arrives(scenario, *notification);
             }
             Action::Drains(node) => self.nodes[*node].life = Life::Draining,
             Action::SessionEnds(connection) => {
-                self.step(scenario, *connection, &Event::ShutdownBegan)
+                self.step(scenario, *connection, &Event::ShutdownBegan);
             }
             Action::Exits(node) => self.nodes[*node].life = Life::Gone,
             Action::Starts(node) => self.starts(*node),
@@ -214,13 +214,13 @@ impl World {
             Fault::NodeCrashesAfterWriting(node) => self.node_crashes(scenario, node, true),
             Fault::EndpointCrashes(which) => self.pushes[which] = Push::Vanished,
             Fault::StoreRefuses(connection, op) => {
-                self.store_fails(scenario, connection, op, Done::Not)
+                self.store_fails(scenario, connection, op, Done::Not);
             }
             Fault::AckReplyLost(connection, op) => {
-                self.store_fails(scenario, connection, op, Done::Wholly)
+                self.store_fails(scenario, connection, op, Done::Wholly);
             }
             Fault::CarriedByHalf(connection, op) => {
-                self.store_fails(scenario, connection, op, Done::Half)
+                self.store_fails(scenario, connection, op, Done::Half);
             }
             Fault::NoSpace(connection, op) => self.store_has_no_space(scenario, connection, op),
             Fault::RegistrationUnwritten(connection, op) => {
