@@ -284,5 +284,5 @@ async fn a_directory_without_room_for_the_socket_leaves_the_server_without_one()
     let fixture = Fixture::with(&[]).await;
     let log = Logger::root(Discard, o!());
     let nowhere = fixture.dir.path().join("nowhere");
-    assert!(start(&nowhere, COMMANDS.served(), fixture.context.clone(), &log).is_none());
+    assert!(start(&nowhere, COMMANDS.served(), fixture.context, &log).is_none());
 }
