@@ -234,7 +234,7 @@ impl<T: Transport> Client<T> {
                 self.transport.text(ctx, message.to_json(&*self.shared.urls));
             }
             Effect::Ping => self.transport.ping(ctx),
-            Effect::SubmitStoreOp { op, order } => self.submit(op, order, ctx),
+            Effect::SubmitStoreOp { op, operation } => self.submit(op, operation, ctx),
             Effect::AnswerPush { push, answer, message } => {
                 self.answer_push(push, answer, message, ctx);
             }

@@ -29,6 +29,7 @@ use crate::operate::tables::list::List;
 use crate::operate::users::drop_inactive::DropInactive;
 
 const LIST: List = List { json: false };
+const SLOW: DropInactive = DropInactive { months: 2, rate: 1, dry_run: false, since: None };
 
 fn listen(fixture: &Fixture) -> AdminSocket {
     let log = Logger::root(Discard, o!());
@@ -86,8 +87,7 @@ fn http(version: &str, body: &[u8]) -> Vec<u8> {
 
 /// A job that runs for a minute, and has begun when this returns.
 async fn slow_job(fixture: &Fixture) -> UnixStream {
-    let slow = DropInactive { months: 2, rate: 1, dry_run: false, since: None };
-    begin(fixture, slow).await
+    begin(fixture, SLOW).await
 }
 
 /// A job that has written output when this returns. Its request body is not complete.
@@ -127,8 +127,9 @@ async fn the_log_has_the_name_and_the_result_of_a_command_and_no_value() {
     let log = Logger::root(std::sync::Mutex::new(json).fuse(), o!());
     let socket =
         start(fixture.dir.path(), COMMANDS.served(), fixture.context.clone(), &log).unwrap();
-    let of = KeyArgs { feed: FeedName::broadcasts(), key: FeedKey::parse("k").unwrap() };
-    let put = Put { of, url: None, value: Some("secret".to_owned()) };
+    let key = FeedKey::parse("k").unwrap();
+    let of = KeyArgs { feed: FeedName::broadcasts(), key, url: None };
+    let put = Put { of, value: Some("secret".to_owned()) };
     call(&fixture, put).await.1.unwrap();
     socket.stop().await;
     let logged = fs::read_to_string(file.path()).unwrap();
@@ -210,15 +211,8 @@ async fn tails_have_permits_of_their_own() {
     let (store, value) = (&fixture.context.store, FeedValue::parse("v").unwrap());
     store.write_key(feed.clone(), key, value, 1).await.unwrap();
     store.publish(feed.clone(), None, 1).await.unwrap();
-    let tail = FeedTail {
-        feed,
-        after: 0,
-        count: None,
-        once: false,
-        cursor_file: None,
-        json: false,
-        url: None,
-    };
+    let (after, count, cursor_file, url) = (0, None, None, None);
+    let tail = FeedTail { feed, after, count, once: false, cursor_file, json: false, url };
     let mut tails = Vec::new();
     for _ in 0..TAILS_MAX {
         tails.push(begin(&fixture, tail.clone()).await);
@@ -243,8 +237,7 @@ async fn an_interrupted_client_still_prints_what_was_done() {
     fixture.users_of(0..60, in_month("2026_08")).await;
     let socket = listen(&fixture);
     let (stream, mut printed) = (connect(&fixture).await, Vec::new());
-    let slow = DropInactive { months: 2, rate: 1, dry_run: false, since: None };
-    let end = call_over(stream, slow, &mut printed, std::future::ready(())).await;
+    let end = call_over(stream, SLOW, &mut printed, std::future::ready(())).await;
     assert!(matches!(end, Ok(Completion::Stopped)), "{end:?}");
     assert_eq!(fixture.users().await, 60);
     socket.stop().await;
@@ -290,13 +283,6 @@ async fn the_path_of_the_directory_may_be_longer_than_a_socket_address() {
 async fn a_directory_without_room_for_the_socket_leaves_the_server_without_one() {
     let fixture = Fixture::with(&[]).await;
     let log = Logger::root(Discard, o!());
-    assert!(
-        start(
-            &fixture.dir.path().join("nowhere"),
-            COMMANDS.served(),
-            fixture.context.clone(),
-            &log
-        )
-        .is_none()
-    );
+    let nowhere = fixture.dir.path().join("nowhere");
+    assert!(start(&nowhere, COMMANDS.served(), fixture.context, &log).is_none());
 }

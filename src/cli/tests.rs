@@ -1,5 +1,4 @@
 use std::collections::BTreeSet;
-use std::fmt::Debug;
 use std::path::Path;
 
 use state_machine::feed::{FeedKey, FeedName, FeedValue};
@@ -28,6 +27,11 @@ fn args<C: FromArgMatches>(words: &[&str]) -> Result<C, clap::Error> {
         matches = below;
     }
     C::from_arg_matches(&matches)
+}
+
+/// The same for a line of words.
+fn parse_line(line: &str) -> Result<ArgMatches, clap::Error> {
+    parse(&line.split(' ').collect::<Vec<_>>())
 }
 
 fn help(args: &[&str]) -> String {
@@ -65,15 +69,13 @@ fn a_role_is_all_unless_named_and_the_help_of_serve_shows_how_to_start_a_cluster
 #[test]
 fn a_former_command_is_refused_with_the_command_of_today_and_that_is_a_command() {
     for (former, now) in renamed::COMMANDS {
-        let words: Vec<_> = former.split(' ').collect();
-        let error = parse(&words).unwrap_err();
+        let error = parse_line(former).unwrap_err();
         assert_eq!(error.exit_code(), 2);
         let tip = format!("tip: `kalends {former}` is `kalends {now}` now");
         assert!(error.to_string().contains(&tip), "{error}");
-        let error = parse(&[&["help"], &words[..]].concat()).unwrap_err();
+        let error = parse_line(&format!("help {former}")).unwrap_err();
         assert!(error.to_string().contains(&tip), "{error}");
-        let words: Vec<_> = now.split(' ').chain(["--help"]).collect();
-        assert_eq!(parse(&words).unwrap_err().exit_code(), 0, "{now}");
+        assert_eq!(parse_line(&format!("{now} --help")).unwrap_err().exit_code(), 0, "{now}");
     }
 }
 
@@ -117,17 +119,14 @@ fn each_command_is_understood() {
         "keys cluster --data-dir x --store dynamodb",
         "push http://a --message x",
     ] {
-        parse(&line.split(' ').collect::<Vec<_>>()).unwrap();
+        parse_line(line).unwrap();
     }
     let subscribe = args::<SubscribeArgs>(&["subscribe", "https://a", "--json"]).unwrap();
     assert_eq!((subscribe.url.as_str(), subscribe.json), ("wss://a/", true));
 }
 
 /// The line is read as the command. A server that gets it in JSON reads the same one.
-fn expect<C>(lines: &mut BTreeSet<&'static str>, line: &str, expected: &C)
-where
-    C: StoreCommand + Debug + PartialEq,
-{
+fn expect<C: StoreCommand>(lines: &mut BTreeSet<&'static str>, line: &str, expected: &C) {
     let words: Vec<_> = line.split(' ').collect();
     assert!(line.starts_with(C::NAME), "{line}");
     let command = args::<C>(&words).unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -157,20 +156,16 @@ fn each_command_line_is_read_as_its_command_and_carried_to_the_server() {
     expect(lines, "tables copy 2026_09 2026_11 --server-stopped", &copy);
     let drop = tables::drop::Drop { month: from, yes: true, force: false };
     expect(lines, "tables drop 2026_09 --yes", &drop);
-    let since = None;
-    let inactive =
-        users::drop_inactive::DropInactive { months: 12, rate: 100, dry_run: false, since };
+    let (months, rate, dry_run, since) = (12, 100, false, None);
+    let inactive = users::drop_inactive::DropInactive { months, rate, dry_run, since };
     expect(lines, "users drop-inactive", &inactive);
     for uaid in [UAID.to_string(), "07070707-0707-0707-0707-070707070707".to_owned()] {
         expect(lines, &format!("users drop {uaid}"), &users::drop::DropUser { uaid: UAID });
     }
     let server_stopped = true;
     expect(lines, "users repair --server-stopped", &users::repair::Repair { server_stopped });
-    expect(
-        lines,
-        "store repair --server-stopped",
-        &store_copy::repair::StoreRepair { server_stopped },
-    );
+    let repair = store_copy::repair::StoreRepair { server_stopped };
+    expect(lines, "store repair --server-stopped", &repair);
     expect(lines, "nodes --json", &nodes::ListNodes { json: true });
     expect_of_tokens_and_feeds(lines);
 
@@ -194,26 +189,16 @@ fn expect_of_tokens_and_feeds(lines: &mut BTreeSet<&'static str>) {
     expect(lines, "access rotate a --expires 5s --json", &rotate);
     expect(lines, "access revoke a", &access::revoke::AccessRevoke { name });
     let (feed, key) = (FeedName::broadcasts(), FeedKey::parse("a/b").unwrap());
-    let (of, url) = (feeds::key_args::KeyArgs { feed: feed.clone(), key: key.clone() }, None);
+    let of = feeds::key_args::KeyArgs { feed: feed.clone(), key: key.clone(), url: None };
     let value = Some("v".to_owned());
-    expect(
-        lines,
-        "feed put broadcasts a/b v",
-        &feeds::put::Put { of: of.clone(), url: None, value },
-    );
-    let delete = feeds::delete::Delete { of: of.clone(), url: None };
+    expect(lines, "feed put broadcasts a/b v", &feeds::put::Put { of: of.clone(), value });
+    let delete = feeds::delete::Delete { of: of.clone() };
     expect(lines, "feed delete broadcasts a/b", &delete);
-    expect(lines, "feed republish broadcasts a/b", &feeds::republish::Republish { of, url });
+    expect(lines, "feed republish broadcasts a/b", &feeds::republish::Republish { of });
     expect(lines, "feed list --json", &feeds::list::FeedList { json: true });
-    let tail = feeds::tail::FeedTail {
-        feed,
-        after: 7,
-        count: Some(1),
-        once: true,
-        cursor_file: None,
-        json: false,
-        url: None,
-    };
+    let (after, count, once, json) = (7, Some(1), true, false);
+    let (cursor_file, url) = (None, None);
+    let tail = feeds::tail::FeedTail { feed, after, count, once, cursor_file, json, url };
     expect(lines, "feed tail broadcasts --after 7 --count 1 --once", &tail);
     let version = FeedValue::parse("\"1\"").unwrap();
     let put = feeds::broadcast_put::BroadcastPut { id: key, version };
@@ -260,8 +245,7 @@ fn invalid_arguments_are_refused() {
         "feed token f",
         "broadcast put a/b",
     ] {
-        let refused = parse(&wrong.split(' ').collect::<Vec<_>>()).unwrap_err();
-        assert_eq!(refused.exit_code(), 2, "{wrong}");
+        assert_eq!(parse_line(wrong).unwrap_err().exit_code(), 2, "{wrong}");
     }
     let long = help(&["feed", "put", "f", &"k".repeat(257), "v"]);
     assert!(long.contains("a key is 1 to 256 bytes"), "{long}");
@@ -309,14 +293,11 @@ async fn requests_that_the_command_line_would_refuse_are_refused() {
     ] {
         let served = COMMANDS.served().find(|served| served.name == name).expect(name);
         let json = serde_json::from_str(json).expect("it is JSON");
-        let started = served.start(json, context.clone(), stopped.clone());
+        let started = (served.start)(json, context.clone(), stopped.clone());
         assert!(started.is_err(), "{name}");
     }
-    assert!(
-        !COMMANDS
-            .served()
-            .any(|served| ["store copy", "import autopush-redis"].contains(&served.name))
-    );
+    let alone = ["store copy", "import autopush-redis"];
+    assert!(!COMMANDS.served().any(|served| alone.contains(&served.name)));
 }
 
 #[test]
@@ -365,7 +346,7 @@ fn the_first_help_is_short_and_that_of_serve_has_every_setting() {
 #[test]
 fn the_help_of_a_command_shows_the_settings_that_it_has_to_do_with() {
     let flags = |line: &str| {
-        let help = help(&line.split(' ').collect::<Vec<_>>());
+        let help = parse_line(line).unwrap_err().to_string();
         let settings = Setting::all().map(|setting| flag_name(setting.name));
         settings.filter(|flag| help.contains(&format!("{flag} "))).collect::<Vec<_>>()
     };

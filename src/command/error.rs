@@ -8,6 +8,7 @@ use storage::StoreError;
 use super::protocol::FILE;
 use crate::settings::store::OpenStoreError;
 use crate::settings::store::copy_marker::CopyMarkerError;
+use crate::system::https_client::ClientError;
 
 /// Why a command did not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -37,10 +38,6 @@ pub enum CommandError {
     NoKeysOfStore { dir: PathBuf },
     #[error("a server is running on {}: stop it first, or what it writes is not copied", dir.display())]
     ServerUses { dir: PathBuf },
-    #[error(
-        "this is safe only while no server uses the tables: stop all of them, then add --server-stopped"
-    )]
-    ServersUnknown,
     #[error("{} is not a directory: name that of the store with --data-dir", path.display())]
     NotADirectory { path: PathBuf },
     /// Files that this process would make in it would be closed to its server.
@@ -82,6 +79,9 @@ pub enum CommandError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Copy(#[from] CopyMarkerError),
+    /// A server that is used over HTTP.
+    #[error(transparent)]
+    Client(#[from] ClientError),
     /// Standard output, a runtime or a socket failed.
     #[error("{0}")]
     Io(#[from] io::Error),

@@ -73,10 +73,7 @@ impl Fixture {
         months.iter().map(Month::to_string).collect()
     }
 
-    pub async fn ask<C: StoreCommand>(&self, command: C) -> Asked<C>
-    where
-        C::Report: Debug + PartialEq,
-    {
+    pub async fn ask<C: StoreCommand>(&self, command: C) -> Asked<C> {
         let (_stop, stopped) = watch::channel(false);
         self.ask_until(command, stopped).await
     }
@@ -85,10 +82,7 @@ impl Fixture {
         &self,
         command: C,
         stop: watch::Receiver<bool>,
-    ) -> Asked<C>
-    where
-        C::Report: Debug + PartialEq,
-    {
+    ) -> Asked<C> {
         let (outputs, mut queue) = mpsc::channel(OUTPUTS_MAX);
         let mut read = Vec::new();
         let reading = async {
@@ -103,23 +97,19 @@ impl Fixture {
     }
 
     /// The notes of a command that must succeed.
-    pub async fn notes<C: StoreCommand>(&self, command: C) -> Vec<String>
-    where
-        C::Report: Debug + PartialEq,
-    {
+    pub async fn notes<C: StoreCommand>(&self, command: C) -> Vec<String> {
         let (lines, end) = self.ask(command).await;
         assert_eq!(end, Completion::Done, "{lines:?}");
         lines.into_iter().map(note).collect()
     }
 
-    /// The reason of a refusal.
-    pub async fn refused<C: StoreCommand>(&self, command: C) -> String
-    where
-        C::Report: Debug + PartialEq,
-    {
+    /// The reason of a refusal, which begins with this.
+    pub async fn refused<C: StoreCommand>(&self, command: C, beginning: &str) -> String {
         match self.ask(command).await {
-            (lines, Completion::Failed(why)) if lines.is_empty() => why,
-            other => panic!("not refused: {other:?}"),
+            (lines, Completion::Failed(why)) if lines.is_empty() && why.starts_with(beginning) => {
+                why
+            }
+            other => panic!("not refused with {beginning:?}: {other:?}"),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What a command writes while it runs. Between server and command it is one JSON value a line.
 
+use std::fmt::Debug;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +24,7 @@ pub enum Output<R> {
 }
 
 /// The result of a command.
-pub trait Report: Serialize + DeserializeOwned + 'static {
+pub trait Report: Debug + PartialEq + Serialize + DeserializeOwned + 'static {
     /// The result for people. The head of a list is that of the first part alone.
     fn text(&self, is_first: bool) -> String;
 

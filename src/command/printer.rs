@@ -4,12 +4,12 @@ use std::io::{self, IsTerminal, Write, stderr};
 
 use super::bar::Bar;
 use super::error::CommandError;
-use super::output::{Completion, Output, Progress, Report};
+use super::output::{Completion, Output, Report};
 
 pub struct Printer<W> {
     to: W,
     is_json: bool,
-    bar: Bar,
+    pub bar: Bar,
     has_reported: bool,
 }
 
@@ -51,16 +51,6 @@ impl<W: Write> Printer<W> {
         self.bar.aside(|| to.write_all(text.as_bytes()).and_then(|()| to.flush()))
     }
 
-    /// Shows the progress of a job without an end.
-    pub fn follow(&mut self, progress: &Progress) {
-        self.bar.follow(progress);
-    }
-
-    /// Removes the progress bar.
-    pub fn end(&self) {
-        self.bar.end();
-    }
-
     /// Prints a line on standard error.
     pub fn eprint(&self, text: &str) {
         // It may be closed.
@@ -71,7 +61,7 @@ impl<W: Write> Printer<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::output::NoReport;
+    use crate::command::output::{NoReport, Progress};
 
     #[test]
     fn progress_is_not_printed_on_standard_output() {

@@ -18,7 +18,8 @@ use super::text::to_json;
 pub struct Served {
     pub name: &'static str,
     pub follows: bool,
-    start: fn(Value, Context, watch::Receiver<bool>) -> Result<Started, String>,
+    /// Starts the job with these arguments, unless the command line would refuse them.
+    pub start: fn(Value, Context, watch::Receiver<bool>) -> Result<Started, String>,
 }
 
 /// A job, and the lines of its output.
@@ -30,16 +31,6 @@ pub struct Started {
 impl Served {
     pub const fn of<C: StoreCommand>() -> Self {
         Self { name: C::NAME, follows: C::FOLLOWS, start: start::<C> }
-    }
-
-    /// Starts the job with these arguments, unless the command line would refuse them.
-    pub fn start(
-        &self,
-        args: Value,
-        context: Context,
-        stop: watch::Receiver<bool>,
-    ) -> Result<Started, String> {
-        (self.start)(args, context, stop)
     }
 }
 

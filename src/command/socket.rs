@@ -161,7 +161,7 @@ async fn answer(http: HttpRequest, mut body: Payload, admin: Data<Admin>) -> Res
     let unknown = || ErrorBadRequest(format!("the server does not know this request: {name:?}"));
     let command = *command.ok_or_else(unknown)?;
     let (stop, stopped) = watch::channel(false);
-    let started = command.start(args, admin.context.clone(), stopped);
+    let started = (command.start)(args, admin.context.clone(), stopped);
     let Started { job, lines } = started.map_err(ErrorBadRequest)?;
     let permit = admin.permit(command).map_err(ErrorBadRequest)?;
     spawn(async move {

@@ -1,5 +1,6 @@
 //! A command on a store, from its arguments to its exit code.
 
+use std::fmt::Debug;
 use std::io::stdout;
 
 use clap::Args;
@@ -21,7 +22,9 @@ use crate::settings::Settings;
 
 /// A command on the store that the settings name. clap reads it from the command line, and serde carries it to the
 /// server that holds the store.
-pub trait StoreCommand: Args + Clone + Serialize + DeserializeOwned + 'static {
+pub trait StoreCommand:
+    Args + Clone + Debug + PartialEq + Serialize + DeserializeOwned + 'static
+{
     /// Its words on the command line, and its name in the log. Its arguments are not logged: a value may be large or
     /// secret.
     const NAME: &'static str;

@@ -9,6 +9,10 @@ pub fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("all keys are text") + "\n"
 }
 
+pub fn hex(bytes: impl AsRef<[u8]>) -> String {
+    bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Escapes control characters: the writer of a feed or of an archive must not control the terminal.
 pub fn on_one_line(text: &str) -> String {
     let escape = |character: char| match character.is_control() {

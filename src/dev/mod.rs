@@ -17,6 +17,8 @@ mod base64url;
 pub mod encrypt;
 mod error;
 mod files;
+#[cfg(test)]
+mod fixture;
 pub mod identity;
 pub mod keypair;
 pub mod man;
@@ -26,8 +28,6 @@ pub mod replay;
 pub mod states;
 pub mod subscribe;
 pub mod subscription;
-#[cfg(test)]
-mod test_server;
 pub mod vapid_key;
 pub mod vapid_sign;
 pub mod view;

@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use harness::script::{Language, MachineState, Mismatch, Script, TraceStep};
+use harness::script::{MachineState, Mismatch, TraceStep};
+use harness::scripts::{Language, Script};
 use serde::Serialize;
 use serde_json::json;
 use storage::durable;

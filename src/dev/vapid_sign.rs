@@ -1,11 +1,11 @@
 //! Signing pushes with a VAPID key (RFC 8292).
 
-use aws_lc_rs::rand::SystemRandom;
 use serde::Serialize;
 use url::Url;
 
 use super::base64url::to_base64url;
 use super::keypair::KeyPair;
+use crate::system::jwt;
 
 /// The claims of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -37,14 +37,8 @@ pub fn authorization(key: &KeyPair, claims: &Claims) -> String {
 
 /// A signed JWT (RFC 8292 §2).
 fn token(key: &KeyPair, claims: &Claims) -> String {
-    let claims = serde_json::to_vec(claims).expect("texts and a number can be written as JSON");
-    let header = br#"{"typ":"JWT","alg":"ES256"}"#;
-    let signed = format!("{}.{}", to_base64url(header), to_base64url(&claims));
-    let signature = key
-        .signing()
-        .sign(&SystemRandom::new(), signed.as_bytes())
-        .expect("signing with a P-256 key works");
-    format!("{signed}.{}", to_base64url(signature.as_ref()))
+    let claims = serde_json::to_string(claims).expect("texts and a number can be written as JSON");
+    jwt::es256(&key.signing(), r#"{"typ":"JWT","alg":"ES256"}"#, &claims)
 }
 
 #[cfg(test)]

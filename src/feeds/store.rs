@@ -2,7 +2,7 @@
 
 use actors::Feeds;
 use futures_util::FutureExt;
-use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Version, WriteResult};
+use state_machine::feed::{FeedKey, FeedName, FeedPage, FeedSyncId, FeedValue, WriteResult};
 use state_machine::store::PageLimit;
 use storage::StoreFuture;
 
@@ -13,6 +13,29 @@ pub const PAGE: PageLimit = PageLimit { rows: 500, bytes: 128 * 1024 };
 
 /// Keys published in one transaction.
 const BATCH_MAX: usize = 100;
+
+/// All that a feed holds now, from its first page to its head.
+pub async fn read<T: Default, R, A>(
+    job: &Job<R>,
+    feed: &FeedName,
+    apply: impl Fn(&mut T, FeedPage) -> A,
+) -> Result<T, JobError> {
+    let (mut all, mut cursor) = (T::default(), FeedSyncId::NONE);
+    loop {
+        let fetch = || job.context.store.fetch_feed(feed.clone(), cursor, PAGE);
+        let Some(page) = job.step(fetch).await? else { return Ok(all) };
+        if page.is_too_late(cursor) {
+            (all, cursor) = (T::default(), FeedSyncId::NONE);
+            continue;
+        }
+        let is_last = page.is_last();
+        cursor = page.cursor;
+        apply(&mut all, page);
+        if is_last {
+            return Ok(all);
+        }
+    }
+}
 
 /// Sets a key of a feed that has at most `keys_max` keys.
 pub async fn write<R>(
@@ -28,38 +51,6 @@ pub async fn write<R>(
         }
     };
     job.step(write).await
-}
-
-/// Deletes a key. None if there is no such key.
-pub async fn delete(
-    job: &Job,
-    feed: &FeedName,
-    key: &FeedKey,
-) -> Result<Option<Version>, JobError> {
-    let delete = || -> StoreFuture<Option<Version>> {
-        let (feed, key) = (feed.clone(), key.clone());
-        match job.context.part::<Feeds>().cloned() {
-            Some(feeds) => async move { feeds.delete(feed, key).await }.boxed(),
-            None => job.context.store.delete_key(feed, key),
-        }
-    };
-    job.step(delete).await
-}
-
-/// Publishes a key again. None if it was never written.
-pub async fn republish(
-    job: &Job,
-    feed: &FeedName,
-    key: &FeedKey,
-) -> Result<Option<Version>, JobError> {
-    let republish = || -> StoreFuture<Option<Version>> {
-        let (feed, key) = (feed.clone(), key.clone());
-        match job.context.part::<Feeds>().cloned() {
-            Some(feeds) => async move { feeds.republish(feed, key).await }.boxed(),
-            None => job.context.store.republish_key(feed, key),
-        }
-    };
-    job.step(republish).await
 }
 
 /// Publishes what was written, unless the server of this process does.

@@ -41,9 +41,7 @@ impl ConnectionLimiter {
             return true;
         }
         let sender = Sender::Address(address);
-        let report = self.refusals.count(sender, &mut of_address.tally, now);
-        drop(addresses);
-        report.inspect(|report| self.refusals.write(report));
+        self.refusals.count(sender, &mut of_address.tally, now);
         false
     }
 

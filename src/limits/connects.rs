@@ -3,9 +3,9 @@
 //! A hello is charged, before anything is read for it. A connection that sends none costs no storage request and takes
 //! no place. Half of the burst is kept for hellos that name a uaid: a flood of new agents locks no known one out.
 
+use actors::SharedLogLimiter;
 use parking_lot::Mutex;
 use slog::{Logger, warn};
-use state_machine::log_limiter::LogLimiter;
 use state_machine::token_bucket::{Rate, TokenBucket};
 use state_machine::{Span, Time};
 
@@ -15,21 +15,16 @@ const LOG_EVERY: Span = Span::from_secs(1);
 /// The limiter that all worker threads share.
 pub(super) struct ConnectLimiter {
     rate: Rate,
-    state: Mutex<State>,
-}
-
-struct State {
-    bucket: TokenBucket,
-    log_limiter: LogLimiter,
-    refused: u64,
+    bucket: Mutex<TokenBucket>,
+    refused: SharedLogLimiter,
 }
 
 impl ConnectLimiter {
     /// Admits this many per second, and as many at once; 0 is no limit.
     pub(super) fn new(connects_per_second_max: usize) -> Self {
         let rate = Rate::per_second(connects_per_second_max);
-        let log_limiter = LogLimiter::new(LOG_EVERY);
-        Self { rate, state: Mutex::new(State { bucket: rate.bucket(), log_limiter, refused: 0 }) }
+        let (bucket, refused) = (Mutex::new(rate.bucket()), SharedLogLimiter::new(LOG_EVERY));
+        Self { rate, bucket, refused }
     }
 
     /// Whether a hello that names a uaid would be admitted now. Refusals are logged.
@@ -45,13 +40,12 @@ impl ConnectLimiter {
 
     /// The name of the limit, and how many connections it has refused.
     pub(super) fn refused(&self) -> (&'static str, u64) {
-        ("connects_per_second_max", self.state.lock().refused)
+        ("connects_per_second_max", self.refused.total())
     }
 
     /// Logs what was refused since the last line, if a line is due.
     pub(super) fn report(&self, now: Time, log: &Logger) {
-        let refused = self.state.lock().log_limiter.rest(now);
-        refused.inspect(|refused| write(*refused, log));
+        self.refused.rest(now).inspect(|refused| write(*refused, log));
     }
 
     fn count(
@@ -60,15 +54,11 @@ impl ConnectLimiter {
         log: &Logger,
         admit: impl FnOnce(&mut TokenBucket) -> Result<(), Span>,
     ) -> bool {
-        let mut state = self.state.lock();
-        if admit(&mut state.bucket).is_ok() {
-            return true;
+        let is_admitted = admit(&mut self.bucket.lock()).is_ok();
+        if !is_admitted {
+            self.refused.count(now).inspect(|refused| write(*refused, log));
         }
-        state.refused += 1;
-        let suppressed = state.log_limiter.allow(now);
-        drop(state);
-        suppressed.inspect(|suppressed| write(suppressed + 1, log));
-        false
+        is_admitted
     }
 }
 
@@ -79,12 +69,10 @@ fn write(refused: u64, log: &Logger) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
-
     use slog::{Discard, o};
 
     use super::*;
-    use crate::system::telemetry;
+    use crate::system::telemetry::fixture::Log;
 
     const NOW: Time = Time(1_000_000);
 
@@ -124,26 +112,22 @@ mod tests {
 
     #[test]
     fn refusals_are_logged_once_a_second() {
-        let (log, lines) = telemetry::counted();
+        let (logger, mut log) = Log::new();
         let limiter = ConnectLimiter::new(1);
-        for (after_ms, is_admitted, lines_then) in [
+        for (after_ms, is_admitted, lines) in [
             (0, true, 0),
             (0, false, 1),
-            (999, false, 1),
-            (1000, true, 1),
-            (1000, false, 2),
-            (1999, false, 2),
+            (999, false, 0),
+            (1000, true, 0),
+            (1000, false, 1),
+            (1999, false, 0),
         ] {
-            assert_eq!(
-                limiter.try_admit(true, NOW + Span(after_ms), &log),
-                is_admitted,
-                "{after_ms}"
-            );
-            assert_eq!(lines.load(Ordering::Relaxed), lines_then, "{after_ms}");
+            let admitted = limiter.try_admit(true, NOW + Span(after_ms), &logger);
+            assert_eq!((admitted, log.read().count()), (is_admitted, lines), "{after_ms}");
         }
-        for _ in 0..2 {
-            limiter.report(NOW + Span(2000), &log);
-            assert_eq!(lines.load(Ordering::Relaxed), 3);
+        for lines in [1, 0] {
+            limiter.report(NOW + Span(2000), &logger);
+            assert_eq!(log.read().count(), lines);
         }
     }
 }

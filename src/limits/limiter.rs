@@ -60,10 +60,7 @@ impl Limiter {
         let entry = senders.get_mut_or_insert_with(&sender, || Ok::<_, Infallible>(new()));
         let Ok(Some(mut entry)) = entry else { return Ok(()) };
         let Err(wait) = entry.bucket.try_acquire(&self.rate, 0, now) else { return Ok(()) };
-        let report = self.refusals.count(sender, &mut entry.tally, now);
-        drop(entry);
-        drop(senders);
-        report.inspect(|report| self.refusals.write(report));
+        self.refusals.count(sender, &mut entry.tally, now);
         Err(OverLimit { policy: self.policy, per_minute, wait })
     }
 
@@ -98,52 +95,17 @@ fn seconds(wait: Span) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt::{Arguments, Write};
     use std::net::IpAddr;
-    use std::sync::{Arc, Mutex};
-
-    use slog::{Drain, KV, Key, Level, Never, OwnedKVList, Record, Serializer, o};
 
     use super::*;
     use crate::limits::refusals::LOG_EVERY;
+    use crate::system::telemetry::fixture::Log;
 
     const NOW: Time = Time(1_000_000);
 
-    /// Collects the fields of all lines above debug, and those of the others.
-    #[derive(Default)]
-    struct Lines {
-        normal: Mutex<Vec<String>>,
-        debug: Mutex<Vec<String>>,
-    }
-
-    struct Fields<'a>(&'a mut String);
-
-    impl Serializer for Fields<'_> {
-        fn emit_arguments(&mut self, key: Key, value: &Arguments<'_>) -> slog::Result {
-            Ok(write!(self.0, "{key}={value} ")?)
-        }
-    }
-
-    struct Collector(Arc<Lines>);
-
-    impl Drain for Collector {
-        type Ok = ();
-        type Err = Never;
-
-        fn log(&self, record: &Record<'_>, _: &OwnedKVList) -> Result<(), Never> {
-            let mut line = String::new();
-            record.kv().serialize(record, &mut Fields(&mut line)).unwrap();
-            let is_debug = record.level() >= Level::Debug;
-            let lines = if is_debug { &self.0.debug } else { &self.0.normal };
-            lines.lock().unwrap().push(line);
-            Ok(())
-        }
-    }
-
-    fn limiter(per_minute: usize, senders_max: usize) -> (Limiter, Arc<Lines>) {
-        let lines = Arc::new(Lines::default());
-        let log = Logger::root(Collector(Arc::clone(&lines)), o!());
-        (Limiter::new("a_limit", "sender", per_minute, senders_max, log), lines)
+    fn limiter(per_minute: usize, senders_max: usize) -> (Limiter, Log) {
+        let (logger, log) = Log::new();
+        (Limiter::new("a_limit", "sender", per_minute, senders_max, logger), log)
     }
 
     fn address(number: u32) -> Sender {
@@ -172,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_line_names_the_top_talker_since_the_last_line_by_a_hash() {
-        let (limiter, lines) = limiter(1, 100);
+        let (limiter, mut log) = limiter(1, 100);
         let flood = |number, count, now| {
             for _ in 0..count {
                 let _ = limiter.charge(address(number), now);
@@ -192,11 +154,18 @@ mod tests {
         let hash = |number| limiter.refusals.hash(address(number));
         let line = |refused: u32, top, of_top: u32| {
             let top = hash(top);
-            format!("refused_of_top={of_top} top={top} refused={refused} limit=a_limit ")
+            format!(" refused_of_top={of_top} top={top} refused={refused} limit=a_limit")
         };
-        assert_eq!(*lines.normal.lock().unwrap(), [line(1, 1, 1), line(41, 3, 30), line(4, 2, 4)]);
-        let debug = lines.debug.lock().unwrap().join("");
-        assert!(debug.contains("sender=0.0.0.1 ") && debug.contains("sender=0.0.0.3 "), "{debug}");
+        let (debug, normal): (Vec<_>, Vec<_>) =
+            log.read().partition(|line| line.text.starts_with("DEBG"));
+        let [debug, normal] = [debug, normal]
+            .map(|lines| lines.into_iter().map(|line| line.fields).collect::<Vec<_>>());
+        assert_eq!(normal, [line(1, 1, 1), line(41, 3, 30), line(4, 2, 4)]);
+        let debug = debug.join("");
+        assert!(
+            debug.contains(" sender=0.0.0.1 ") && debug.contains(" sender=0.0.0.3 "),
+            "{debug}"
+        );
         assert!(debug.contains(&hash(3)), "{debug}");
         assert_eq!(limiter.refusals.refused(), ("a_limit", 46));
     }

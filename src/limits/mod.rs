@@ -92,7 +92,7 @@ pub struct ReceiptSender {
     pub address: Option<IpAddr>,
 }
 
-/// Counts a connection for its address until it is dropped.
+/// The limits of one connection, which is counted for its address until it is dropped.
 pub struct CountedConnection {
     limits: Arc<Limits>,
     /// None if connections of this peer have no limit by address.
@@ -100,9 +100,6 @@ pub struct CountedConnection {
     /// Whether it is one to the port of `http_listen`.
     is_plain: bool,
 }
-
-/// The limits of one connection.
-struct OneAgent(CountedConnection);
 
 impl Limits {
     pub fn new(settings: &Settings, clock: Clock, log: Logger) -> Arc<Self> {
@@ -210,7 +207,7 @@ impl Limits {
     /// The limits of a connection from this address, which is counted until they are dropped. None if the address has
     /// as many connections as it may.
     pub fn of_agent(self: &Arc<Self>, address: Option<IpAddr>) -> Option<Box<dyn Admission>> {
-        Some(Box::new(OneAgent(self.count_connection(address, false)?)))
+        Some(Box::new(self.count_connection(address, false)?))
     }
 
     /// Charges a hello of an agent, or a request of a bridged one that has proved who it is.
@@ -274,24 +271,24 @@ impl Limits {
     }
 }
 
-impl Admission for OneAgent {
+impl Admission for CountedConnection {
     /// The limit of the agent first: an agent above it takes no place of others.
     fn hello(&self, uaid: Option<Uaid>) -> Result<(), CloseReason> {
-        let of_agent = uaid.map_or(Ok(()), |uaid| self.0.limits.request_of_agent(uaid));
+        let of_agent = uaid.map_or(Ok(()), |uaid| self.limits.request_of_agent(uaid));
         of_agent.map_err(|_| CloseReason::TooManyHellos)?;
-        match self.0.limits.try_admit(uaid.is_some()) {
+        match self.limits.try_admit(uaid.is_some()) {
             true => Ok(()),
             false => Err(CloseReason::TooManyConnects),
         }
     }
 
     fn new_agent(&self) -> bool {
-        self.0.limits.new_agent_from(self.0.address).is_ok()
+        self.limits.new_agent_from(self.address).is_ok()
     }
 
     fn register(&self, uaid: Uaid) -> bool {
-        self.0.limits.register_of_agent(uaid).is_ok()
-            && self.0.limits.register_from(self.0.address).is_ok()
+        self.limits.register_of_agent(uaid).is_ok()
+            && self.limits.register_from(self.address).is_ok()
     }
 }
 

@@ -2,7 +2,7 @@
 //! accepts no further one until one is closed, and reports that nowhere.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use actors::SharedLogLimiter;
 use slog::{Logger, warn};
@@ -22,8 +22,7 @@ pub(super) struct Port {
     name: PortName,
     connections_max: usize,
     connections: AtomicUsize,
-    times_full: AtomicU64,
-    log_limiter: SharedLogLimiter,
+    times_full: SharedLogLimiter,
 }
 
 /// How full a port is.
@@ -45,8 +44,7 @@ impl Port {
             name,
             connections_max,
             connections: AtomicUsize::new(0),
-            times_full: AtomicU64::new(0),
-            log_limiter: SharedLogLimiter::new(LOG_EVERY),
+            times_full: SharedLogLimiter::new(LOG_EVERY),
         })
     }
 
@@ -54,22 +52,21 @@ impl Port {
     pub(super) fn open(self: &Arc<Self>, now: Time, log: &Logger) -> OpenConnection {
         let connections = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
         if connections >= self.connections_max {
-            self.times_full.fetch_add(1, Ordering::Relaxed);
-            self.log_limiter.count(now).inspect(|times| self.write(*times, log));
+            self.times_full.count(now).inspect(|times| self.write(*times, log));
         }
         OpenConnection(Arc::clone(self))
     }
 
     /// Logs that the port was full since the last line, if a line is due.
     pub(super) fn report(&self, now: Time, log: &Logger) {
-        self.log_limiter.rest(now).inspect(|times| self.write(*times, log));
+        self.times_full.rest(now).inspect(|times| self.write(*times, log));
     }
 
     pub(super) fn state(&self) -> PortState {
         PortState {
             connections: self.connections.load(Ordering::Relaxed),
             connections_max: self.connections_max,
-            times_full: self.times_full.load(Ordering::Relaxed),
+            times_full: self.times_full.total(),
         }
     }
 

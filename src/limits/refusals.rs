@@ -47,13 +47,6 @@ pub(super) struct Tally {
     lines: u32,
 }
 
-/// What a log line reports.
-pub(super) struct Report {
-    refused: u64,
-    top: Sender,
-    of_top: u32,
-}
-
 impl Refusals {
     pub(super) fn new(setting: &'static str, log: Logger) -> Self {
         let log_limiter = LogLimiter::new(LOG_EVERY);
@@ -61,8 +54,8 @@ impl Refusals {
         Self { setting, hashes: RandomState::new(), log, counts }
     }
 
-    /// Counts a refusal of this sender. Returns the report that is due.
-    pub(super) fn count(&self, sender: Sender, tally: &mut Tally, now: Time) -> Option<Report> {
+    /// Counts a refusal of this sender, and logs it if a line is due.
+    pub(super) fn count(&self, sender: Sender, tally: &mut Tally, now: Time) {
         let mut counts = self.counts.lock();
         if tally.lines != counts.lines {
             *tally = Tally { refused: 0, lines: counts.lines };
@@ -72,16 +65,17 @@ impl Refusals {
         if counts.top.is_none_or(|(_, of_top)| of_top <= tally.refused) {
             counts.top = Some((sender, tally.refused));
         }
-        let suppressed = counts.log_limiter.allow(now)?;
-        counts.report(suppressed + 1)
+        if let Some(suppressed) = counts.log_limiter.allow(now) {
+            self.write(&mut counts, suppressed + 1);
+        }
     }
 
     /// Logs what was refused since the last line, if a line is due.
     pub(super) fn report(&self, now: Time) {
         let mut counts = self.counts.lock();
-        let report = counts.log_limiter.rest(now).and_then(|refused| counts.report(refused));
-        drop(counts);
-        report.inspect(|report| self.write(report));
+        if let Some(refused) = counts.log_limiter.rest(now) {
+            self.write(&mut counts, refused);
+        }
     }
 
     /// The name of the limit, and how many requests it has refused.
@@ -89,8 +83,10 @@ impl Refusals {
         (self.setting, self.counts.lock().in_all)
     }
 
-    pub(super) fn write(&self, Report { refused, top, of_top }: &Report) {
-        let hash = self.hash(*top);
+    fn write(&self, counts: &mut Counts, refused: u64) {
+        let Some((top, of_top)) = counts.top.take() else { return };
+        counts.lines = counts.lines.wrapping_add(1);
+        let hash = self.hash(top);
         warn!(self.log, "requests are refused, more arrive of one sender than a limit allows";
             "limit" => self.setting, "refused" => refused, "top" => &hash, "refused_of_top" => of_top);
         debug!(self.log, "the sender with the most refused requests";
@@ -99,14 +95,6 @@ impl Refusals {
 
     pub(super) fn hash(&self, sender: Sender) -> String {
         format!("{:016x}", self.hashes.hash_one(sender))
-    }
-}
-
-impl Counts {
-    fn report(&mut self, refused: u64) -> Option<Report> {
-        let (top, of_top) = self.top.take()?;
-        self.lines = self.lines.wrapping_add(1);
-        Some(Report { refused, top, of_top })
     }
 }
 

@@ -1,7 +1,6 @@
 //! Reads all metrics of a node once.
 
 use std::borrow::Cow;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -171,7 +170,7 @@ fn of_ports(samples: &mut Samples, common: &SharedState, is_connection_node: boo
 
 fn of_certificate(samples: &mut Samples, SharedState { certificates, .. }: &SharedState) {
     if let Some(certificate) = certificates.current() {
-        samples.add(&table::CERTIFICATE_EXPIRES, certificate.expires.as_secs());
+        samples.add(&table::CERTIFICATE_EXPIRES, certificate.valid.expires.as_secs());
     }
     let orders = [&certificates.orders_succeeded, &certificates.orders_failed];
     let orders = orders.map(|count| count.load(Ordering::Relaxed));
@@ -182,7 +181,7 @@ fn of_store(samples: &mut Samples, common: &SharedState) {
     let EngineState { messages_gave_way, queue, record_reads, failed_reads, disk, .. } =
         common.store.state();
     samples.add(&table::MESSAGES_EXPIRED, common.messages_expired.load(Ordering::Relaxed));
-    let waiting = common.waiting.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let waiting = common.waiting.lock().clone();
     if let Some(waiting) = waiting {
         samples.add(&table::WAITING_MESSAGES, waiting.messages);
         samples.add(&table::WAITING_BYTES, waiting.bytes);

@@ -11,7 +11,7 @@ mod admin_page;
 pub mod collect;
 mod process;
 #[cfg(test)]
-mod reference;
+mod reference_tests;
 pub mod statsd;
 pub mod table;
 pub mod text;

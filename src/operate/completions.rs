@@ -2,22 +2,16 @@
 
 use std::io::{ErrorKind, Write, stdout};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap_complete::{Shell, generate};
 
 use crate::command::{Command, Commands, Failure};
 
 #[derive(Debug, Args)]
 pub struct Completions {
-    shell: CompletedShell,
-}
-
-/// The shells whose completions are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum CompletedShell {
-    Bash,
-    Fish,
-    Zsh,
+    #[arg(value_parser = PossibleValuesParser::new(["bash", "fish", "zsh"]).try_map(|name| name.parse::<Shell>()))]
+    shell: Shell,
 }
 
 impl Command for Completions {
@@ -30,13 +24,8 @@ Examples:
   kalends completions fish > ~/.config/fish/completions/kalends.fish";
 
     fn run(self, commands: Commands) -> Result<(), Failure> {
-        let shell = match self.shell {
-            CompletedShell::Bash => Shell::Bash,
-            CompletedShell::Fish => Shell::Fish,
-            CompletedShell::Zsh => Shell::Zsh,
-        };
         let mut text = Vec::new();
-        generate(shell, &mut (commands.grammar)(), "kalends", &mut text);
+        generate(self.shell, &mut (commands.grammar)(), "kalends", &mut text);
         match stdout().write_all(&text) {
             // Its reader, such as `head`, has what it needs.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),

@@ -1,7 +1,6 @@
 //! `kalends health`: asks a server for its health.
 
 use std::io::{Write, stdout};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,13 +105,7 @@ fn why(body: &str) -> String {
 
 /// The address of this machine at which `listen` can be reached.
 fn local(settings: &Settings) -> Url {
-    let ip = match settings.listen.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ip => ip,
-    };
-    let address = SocketAddr::new(ip, settings.listen.port());
-    format!("{}://{address}/", settings.scheme()).parse().expect("an address is a host of a URL")
+    settings.own_origin(settings.listen).as_str().parse().expect("an origin is a URL")
 }
 
 fn is_loopback(url: &Url) -> bool {

@@ -9,7 +9,7 @@ use crate::command::{Command, Commands, Failure, Group, Shown, load};
 use crate::dev::vapid_key::VapidKey;
 use crate::dev::{ToolError, to_base64url};
 use crate::settings::Flags;
-use crate::settings::keys::fingerprint::KeyList;
+use crate::settings::keys::KeyList;
 use crate::settings::keys::{add, generate};
 
 pub const GROUP: Group = Group {

@@ -2,8 +2,8 @@
 
 use std::cell::OnceCell;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use actix_web::web::Data;
@@ -11,6 +11,7 @@ use actors::counters::Counters;
 use actors::{
     Access, BoundedAddr, ClientShared, Clock, Endpoint, EndpointShared, Feeds, NodeDirectory,
 };
+use parking_lot::Mutex;
 use slog::Logger;
 use state_machine::{MessageId, Span, Time};
 use storage::Store;
@@ -147,12 +148,6 @@ impl SharedState {
     }
 }
 
-impl Default for MessageIds {
-    fn default() -> Self {
-        Self::after(Time(0))
-    }
-}
-
 impl MessageIds {
     /// Ids are later than `floor`, even if the clock is behind it.
     pub fn after(floor: Time) -> Self {
@@ -170,8 +165,7 @@ impl MessageIds {
         let time = self.time(now);
         let nanos = u32::try_from(time.0 % 1000 * NANOS_A_MS).expect("less than a second");
         let timestamp = {
-            // A panic cannot leave the counter half-updated.
-            let counter = self.counter.lock().unwrap_or_else(PoisonError::into_inner);
+            let counter = self.counter.lock();
             Timestamp::from_unix(&*counter, time.as_secs(), nanos)
         };
         MessageId::from_uuid_v7(Uuid::new_v7(timestamp).as_u128(), has_topic).with_receipt(false)

@@ -7,6 +7,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use actors::DeliverPush;
 use slog::debug;
 use state_machine::delivery::Outcome;
+use state_machine::wire::VapidKey;
 use state_machine::{Message, MessageKey, Span, Uaid};
 
 use super::app::{EndpointRole, LocalEndpoint};
@@ -15,7 +16,7 @@ use super::expected_receipt::ExpectingPush;
 use super::port::request_id::request_id;
 use super::push_history::PushRecord;
 use super::urls::endpoint_token::{EndpointToken, TokenVersion};
-use super::vapid::{Credentials, VapidKey};
+use super::vapid::Credentials;
 
 /// Decrypts the token and verifies the sender's credentials. Returns the token's content and the verified key, if there
 /// is one.
@@ -33,7 +34,7 @@ pub(super) fn open(
         if let Some(credentials) = &credentials {
             app.vapid.verify(credentials, app.common.clock.now())?;
         }
-        Ok((opened, key.copied()))
+        Ok((opened, key.cloned()))
     };
     let opened = open();
     app.counters.count_vapid(&opened, headers.contains_key(AUTHORIZATION));

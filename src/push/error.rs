@@ -17,7 +17,6 @@ use super::request::push_headers::HeaderError;
 use super::request::receipts::ReceiptError;
 use super::request::simplepush_form::FormError;
 use super::urls::endpoint_token::TokenError;
-use super::urls::message_url::MessageUrlError;
 use super::vapid::VapidError;
 use crate::limits::OverLimit;
 pub(crate) use crate::system::unread_request::MORE_INFO;
@@ -39,13 +38,13 @@ pub enum PushError {
     #[error(transparent)]
     Token(#[from] TokenError),
     #[error(transparent)]
-    Location(#[from] MessageUrlError),
-    #[error(transparent)]
     Vapid(#[from] VapidError),
     #[error(transparent)]
     Receipt(#[from] ReceiptError),
     #[error("there is nothing at this URL")]
     NotFound,
+    #[error("no such message: the id in the URL is not one of this server's")]
+    NoSuchMessage,
     #[error("this message is gone: delivered, replaced, dropped or expired")]
     MessageGone,
     /// The user agent has no router record.
@@ -143,8 +142,8 @@ impl PushError {
             }
             Self::Token(TokenError::OtherKey) => (StatusCode::FORBIDDEN, 109),
             Self::Token(TokenError::Unknown)
-            | Self::Location(_)
             | Self::NotFound
+            | Self::NoSuchMessage
             | Self::MessageGone => (StatusCode::NOT_FOUND, 102),
             Self::OtherProtocol => (StatusCode::BAD_REQUEST, 108),
             Self::Form(FormError::DataTooLarge { .. }) => (StatusCode::PAYLOAD_TOO_LARGE, 104),

@@ -7,13 +7,13 @@ use actix_web::{HttpRequest, HttpResponse};
 use actors::NodeDirectory;
 use actors::broadcasts::BroadcastView;
 use actors::registry::CountConnections;
+use serde::Serialize;
 use serde_json::{Value, json};
 use slog::warn;
 use storage::{COMMIT_BOUNDS_MS, CommitTimes, RecordReads};
 use tokio::time::timeout;
 
 use super::app::{AppState, SharedState, WebSocketRole};
-use super::bridges::GuardState;
 use super::error::PushError;
 use super::port::request_id::request_id;
 use crate::limits::PortName;
@@ -40,20 +40,21 @@ pub(super) async fn heartbeat(request: HttpRequest, node: Data<AppState>) -> Htt
         return HttpResponse::Ok().json(body);
     }
     let Checks { store, store_error, space, log, feeds, accepts, registry, broadcasts, .. } =
-        checks;
+        &checks;
     warn!(common.log, "the server is unhealthy"; "request" => request_id(request.headers()), "store" => store,
         "store_error" => store_error, "space" => space, "log" => log, "feeds" => feeds, "accepts" => accepts,
         "registry" => registry, "broadcasts" => broadcasts);
     body["status"] = json!("unhealthy");
-    body["checks"] = json!({"store": store, "space": space, "log": log, "feeds": feeds,
-        "accepts": accepts, "registry": registry, "broadcasts": broadcasts});
+    body["checks"] = json!(checks);
     PushError::Unavailable.response_with(&"the server is unhealthy, checks says why", &body)
 }
 
 /// The parts of a node, and whether each of them works.
+#[derive(Serialize)]
 pub(super) struct Checks {
     pub(super) store: bool,
     /// Why the store failed, for the log.
+    #[serde(skip)]
     store_error: Option<String>,
     pub(super) space: bool,
     pub(super) log: bool,
@@ -62,6 +63,7 @@ pub(super) struct Checks {
     registry: bool,
     broadcasts: bool,
     /// The user agents that are connected, if the registry answered.
+    #[serde(skip)]
     connections: Option<usize>,
 }
 
@@ -110,12 +112,9 @@ fn counts(node: &AppState) -> Value {
         let (refused, gave_way) = (endpoints.shared.refused_full(), store.messages_gave_way);
         counts["waiting"] = json!({"refused": refused, "gave_way": gave_way});
         // The application by its bridge and name. The file of bridges bounds how many there are.
-        let bridges = endpoints.bridges.observe().map(|(bridge, app, state)| {
-            let GuardState { in_flight, is_available, outcomes } = state;
-            let counts =
-                json!({"in_flight": in_flight, "available": is_available, "outcomes": outcomes});
-            (format!("{}/{app}", bridge.as_str()), counts)
-        });
+        let bridges = endpoints.bridges.observe();
+        let bridges = bridges
+            .map(|(bridge, app, state)| (format!("{}/{app}", bridge.as_str()), json!(state)));
         counts["bridges"] = bridges.collect();
         counts["bridge_pushes_refused"] = json!(endpoints.shared.bridge_refused());
     }

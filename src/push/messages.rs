@@ -15,7 +15,7 @@ pub(super) async fn delete(
     id: Path<String>,
     app: Data<EndpointRole>,
 ) -> Result<HttpResponse, PushError> {
-    let (uaid, message) = app.message_urls.decrypt(&id)?;
+    let (uaid, message) = app.message_urls.decrypt(&id).ok_or(PushError::NoSuchMessage)?;
     let common = &app.common;
     let failed = |error: StoreError| {
         warn!(common.log, "the store failed to delete a message";

@@ -14,7 +14,6 @@ mod endpoint;
 pub mod error;
 mod expected_receipt;
 mod health;
-pub mod jwt;
 mod matrix;
 mod messages;
 mod params;

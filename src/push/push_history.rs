@@ -1,20 +1,15 @@
 //! The last pushes of this process and how each ended, for `kalends inspect`. They have no contents and no sender.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::VecDeque;
 
+use parking_lot::Mutex;
 use state_machine::{Chid, MessageId, Span, Time, Uaid, Urgency};
 
 /// The last `push_history_max` pushes, in memory that is reserved at the start. Then each push takes the place of the
 /// oldest one.
 pub struct PushHistory {
     pushes_max: usize,
-    ring: Mutex<Ring>,
-}
-
-struct Ring {
-    pushes: Vec<PushRecord>,
-    /// The place of the next push once the ring is full.
-    next: usize,
+    pushes: Mutex<VecDeque<PushRecord>>,
 }
 
 /// A push whose endpoint was valid.
@@ -38,35 +33,24 @@ pub const OVER_LIMIT: &str = "over_limit";
 
 impl PushHistory {
     pub fn new(pushes_max: usize) -> Self {
-        let pushes = Vec::with_capacity(pushes_max);
-        Self { pushes_max, ring: Mutex::new(Ring { pushes, next: 0 }) }
+        Self { pushes_max, pushes: Mutex::new(VecDeque::with_capacity(pushes_max)) }
     }
 
     pub(super) fn add(&self, push: PushRecord) {
         if self.pushes_max == 0 {
             return;
         }
-        let mut ring = self.lock();
-        let Ring { pushes, next } = &mut *ring;
-        if pushes.len() < self.pushes_max {
-            pushes.push(push);
-            return;
+        let mut pushes = self.pushes.lock();
+        if pushes.len() == self.pushes_max {
+            pushes.pop_front();
         }
-        pushes[*next] = push;
-        *next = (*next + 1) % self.pushes_max;
+        pushes.push_back(push);
     }
 
     /// The last pushes that are `wanted`, the newest first.
     pub fn last(&self, count: usize, wanted: impl Fn(&PushRecord) -> bool) -> Vec<PushRecord> {
-        let ring = self.lock();
-        let (newer, older) = ring.pushes.split_at(ring.next);
-        let newest_first = newer.iter().rev().chain(older.iter().rev());
-        newest_first.filter(|push| wanted(push)).take(count).copied().collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Ring> {
-        // A panic cannot leave the ring half-updated.
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+        let pushes = self.pushes.lock();
+        pushes.iter().rev().filter(|push| wanted(push)).take(count).copied().collect()
     }
 }
 
@@ -110,7 +94,7 @@ mod tests {
         assert_eq!(times(&history, 2), [7, 6]);
         let even = history.last(9, |push| push.uaid == Uaid([1; 16]));
         assert_eq!(even, [push(6)]);
-        assert_eq!(history.lock().pushes.len(), 3);
+        assert_eq!(history.pushes.lock().len(), 3);
     }
 
     #[test]

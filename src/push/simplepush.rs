@@ -11,6 +11,7 @@ use super::error::PushError;
 use super::port::body::read_body;
 use super::request::simplepush_form::{self, Form, form_bytes_max};
 use super::urls::endpoint_token::{EndpointToken, TokenVersion};
+use super::vapid::key_hash;
 
 pub(super) async fn put(
     request: &HttpRequest,
@@ -22,7 +23,7 @@ pub(super) async fn put(
     let (headers, limits) = (request.headers(), &app.common.limits);
     limits.push_from(limits.address(request.peer_addr(), headers))?;
     let (EndpointToken { uaid, chid }, key) = endpoint::open(app, headers, version, token)?;
-    let key = key.map(|key| key.sha256());
+    let key = key.as_ref().map(key_hash);
     let (data_bytes_max, wait) = (app.limits.payload_bytes_max, app.limits.body_timeout);
     let body = read_body(headers, payload, form_bytes_max(data_bytes_max), wait).await?;
     let form = if body.is_empty() { request.query_string().as_bytes() } else { &body };

@@ -10,25 +10,19 @@
 //! errors of the crate do not distinguish a foreign algorithm from a broken header, a broken header
 //! from broken claims, or an invalid key from a signature that does not match.
 
-mod origin;
-
-use std::fmt;
-
 use actix_web::http::header::{AUTHORIZATION, HeaderMap};
 use aws_lc_rs::digest;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, ParsedPublicKey};
 use base64::Engine;
 use base64::alphabet::{STANDARD, URL_SAFE};
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
+use state_machine::wire::VapidKey;
 use state_machine::{Span, Time};
 
-pub use origin::{Origin, OriginError};
-
 use super::params;
-use crate::settings::AllowedVapidKeys;
+use crate::settings::{AllowedVapidKeys, PublicUrl};
 
 /// Maximum difference between the clocks of a sender and of this server.
 pub const CLOCK_LEEWAY: Span = Span::from_secs(60);
@@ -96,11 +90,6 @@ pub enum VapidError {
     ExpiresTooLate { ahead_s: u64 },
 }
 
-const KEY_BYTES: usize = 65;
-
-/// First byte of an uncompressed point (SEC 1 §2.3.3).
-const UNCOMPRESSED: u8 = 4;
-
 /// 65 bytes are 87 characters and one of padding; some senders add more padding.
 const KEY_MAX_CHARS: usize = 96;
 
@@ -117,48 +106,22 @@ const LENIENT: GeneralPurposeConfig = PADDED.with_decode_allow_trailing_bits(tru
 const KEY_TEXT: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, LENIENT);
 const KEY_TEXT_STANDARD: GeneralPurpose = GeneralPurpose::new(&STANDARD, LENIENT);
 
-/// The public key of an application server: an uncompressed P-256 point, 65 bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct VapidKey([u8; KEY_BYTES]);
-
-impl VapidKey {
-    /// Parses a key from `k`, `p256ecdsa` or the `key` of a register message: base64url or base64,
-    /// with or without padding. The first signature shows whether it is on the curve.
-    pub fn parse(text: &str) -> Result<Self, VapidError> {
-        let text = text.trim_end_matches('=');
-        if text.len() > KEY_MAX_CHARS {
-            return Err(VapidError::Key);
-        }
-        let engine = if text.contains(['+', '/']) { &KEY_TEXT_STANDARD } else { &KEY_TEXT };
-        let mut buffer = [0; KEY_MAX_CHARS / 4 * 3];
-        let length = engine.decode_slice(text, &mut buffer).map_err(|_| VapidError::Key)?;
-        match <[u8; KEY_BYTES]>::try_from(&buffer[..length]) {
-            Ok(bytes) if bytes[0] == UNCOMPRESSED => Ok(Self(bytes)),
-            _ => Err(VapidError::Key),
-        }
+/// Parses a key from `k` or `p256ecdsa`: base64url or base64, with or without padding. The first signature shows whether
+/// it is on the curve.
+pub fn parse_key(text: &str) -> Result<VapidKey, VapidError> {
+    let text = text.trim_end_matches('=');
+    if text.len() > KEY_MAX_CHARS {
+        return Err(VapidError::Key);
     }
-
-    pub fn as_bytes(&self) -> &[u8; KEY_BYTES] {
-        &self.0
-    }
-
-    /// The hash that restricted endpoints are bound to.
-    pub fn sha256(&self) -> [u8; 32] {
-        sha256(&[&self.0])
-    }
+    let engine = if text.contains(['+', '/']) { &KEY_TEXT_STANDARD } else { &KEY_TEXT };
+    let mut buffer = [0; KEY_MAX_CHARS / 4 * 3];
+    let length = engine.decode_slice(text, &mut buffer).map_err(|_| VapidError::Key)?;
+    VapidKey::from_bytes(&buffer[..length]).ok_or(VapidError::Key)
 }
 
-/// The key to which a user agent restricts a subscription.
-impl From<&state_machine::wire::VapidKey> for VapidKey {
-    fn from(key: &state_machine::wire::VapidKey) -> Self {
-        Self(*key.as_bytes())
-    }
-}
-
-impl fmt::Display for VapidKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&URL_SAFE_NO_PAD.encode(self.0))
-    }
+/// The SHA-256 of a key, which restricted endpoints are bound to.
+pub fn key_hash(key: &VapidKey) -> [u8; 32] {
+    sha256(&[key.as_bytes()])
 }
 
 fn sha256(parts: &[&[u8]]) -> [u8; 32] {
@@ -168,7 +131,7 @@ fn sha256(parts: &[&[u8]]) -> [u8; 32] {
 }
 
 /// The credentials of a request, unverified until [`Vapid::verify`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials<'a> {
     /// A compact JWS: three parts of base64url with dots between.
     token: &'a str,
@@ -201,7 +164,7 @@ impl<'a> Credentials<'a> {
         };
         let is_present = |text: &&str| !text.is_empty();
         let token = token.filter(is_present).ok_or(VapidError::NoToken)?;
-        let key = VapidKey::parse(key.filter(is_present).ok_or(no_key)?)?;
+        let key = parse_key(key.filter(is_present).ok_or(no_key)?)?;
         Ok(Some(Self { token, key }))
     }
 
@@ -232,7 +195,7 @@ const CACHED_BYTES: usize = 256;
 /// Verifies the credentials of application servers for one origin. Verified tokens are cached: a
 /// sender repeats a token for hours, and the signature check is the expensive part.
 pub struct Vapid {
-    origin: Origin,
+    origin: PublicUrl,
     /// The keys whose pushes are taken; all, if it is empty.
     allowed: AllowedVapidKeys,
     /// Expiry of verified tokens in seconds, by the SHA-256 of key and token.
@@ -240,15 +203,9 @@ pub struct Vapid {
 }
 
 impl Vapid {
-    /// A verifier for `origin` with a cache of at most `cache_max_bytes`, which takes all keys.
-    pub fn new(origin: Origin, cache_max_bytes: usize) -> Self {
-        let verified = Cache::new(cache_max_bytes / CACHED_BYTES);
-        Self { origin, allowed: AllowedVapidKeys::default(), verified }
-    }
-
-    /// The same verifier, which takes only these keys, unless there are none.
-    pub fn allowing(self, allowed: AllowedVapidKeys) -> Self {
-        Self { allowed, ..self }
+    /// A verifier for `origin` with a cache of at most `cache_max_bytes`.
+    pub fn new(origin: PublicUrl, allowed: AllowedVapidKeys, cache_max_bytes: usize) -> Self {
+        Self { origin, allowed, verified: Cache::new(cache_max_bytes / CACHED_BYTES) }
     }
 
     /// Checks that the operator lists the key of a push, or lists none. Nothing is proved yet.
@@ -256,7 +213,7 @@ impl Vapid {
         match key {
             _ if self.allowed.is_all() => Ok(()),
             None => Err(VapidError::Unsigned),
-            Some(key) if self.allowed.has(key.as_bytes()) => Ok(()),
+            Some(key) if self.allowed.has(key) => Ok(()),
             Some(_) => Err(VapidError::NotListed),
         }
     }

@@ -15,6 +15,7 @@ use super::push_history::{OVER_LIMIT, PushRecord};
 use super::request::push_headers::PushHeaders;
 use super::request::receipts::ReceiptWish;
 use super::urls::endpoint_token::{EndpointToken, TokenVersion};
+use super::vapid::key_hash;
 use crate::limits::ReceiptSender;
 
 pub(super) async fn post(
@@ -38,7 +39,7 @@ pub(super) async fn post(
     };
     let body = read_body(headers, payload, max_bytes, app.limits.body_timeout).await?;
     let payload = app.limits.rules.payload(headers, body, vapid_key.as_ref())?;
-    let key = vapid_key.map(|key| key.sha256());
+    let key = vapid_key.as_ref().map(key_hash);
     // The body was read, so a refused sender keeps its connection.
     let accepted_at = app.common.clock.now();
     if let Err(refused) = limits.push_to(uaid, chid, key) {

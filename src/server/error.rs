@@ -12,7 +12,6 @@ use super::sockets::SocketError;
 use crate::feeds::import::ImporterError;
 use crate::monitoring::MetricsPortError;
 use crate::push::bridges::BridgesError;
-use crate::push::vapid::OriginError;
 use crate::settings::keys::KeysError;
 use crate::settings::keys::add::AddError;
 use crate::settings::store::OpenStoreError;
@@ -87,8 +86,6 @@ pub enum ServeError {
          this node is still stopping, start again when it has ended)"
     )]
     RouterUrlTaken(NodeId),
-    #[error("public_url: {0}")]
-    Origin(#[from] OriginError),
     #[error("the store failed: {0}")]
     Store(#[from] StoreError),
     #[error("cannot create the tables of the feeds: {0}")]

@@ -3,8 +3,8 @@
 //! Each minute: message tables ahead of the month, corrections of the clock, the floor of message ids, the space of the disk
 //! and the count of waiting messages. At intervals of their own: expired messages, their receipts, and the reports of limits.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use actix::spawn;
@@ -144,7 +144,7 @@ async fn count_waiting(store: Arc<dyn StoreAdmin>, common: Data<SharedState>) {
     loop {
         match waiting(&*store).await {
             Ok(counted) => {
-                *common.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(counted);
+                *common.waiting.lock() = Some(counted);
             }
             Err(StoreError::Closed | StoreError::Unsupported(_)) => return,
             Err(error) => {
@@ -196,22 +196,20 @@ fn follow(clock: &Clock, unix_now: Time, log: &Logger) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
-
     use tokio::task::{LocalSet, yield_now};
     use tokio::time::advance;
 
     use super::*;
-    use crate::system::telemetry;
+    use crate::system::telemetry::fixture::Log;
 
     #[tokio::test(start_paused = true)]
     async fn the_rest_of_a_flood_is_logged_once_without_a_further_refusal() {
-        let (clock, (log, lines)) = (Clock::starting_at(Time(1_000_000)), telemetry::counted());
+        let (clock, (logger, mut log)) = (Clock::starting_at(Time(1_000_000)), Log::new());
         let settings = Settings { connects_per_second_max: 1, ..Settings::default() };
-        let limits = Limits::new(&settings, clock, log);
+        let limits = Limits::new(&settings, clock, logger);
         let agent = limits.of_agent(None).expect("no address, no limit");
         let refused = (0..10).filter(|_| agent.hello(None).is_err()).count();
-        assert_eq!((refused, lines.load(Ordering::Relaxed)), (9, 1));
+        assert_eq!((refused, log.read().count()), (9, 1));
         let local = LocalSet::new();
         let watched = local.run_until(async {
             report_refusals(limits);
@@ -222,6 +220,6 @@ mod tests {
             }
         });
         watched.await;
-        assert_eq!(lines.load(Ordering::Relaxed), 2);
+        assert_eq!(log.read().count(), 1);
     }
 }

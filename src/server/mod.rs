@@ -14,9 +14,9 @@ pub mod acme;
 mod disk_watch;
 mod error;
 #[cfg(test)]
-mod health_checks;
+mod health_tests;
 #[cfg(test)]
-mod hostile_requests;
+mod hostile_request_tests;
 mod limits;
 mod listen;
 mod maintenance;

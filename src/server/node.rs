@@ -1,7 +1,7 @@
 //! Builds the parts of a node that its role needs.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_web::web::Data;
@@ -12,11 +12,12 @@ use actors::{
     Bridge, BridgedAgents, ClientShared, Clock, Directory, EndpointShared, Feeds, NoPeers,
     NodeDirectory, RegistryActor,
 };
+use parking_lot::Mutex;
 use slog::Logger;
 use state_machine::connection::Config;
 use state_machine::delivery::NodeAnswer;
 use state_machine::wire::{EndpointUrls, VapidKey};
-use state_machine::{Chid, Month, NodeId, Span, Uaid};
+use state_machine::{Chid, Month, NodeId, Span, Time, Uaid};
 use storage::embedded::DirLock;
 use storage::{FeedTables, Store, StoreAdmin};
 
@@ -44,10 +45,10 @@ use crate::push::push_history::PushHistory;
 use crate::push::receipts::{ReceiptUrls, ReceiptsFull};
 use crate::push::registration::{RegistrationSecrets, RegistrationService};
 use crate::push::request_id::RequestIds;
-use crate::push::vapid::{Origin, Vapid};
+use crate::push::vapid::Vapid;
 use crate::push::web::WebPage;
 use crate::settings::keys::Keys;
-use crate::settings::{AccessMode, Role, Settings, StoreKind};
+use crate::settings::{AccessMode, PublicUrl, Role, Settings, StoreKind};
 use crate::system::telemetry::LogState;
 
 /// Name of a single node in router records. It is fixed, so that the records stay valid when the
@@ -90,7 +91,7 @@ pub(super) async fn assemble(
     clock: &Clock,
     (log, log_state): (&Logger, &Arc<LogState>),
 ) -> Result<Node, ServeError> {
-    let origin = Origin::parse(&settings.public_origin(sockets.public.address()?))?;
+    let origin = settings.public_origin(sockets.public.address()?);
     // Before the store is opened: a wrong file of bridges is reported at once.
     let bridges = role.has_endpoints().then(|| Bridges::load(settings, clock.clone(), log));
     let bridges = bridges.transpose()?;
@@ -139,7 +140,8 @@ pub(super) async fn assemble(
     let (apis, endpoints) = match bridges {
         Some(bridges) => {
             let (apis, agents) = parts.apis(&bridges, frozen_month);
-            let ids = upkeep.id_floor.as_ref().map(IdFloor::ids).unwrap_or_default();
+            let ids = upkeep.id_floor.as_ref();
+            let ids = ids.map_or_else(|| MessageIds::after(Time(0)), IdFloor::ids);
             (apis, Some(parts.endpoints(role, directory.clone(), (bridges, agents), ids)))
         }
         None => (PublicApis::default(), None),
@@ -155,7 +157,7 @@ struct NodeParts<'a> {
     settings: &'a Settings,
     common: &'a Data<SharedState>,
     keys: &'a Keys,
-    origin: &'a Origin,
+    origin: &'a PublicUrl,
 }
 
 impl NodeParts<'_> {
@@ -234,7 +236,10 @@ impl NodeParts<'_> {
             common: Data::clone(common),
             clients: Arc::new(clients),
             access: AccessCheck::new(self.is_closed(), common.access.clone()),
-            origin_check: OriginCheck::new(Origin::clone(origin), settings.origins_allowed.clone()),
+            origin_check: OriginCheck::new(
+                PublicUrl::clone(origin),
+                settings.origins_allowed.clone(),
+            ),
             page: settings.web_page.then(|| WebPage::new(origin.as_str().to_owned())),
         }))
     }
@@ -294,8 +299,11 @@ impl NodeParts<'_> {
             message_urls: MessageUrls::new(keys),
             receipt_urls: ReceiptUrls::new(keys),
             receipts_full: ReceiptsFull::default(),
-            vapid: Vapid::new(Origin::clone(origin), settings.vapid_cache_bytes_max)
-                .allowing(settings.vapid_keys_allowed.clone()),
+            vapid: Vapid::new(
+                PublicUrl::clone(origin),
+                settings.vapid_keys_allowed.clone(),
+                settings.vapid_cache_bytes_max,
+            ),
             limits: limits::of_a_push(settings),
             matrix_gateway: settings.matrix_gateway,
             simplepush: settings.simplepush,
@@ -316,7 +324,7 @@ impl SealedUrls {
 
 impl EndpointUrls for SealedUrls {
     fn endpoint(&self, uaid: Uaid, chid: Chid, key: Option<&VapidKey>) -> String {
-        let path = self.tokens.encrypt(uaid, chid, key.map(Into::into).as_ref());
+        let path = self.tokens.encrypt(uaid, chid, key);
         format!("{}{path}", self.origin)
     }
 }

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use super::error::ServeError;
 use super::maintenance::Upkeep;
 use super::message_id_floor::IdFloor;
-use crate::settings::keys::fingerprint::KeyList;
+use crate::settings::keys::KeyList;
 use crate::settings::keys::{Keys, KeysError, add};
 use crate::settings::store;
 use crate::settings::store::message_tables;

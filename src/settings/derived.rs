@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use storage::{WaitingBound, WaitingLimits};
 
 use super::table::Settings;
-use super::value::DomainName;
+use super::value::{DomainName, PublicUrl, Value};
 use crate::system::tls::certificate::CertificateFiles;
 
 /// Body size in bytes that is always accepted in the old `aesgcm` encoding.
@@ -18,15 +18,14 @@ pub const AESGCM_BYTES_MIN: usize = 5630;
 impl Settings {
     /// The origin of endpoint URLs, which VAPID tokens must name. `bound` is the address of the
     /// public port.
-    pub fn public_origin(&self, bound: SocketAddr) -> String {
-        match &self.public_url {
-            Some(url) => url.as_str().to_owned(),
-            None => format!(
-                "{}://{}",
-                self.scheme(),
-                SocketAddr::new(reachable(bound.ip()), bound.port())
-            ),
-        }
+    pub fn public_origin(&self, bound: SocketAddr) -> PublicUrl {
+        self.public_url.clone().unwrap_or_else(|| self.own_origin(bound))
+    }
+
+    /// The origin of the public port for programs on this machine.
+    pub fn own_origin(&self, bound: SocketAddr) -> PublicUrl {
+        let origin = PublicUrl::parse(&format!("{}://{}", self.scheme(), reachable(bound)));
+        origin.expect("an address is a host of a URL")
     }
 
     /// The scheme of the public port.
@@ -76,10 +75,11 @@ impl Settings {
 }
 
 /// No client can connect to the unspecified address; to this machine it can.
-fn reachable(ip: IpAddr) -> IpAddr {
-    match ip {
+pub fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         ip => ip,
-    }
+    };
+    SocketAddr::new(ip, address.port())
 }

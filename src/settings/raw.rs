@@ -1,6 +1,5 @@
 //! Settings as text, and how they are read as values.
 
-use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -22,7 +21,8 @@ pub(super) struct Entry {
 }
 
 /// All problems found, one line each.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct SettingsError(pub Vec<Problem>);
 
 /// One problem, with the advice for the operator.
@@ -96,12 +96,3 @@ fn parse<T: Value>(
     };
     T::parse(text).ok().filter(|_| within).ok_or_else(expected)
 }
-
-impl fmt::Display for SettingsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<_> = self.0.iter().map(Problem::to_string).collect();
-        f.write_str(&lines.join("\n"))
-    }
-}
-
-impl std::error::Error for SettingsError {}

@@ -506,11 +506,11 @@ mod tests {
     fn the_public_origin_is_public_url_or_the_bound_address() {
         let mut settings = Settings::default();
         let origin = |settings: &Settings, bound: &str| {
-            settings.public_origin(bound.parse().expect("an address"))
+            settings.public_origin(bound.parse().expect("an address")).as_str().to_owned()
         };
         assert_eq!(origin(&settings, "127.0.0.1:4321"), "http://127.0.0.1:4321");
-        assert_eq!(origin(&settings, "0.0.0.0:80"), "http://127.0.0.1:80");
-        assert_eq!(origin(&settings, "[::]:80"), "http://[::1]:80");
+        assert_eq!(origin(&settings, "0.0.0.0:80"), "http://127.0.0.1");
+        assert_eq!(origin(&settings, "[::]:80"), "http://[::1]");
         settings.public_url = Some(PublicUrl::parse("https://p.example").unwrap());
         assert_eq!(origin(&settings, "0.0.0.0:80"), "https://p.example");
     }

@@ -94,9 +94,8 @@ impl AllowedVapidKeys {
         self.0.is_empty()
     }
 
-    /// Whether this uncompressed point is listed.
-    pub fn has(&self, key: &[u8; 65]) -> bool {
-        self.0.iter().any(|listed| listed.as_bytes() == key)
+    pub fn has(&self, key: &VapidKey) -> bool {
+        self.0.contains(key)
     }
 
     fn read(text: &str) -> Result<Self, String> {
@@ -138,6 +137,12 @@ impl PublicUrl {
     /// The origin, without a slash at its end.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether a text is this origin in any spelling: with a slash at the end, with the default port, with the host in
+    /// capitals or in Unicode.
+    pub fn is_meant_by(&self, text: &str) -> bool {
+        text == self.0 || Self::read(text).as_ref() == Ok(self)
     }
 
     fn read(text: &str) -> Result<Self, String> {
@@ -347,6 +352,33 @@ mod tests {
             "",
         ] {
             assert!(PublicUrl::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_meant_by_each_of_its_spellings() {
+        let origin = PublicUrl::parse("https://push.example.net").unwrap();
+        for same in [
+            "https://push.example.net",
+            "https://push.example.net/",
+            "https://push.example.net:443",
+            "HTTPS://Push.Example.NET",
+        ] {
+            assert!(origin.is_meant_by(same), "{same}");
+        }
+        for other in [
+            "",
+            "push.example.net",
+            "http://push.example.net",
+            "https://push.example.net:8443",
+            "https://push.example.net.evil.example",
+            "https://push.example.net@evil.example",
+            "https://user@push.example.net",
+            "https://push.example.net/path",
+            "https://push.example.net/?query",
+            "https://example.net",
+        ] {
+            assert!(!origin.is_meant_by(other), "{other}");
         }
     }
 

@@ -19,7 +19,7 @@ use tokio_tungstenite::tungstenite::http::header::SEC_WEBSOCKET_PROTOCOL;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
-use url::Url;
+use url::{Host, Url};
 
 /// Why a server gives no answer, or not the one that was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +74,17 @@ pub fn http_client(url: &Url) -> Result<ureq::Agent, ClientError> {
         .unversioned_rustls_crypto_provider(Arc::new(default_provider()))
         .build();
     Ok(config.tls_config(tls).build().new_agent())
+}
+
+/// Whether nothing on the network can read requests to this URL.
+pub fn is_private(url: &Url) -> bool {
+    let is_this_machine = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    url.scheme() == "https" || is_this_machine
 }
 
 /// A WebSocket with a server at its other end.

@@ -1,10 +1,12 @@
-//! What a server needs of its machine: the clock, the log, files with secrets, ports, TLS, HTTP clients, addresses.
+//! What a server needs of its machine: the clock, the log, files with secrets, ports, TLS, HTTP clients, signed
+//! tokens, addresses.
 //! Limits, paths and addresses enter as values; connections, lines and texts leave. Nothing here knows a setting or a
 //! push.
 
 pub mod clock;
 pub mod http_port;
 pub mod https_client;
+pub mod jwt;
 pub mod networks;
 pub mod node_address;
 pub mod regular_file;

@@ -165,25 +165,8 @@ impl Drop for DropCounter {
     }
 }
 
-/// A log for tests, whose lines are counted.
 #[cfg(test)]
-pub(crate) fn counted() -> (Logger, Arc<AtomicU64>) {
-    struct Lines(Arc<AtomicU64>);
-
-    impl Drain for Lines {
-        type Ok = ();
-        type Err = Never;
-
-        fn log(&self, _: &Record<'_>, _: &OwnedKVList) -> Result<(), Never> {
-            self.0.fetch_add(1, Ordering::Relaxed);
-            Ok(())
-        }
-    }
-
-    let lines = Arc::<AtomicU64>::default();
-    (Logger::root(Lines(Arc::clone(&lines)), o!()), lines)
-}
-
+pub(crate) mod fixture;
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,15 +8,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::feed::reserved::{ACCESS_TOKENS_MAX, GRANT_BYTES_MAX};
+
 use crate::feed::{FeedKey, FeedPage, FeedSyncId, FeedValue};
 use crate::ids::Uaid;
 use crate::time::Time;
-
-/// The maximum number of access tokens, revoked ones included: every node has all of them in memory.
-pub const ACCESS_TOKENS_MAX: u64 = 10_000;
-
-/// The maximum size of a token's entry in the feed, in bytes.
-pub const GRANT_BYTES_MAX: usize = 512;
 
 /// The maximum length of a token's name.
 pub const NAME_CHARS_MAX: usize = 64;

@@ -19,6 +19,11 @@ impl Backoff {
         Self { initial, max, wait }
     }
 
+    /// The backoff after a store failure: `retry` first, doubled with each failure, at most 64 times `retry`.
+    pub fn of_store(retry: Span) -> Self {
+        Self::new(retry, retry * 64)
+    }
+
     /// The wait after one more failure.
     #[expect(clippy::should_implement_trait, reason = "it is no iterator: it has no end")]
     pub fn next(&mut self) -> Span {

@@ -6,17 +6,12 @@
 
 use std::collections::BTreeMap;
 
+pub use crate::feed::reserved::{BROADCASTS_MAX, RESERVED_ID, VERSION_BYTES_MAX};
+
 use crate::feed::{FeedKey, FeedPage, FeedSyncId, FeedValue};
 
 /// Versions of broadcasts by id, as an agent has them or receives them.
 pub type Versions = BTreeMap<FeedKey, FeedValue>;
-
-/// The maximum length of a version in bytes. A version is a date or a hash, and every node has all
-/// of them in memory.
-pub const VERSION_BYTES_MAX: usize = 1024;
-
-/// The maximum number of broadcasts, including deleted ones.
-pub const BROADCASTS_MAX: u64 = 10_000;
 
 /// All broadcasts, up to the cursor of this node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -42,9 +37,6 @@ pub enum BroadcastRefusal {
     /// The agent has its maximum of subscriptions. This one is dropped.
     TooMany,
 }
-
-/// The id that no broadcast can have: the wire format uses it for refused subscriptions.
-pub const RESERVED_ID: &str = "errors";
 
 impl Broadcasts {
     /// These broadcasts, numbered from 1 in their order.

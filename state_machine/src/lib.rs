@@ -16,6 +16,7 @@
 //! - [`breaker`]: the circuit breaker of a peer node.
 //! - [`clocks`]: which clocks of a cluster are wrong.
 //! - [`token_bucket`]: a rate limit with a burst.
+//! - [`paging`]: pages of reads, and their failure.
 //! - [`staggered_fanout`]: wakes many subscribers one after the other.
 //! - [`wire`]: the messages of user agents and server, as JSON.
 
@@ -39,6 +40,7 @@ pub mod ids;
 pub mod log_limiter;
 pub mod message;
 pub mod month;
+pub mod paging;
 pub mod receipt;
 pub mod record;
 pub mod registry;

@@ -1,8 +1,9 @@
 //! The operations that the state machines submit to a store, and their answers: a part of the contract of each engine,
 //! with the general rules of `storage::store`.
 
+pub use crate::paging::{Cursor, PageLimit, StoreFailed};
+
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use crate::bridge::BridgeRecipient;
 use crate::feed::FeedName;
@@ -82,19 +83,6 @@ pub struct Page {
     pub messages: Vec<Message>,
     /// The position after this page, if more messages may follow it.
     pub next: Option<Cursor>,
-}
-
-/// The position of a paged read. The text is opaque: only the engine that made it reads it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Cursor(Arc<str>);
-
-/// The maximum size of a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct PageLimit {
-    /// The maximum number of messages; at least 1.
-    pub rows: usize,
-    /// Payload bytes after which no further message is added. The first message is always added.
-    pub bytes: usize,
 }
 
 /// The move of one user agent from one month to another: by its current connection, or, for an agent behind a bridge,
@@ -238,10 +226,6 @@ pub struct SettledMessages {
     pub subscriptions: Vec<FeedName>,
 }
 
-/// The operation failed, or its outcome is unknown. The caller may retry it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct StoreFailed;
-
 impl StoreOp {
     /// Whether it changes rows.
     pub fn is_write(&self) -> bool {
@@ -282,16 +266,5 @@ impl StoreAnswer {
             Self::Fetched(page) => Some(page),
             _ => None,
         }
-    }
-}
-
-impl Cursor {
-    pub fn new(text: impl Into<Arc<str>>) -> Self {
-        Self(text.into())
-    }
-
-    /// The text, for the engine that made it.
-    pub fn as_str(&self) -> &str {
-        &self.0
     }
 }

@@ -20,11 +20,9 @@ fn every_import_in_src_leads_to_the_same_folder_or_a_lower_one() {
         "the list has every module of src/lib.rs"
     );
     let mut upward = Vec::new();
-    for (path, text) in crate::rules::sources()
-        .iter()
-        .filter(|(path, _)| path.starts_with(Path::new(ROOT).join("src")))
-    {
-        let module = module_of(path);
+    let src = Path::new(ROOT).join("src");
+    for (path, text) in crate::rules::sources().iter().filter(|(path, _)| path.starts_with(&src)) {
+        let module = module_of(path, &src);
         let Some(from) = place(&order, &module) else { continue };
         for import in imports(&module, text) {
             match place(&order, &import) {
@@ -49,7 +47,7 @@ fn every_import_in_src_leads_to_the_same_folder_or_a_lower_one() {
 fn the_picture_of_the_rooms_is_drawn_from_their_imports() {
     let order = listed("### Folders of src");
     let mut rows = vec![BTreeSet::new(); order.len()];
-    for (from, to) in uses_of_production() {
+    for (from, to) in uses_of_production(".") {
         let at = |module: &Import| order.iter().position(|room| *room == module[0]);
         if let (Some(from), Some(to)) = (at(&from), at(&to))
             && from != to
@@ -80,11 +78,13 @@ fn the_picture_of_the_rooms_is_drawn_from_their_imports() {
 /// Two files or folders of a folder that need each other are one, or what both need goes below them. A `mod.rs` is one
 /// of them: what it uses takes nothing from it.
 #[test]
-fn no_files_or_folders_of_src_need_each_other() {
-    let uses = uses_of_production();
-    assert!(uses.len() > 1000, "the imports are where this test looks: {}", uses.len());
-    let circles = circles(&uses);
-    assert!(circles.is_empty(), "these need each other:\n{}", circles.join("\n"));
+fn no_files_or_folders_of_a_crate_need_each_other() {
+    for (folder, least) in [(".", 1000), ("state_machine", 200), ("state_machine/harness", 100)] {
+        let uses = uses_of_production(folder);
+        assert!(uses.len() > least, "the imports of {folder} are elsewhere: {}", uses.len());
+        let circles = circles(&uses);
+        assert!(circles.is_empty(), "these of {folder} need each other:\n{}", circles.join("\n"));
+    }
 }
 
 #[test]
@@ -122,19 +122,20 @@ fn every_crate_depends_on_lower_crates_only() {
     assert_eq!(members, order.iter().map(String::as_str).collect(), "the list has every member");
 }
 
-/// Which module of src uses which other one, tests left out.
-fn uses_of_production() -> Vec<(Import, Import)> {
-    let src = Path::new(ROOT).join("src");
+/// Which module of the crate in this folder uses which other one, tests left out.
+fn uses_of_production(folder: &str) -> Vec<(Import, Import)> {
+    let src = Path::new(ROOT).join(folder).join("src");
     let sources = crate::rules::sources();
     let of_production = |path: &&(std::path::PathBuf, String)| {
         let name = path.0.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         path.0.starts_with(&src) && !is_of_tests(name)
     };
     let sources: Vec<_> = sources.iter().filter(of_production).collect();
-    let modules: BTreeSet<_> = sources.iter().map(|(path, _)| module_of(path)).collect();
+    let module = |path: &Path| module_of(path, &src);
+    let modules: BTreeSet<_> = sources.iter().map(|(path, _)| module(path)).collect();
     let mut uses = Vec::new();
     for (path, text) in &sources {
-        let from = module_of(path);
+        let from = module(path);
         for import in imports(&from, &without_tests(text)) {
             let known = (0..=import.len()).rev().find(|end| modules.contains(&import[..*end]));
             let to = import[..known.unwrap_or_default()].to_vec();
@@ -176,7 +177,7 @@ fn circles(uses: &[(Import, Import)]) -> Vec<String> {
 #[test]
 fn imports_are_found_in_groups_in_paths_and_through_super() {
     let text = "use crate::{a, b::{self, c}};\nuse super::d::E;\n// use crate::comment;\nfn f() { crate::g::h() }\n\
-                mod k;\npub use k::L;\nmod tests {\n    use super::i;\n}\n";
+                pub(in crate::x) struct S;\nmod k;\npub use k::L;\nmod tests {\n    use super::i;\n}\n";
     let found = imports(&["x".to_owned(), "y".to_owned()], text);
     let found: BTreeSet<_> = found.iter().map(|import| import.join("::")).collect();
     assert_eq!(
@@ -206,9 +207,8 @@ fn place(order: &[String], module: &[String]) -> Option<usize> {
     at(2).or_else(|| at(1))
 }
 
-fn module_of(path: &Path) -> Vec<String> {
-    let path =
-        path.strip_prefix(Path::new(ROOT).join("src")).expect("a file of src").with_extension("");
+fn module_of(path: &Path, src: &Path) -> Vec<String> {
+    let path = path.strip_prefix(src).expect("a file of src").with_extension("");
     let parts = path.iter().map(|part| part.to_str().expect("names are ASCII").to_owned());
     parts.filter(|part| part != "mod").collect()
 }
@@ -259,7 +259,9 @@ fn imports(module: &[String], text: &str) -> Vec<Import> {
     for (start, root) in roots {
         for (at, _) in code.match_indices(&start) {
             let before = |sign: char| sign.is_alphanumeric() || "_:".contains(sign);
-            if !code[..at].ends_with(before) {
+            // Who may see an item is not what it needs.
+            let is_visibility = code[..at].ends_with("pub(in ");
+            if !code[..at].ends_with(before) && !is_visibility {
                 let is_inline = start == "super::" && at > inline;
                 let root = if is_inline { module.to_vec() } else { root.clone() };
                 expand(root, &code[at + start.len()..], &mut found);

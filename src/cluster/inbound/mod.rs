@@ -18,7 +18,7 @@
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
-mod over_a_socket;
+mod socket_tests;
 #[cfg(test)]
 mod tests;
 

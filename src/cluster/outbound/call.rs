@@ -3,8 +3,8 @@
 //! A node whose clock differs refuses a request and answers its own time, signed. The request is sent once more, signed
 //! with that time, and further ones are signed with the difference (docs/decisions/0052).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use http_body_util::Full;
 use hyper::header::{AUTHORIZATION, HOST};
 use hyper::http::response::Parts;
 use hyper::{Request, StatusCode};
+use parking_lot::Mutex;
 use state_machine::ClockDifference;
 use tokio::time::timeout;
 
@@ -91,7 +92,7 @@ impl Caller {
             return Err(CallError::OtherTime(theirs));
         }
         let signature = header(&answer, ANSWER_MAC_HEADER);
-        if self.keys.verify_answer(&mac, status.as_u16(), signature).is_ok() {
+        if self.keys.verify_answer(&mac, status.as_u16(), signature) {
             self.accepted(peer);
             return Ok(status);
         }
@@ -107,7 +108,7 @@ impl Caller {
             return None;
         }
         let (time, signature) = (header(answer, TIME_HEADER), header(answer, ANSWER_MAC_HEADER));
-        let time = self.keys.verify_time(mac, time, signature).ok()?;
+        let time = self.keys.verify_time(mac, time, signature)?;
         Some(ClockDifference::between(time, self.clock.now()))
     }
 
@@ -134,7 +135,7 @@ impl Caller {
         let ahead = peer.clock.ahead().unwrap_or_default();
         let (authorization, mac) = self.keys.sign(&signed, self.clock.now() + ahead);
         let request = Request::builder().method(method).uri(path);
-        let request = request.header(HOST, peer.authority.as_str());
+        let request = request.header(HOST, peer.address.authority());
         let request = request.header(AUTHORIZATION, authorization).body(Full::new(body));
         let request = request.expect("a path of hex digits and a base64url signature are valid");
         Signed { request, mac, ahead }
@@ -142,8 +143,7 @@ impl Caller {
 
     fn connections_of_this_thread(&self) -> Connections {
         let here = thread::current().id();
-        // A panic cannot leave the list half-updated.
-        let mut all = self.by_thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.by_thread.lock();
         if let Some((_, connections)) = all.iter().find(|(thread, _)| *thread == here) {
             return connections.clone();
         }

@@ -1,8 +1,7 @@
 //! The log of the clocks that are wrong: a line for each of them when they change.
 
-use std::sync::{Mutex, PoisonError};
-
 use actors::SharedLogLimiter;
+use parking_lot::Mutex;
 use slog::{Logger, info, warn};
 use state_machine::{ClockComparison, ClockDifference, NodeId, Span, Time};
 
@@ -32,8 +31,7 @@ impl ClockLog {
     /// Names the clocks that differ, unless these were named last.
     pub(super) fn write(&self, clocks: &ClockComparison) {
         let named = named(clocks);
-        // A panic cannot leave the list half-updated.
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = self.logged.lock();
         if *logged == named {
             return;
         }

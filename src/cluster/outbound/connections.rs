@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io::ErrorKind::{TimedOut, WouldBlock};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,8 +17,9 @@ use hyper::Request;
 use hyper::body::Body;
 use hyper::client::conn::http1::{self, Connection, Parts};
 use hyper::http::response;
-use hyper::http::uri::Authority;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use state_machine::NodeId;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -27,9 +28,6 @@ use super::peer::{CallError, Peer};
 
 /// Maximum size of an answer's headers. The body is never read.
 const ANSWER_BYTES_MAX: usize = 16 * 1024;
-
-/// The port of a node whose URL names none.
-const HTTP_PORT: u16 = 80;
 
 /// Clones are the same connections.
 #[derive(Clone)]
@@ -41,7 +39,7 @@ pub(super) struct Connections {
 #[derive(Default)]
 struct Idle {
     /// With the time of the last answer, which orders them.
-    by_node: HashMap<Authority, Vec<(Instant, TcpStream)>>,
+    by_node: HashMap<NodeId, Vec<(Instant, TcpStream)>>,
     /// Whether a task closes those whose time is over.
     is_swept: bool,
 }
@@ -59,7 +57,7 @@ impl Connections {
         peer: &Peer,
         request: Request<Full<Bytes>>,
     ) -> Result<response::Parts, CallError> {
-        let stream = match self.take(&peer.authority) {
+        let stream = match self.take(peer.address.node()) {
             Some(stream) => stream,
             None => self.connect(peer).await?,
         };
@@ -75,14 +73,14 @@ impl Connections {
             drive(&mut http, sender.ready()).now_or_never().is_some_and(|ready| ready.is_ok());
         let Parts { io, read_buf, .. } = http.into_parts();
         if is_whole && is_kept && read_buf.is_empty() {
-            self.keep(&peer.authority, io.into_inner());
+            self.keep(peer.address.node(), io.into_inner());
         }
         Ok(head)
     }
 
     async fn connect(&self, peer: &Peer) -> Result<TcpStream, CallError> {
         let wait = self.limits.connect_timeout;
-        let address = (peer.address.host(), peer.authority.port_u16().unwrap_or(HTTP_PORT));
+        let address = (peer.address.host(), peer.address.port());
         let stream = match timeout(wait, TcpStream::connect(address)).await {
             Ok(stream) => stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream)),
             Err(_) => Err(TimedOut.into()),
@@ -91,8 +89,8 @@ impl Connections {
     }
 
     /// The connection that was used last, unless the node has closed it or sent what is no answer.
-    fn take(&self, node: &Authority) -> Option<TcpStream> {
-        let mut idle = lock(&self.idle);
+    fn take(&self, node: &NodeId) -> Option<TcpStream> {
+        let mut idle = self.idle.lock();
         let streams = idle.by_node.get_mut(node)?;
         loop {
             let (_, stream) = streams.pop()?;
@@ -102,8 +100,8 @@ impl Connections {
         }
     }
 
-    fn keep(&self, node: &Authority, stream: TcpStream) {
-        let mut idle = lock(&self.idle);
+    fn keep(&self, node: &NodeId, stream: TcpStream) {
+        let mut idle = self.idle.lock();
         let streams = match idle.by_node.get_mut(node) {
             Some(streams) => streams,
             None => idle.by_node.entry(node.clone()).or_default(),
@@ -119,14 +117,9 @@ impl Connections {
     }
 }
 
-fn lock(idle: &Mutex<Idle>) -> MutexGuard<'_, Idle> {
-    // A panic cannot leave it half-updated.
-    idle.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Closes idle connections when their time is over, until there are none.
 async fn sweep(idle: Weak<Mutex<Idle>>, time: Duration) {
-    while let Some(oldest) = idle.upgrade().and_then(|idle| lock(&idle).close_after(time)) {
+    while let Some(oldest) = idle.upgrade().and_then(|idle| idle.lock().close_after(time)) {
         sleep_until(oldest + time).await;
     }
 }

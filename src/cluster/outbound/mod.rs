@@ -26,8 +26,8 @@ mod pending_notifications;
 mod tests;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
 use actors::observe::PeerStatus;
@@ -35,6 +35,7 @@ use actors::{Clock, NodeDirectory, SharedLogLimiter};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use hyper::StatusCode;
+use parking_lot::RwLock;
 use slog::{Logger, warn};
 use state_machine::breaker::Epoch;
 use state_machine::delivery::NodeAnswer;
@@ -121,7 +122,7 @@ impl RemoteNodes {
 
     /// Stops all workers, and refuses further requests. Pushes in progress are completed.
     pub fn close(&self) {
-        let mut peers = self.shared.peers();
+        let mut peers = self.shared.peers.write();
         peers.is_closed = true;
         peers.by_node.drain().for_each(|(_, peer)| peer.close());
     }
@@ -169,7 +170,7 @@ impl NodeDirectory for RemoteNodes {
 
     fn peers(&self) -> Vec<PeerStatus> {
         let now = self.shared.ticks.now();
-        let peers = self.shared.peers.read().unwrap_or_else(PoisonError::into_inner);
+        let peers = self.shared.peers.read();
         peers.by_node.iter().map(|(node, peer_state)| peer_state.observe(node, now)).collect()
     }
 
@@ -232,8 +233,7 @@ fn interpret(status: StatusCode) -> NodeAnswer {
 impl Shared {
     /// The state of a node; None if the node must not be called, or the table is full.
     fn peer(&self, node: &NodeId, now: Time) -> Option<Arc<PeerState>> {
-        // A panic cannot leave the table half-updated.
-        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+        let peers = self.peers.read();
         if let Some(peer) = peers.by_node.get(node) {
             return Some(Arc::clone(peer));
         }
@@ -242,7 +242,7 @@ impl Shared {
             self.log_blocked(node, now);
             return None;
         };
-        let mut peers = self.peers();
+        let mut peers = self.peers.write();
         if peers.is_closed || !peers.has_room(&self.limits, now, &self.log) {
             return None;
         }
@@ -269,7 +269,7 @@ impl Shared {
 
     /// Empty without a peer that has answered.
     fn clocks(&self) -> ClockComparison {
-        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+        let peers = self.peers.read();
         let known = peers
             .by_node
             .iter()
@@ -301,15 +301,11 @@ impl Shared {
     }
 
     fn evict(&self, peer: &Arc<PeerState>) {
-        let mut peers = self.peers();
+        let mut peers = self.peers.write();
         let node = peer.peer.address.node();
         if peers.by_node.get(node).is_some_and(|known| Arc::ptr_eq(known, peer)) {
             peers.by_node.remove(node);
         }
-    }
-
-    fn peers(&self) -> RwLockWriteGuard<'_, PeerTable> {
-        self.peers.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use hyper::StatusCode;
-use hyper::http::uri::Authority;
 use state_machine::{ClockDifference, NodeId, Span};
 
 use crate::system::https_client::with_causes;
@@ -17,7 +16,6 @@ const UNKNOWN: i64 = i64::MIN;
 /// A node that may be called.
 pub(super) struct Peer {
     pub(super) address: NodeAddress,
-    pub(super) authority: Authority,
     pub(super) clock: PeerClock,
 }
 
@@ -48,8 +46,7 @@ impl Peer {
     /// The node of that name, if it may be called.
     pub(super) fn allowed(node: &NodeId, allowed: &AllowedNodes) -> Option<Self> {
         let address = NodeAddress::parse(node).ok().filter(|address| allowed.allows(address))?;
-        let authority = address.authority().parse().ok()?;
-        Some(Self { address, authority, clock: PeerClock::unknown() })
+        Some(Self { address, clock: PeerClock::unknown() })
     }
 }
 

@@ -1,10 +1,11 @@
 //! The state of one node: circuit breaker, requests in progress, pending notifications.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use actors::observe::{BreakerState, PeerStatus};
 use hyper::StatusCode;
+use parking_lot::Mutex;
 use slog::{Logger, debug, info, o, warn};
 use state_machine::breaker::{Breaker, Epoch};
 use state_machine::delivery::NodeAnswer;
@@ -100,7 +101,7 @@ impl PeerState {
     pub(super) fn begin(self: &Arc<Self>, now: Time) -> Result<RequestPermit, NodeAnswer> {
         self.used_at.store(now.0, Ordering::Relaxed);
         let epoch = {
-            let state = self.state();
+            let state = self.state.lock();
             if state.is_closed || !state.breaker.allow() {
                 return Err(NodeAnswer::Unreachable);
             }
@@ -113,7 +114,7 @@ impl PeerState {
 
     /// Its state, for an operator.
     pub(super) fn observe(&self, node: &NodeId, now: Time) -> PeerStatus {
-        let state = self.state();
+        let state = self.state.lock();
         PeerStatus {
             node: node.clone(),
             breaker: match (state.breaker.allow(), state.breaker.retry_at()) {
@@ -129,12 +130,12 @@ impl PeerState {
     /// Queues a notification; the caller wakes the worker.
     pub(super) fn add(&self, notification: PeerRequest, now: Time) {
         self.used_at.store(now.0, Ordering::Relaxed);
-        self.state().notifications.add(notification);
+        self.state.lock().notifications.add(notification);
     }
 
     /// Updates the breaker with the result of a request that began in `epoch`, and logs a change.
     pub(super) fn finished(&self, epoch: Epoch, result: &Result<StatusCode, CallError>, now: Time) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let was_closed = state.breaker.allow();
         match result {
             Ok(_) => {
@@ -168,7 +169,7 @@ impl PeerState {
 
     /// Queues notifications again that the node did not receive.
     pub(super) fn requeue(&self, failed: impl IntoIterator<Item = PeerRequest>, now: Time) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         for notification in failed {
             state.notifications.add(notification);
             state.notify_from = now + self.limits.breaker.backoff;
@@ -178,7 +179,7 @@ impl PeerState {
     /// The next action. Only the worker calls this, when none of its requests are in progress.
     pub(super) fn next(&self, now: Time) -> NextAction {
         let is_evictable = self.is_evictable(now);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         self.log_outage(&mut state, now);
         let next = state.next(now, is_evictable);
         if matches!(next, NextAction::Idle | NextAction::Evict) {
@@ -190,7 +191,7 @@ impl PeerState {
 
     /// Starts the worker if there is something to do and none is running.
     pub(super) fn wake(&self, spawn: impl FnOnce() -> AbortHandle) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let is_running = state.worker.as_ref().is_some_and(|worker| !worker.is_finished());
         let is_idle = state.breaker.allow() && state.notifications.is_empty();
         if !(is_running || is_idle || state.is_closed) {
@@ -203,14 +204,14 @@ impl PeerState {
         if !self.is_evictable(now) || self.requests.load(Ordering::Relaxed) > 0 {
             return false;
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.is_closed |= state.worker.is_none();
         state.is_closed
     }
 
     /// Closes the entry if the breaker is not closed, and drops its notifications; whether it did.
     pub(super) fn close_if_unreachable(&self) -> bool {
-        let is_unreachable = !self.state().breaker.allow();
+        let is_unreachable = !self.state.lock().breaker.allow();
         if is_unreachable {
             self.close();
         }
@@ -218,7 +219,7 @@ impl PeerState {
     }
 
     pub(super) fn close(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.is_closed = true;
         if let Some(worker) = state.worker.take() {
             worker.abort();
@@ -244,11 +245,6 @@ impl PeerState {
 
     fn used_at(&self) -> Time {
         Time(self.used_at.load(Ordering::Relaxed))
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // A panic cannot leave the state half-updated.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -137,14 +137,14 @@ fn an_answer_signature_covers_request_and_status() {
     let (_, mac) = keys.sign(&request(&a), NOW);
     let (_, later) = keys.sign(&request(&a), Time(NOW.0 + 1));
     let answer = keys.sign_answer(&mac, 404);
-    assert_eq!(keys.verify_answer(&mac, 404, &answer), Ok(()));
-    assert_eq!(keys.verify_answer(&mac, 200, &answer), Err(NotOurs));
-    assert_eq!(keys.verify_answer(&mac, 40, &answer), Err(NotOurs));
-    assert_eq!(keys.verify_answer(&later, 404, &answer), Err(NotOurs));
-    assert_eq!(keys.verify_answer(&mac, 404, &keys.sign_answer(&later, 404)), Err(NotOurs));
+    assert!(keys.verify_answer(&mac, 404, &answer));
+    assert!(!keys.verify_answer(&mac, 200, &answer));
+    assert!(!keys.verify_answer(&mac, 40, &answer));
+    assert!(!keys.verify_answer(&later, 404, &answer));
+    assert!(!keys.verify_answer(&mac, 404, &keys.sign_answer(&later, 404)));
     let request_mac = URL_SAFE_NO_PAD.encode(mac.mac);
     for wrong in ["", &answer[1..], &format!("{answer}="), &request_mac] {
-        assert_eq!(keys.verify_answer(&mac, 404, wrong), Err(NotOurs), "{wrong}");
+        assert!(!keys.verify_answer(&mac, 404, wrong), "{wrong}");
     }
 }
 
@@ -153,7 +153,7 @@ fn a_time_is_valid_for_its_request_and_with_each_byte() {
     let (keys, a) = (keys(&[KEY]), node("http://a:1"));
     let (_, mac) = keys.sign(&request(&a), NOW);
     let (time, header) = keys.sign_time(&mac, NOW);
-    assert_eq!(keys.verify_time(&mac, &time, &header), Ok(NOW));
+    assert_eq!(keys.verify_time(&mac, &time, &header), Some(NOW));
     let changed = |text: &str| -> Vec<String> {
         let of = |at: usize, bit: u8| {
             let mut bytes = text.as_bytes().to_vec();
@@ -163,18 +163,18 @@ fn a_time_is_valid_for_its_request_and_with_each_byte() {
         (0..text.len()).flat_map(|at| [1, 2, 32].map(|bit| of(at, bit))).collect()
     };
     for other in changed(&time) {
-        assert_eq!(keys.verify_time(&mac, &other, &header), Err(NotOurs), "{other}");
+        assert_eq!(keys.verify_time(&mac, &other, &header), None, "{other}");
     }
     for other in changed(&header) {
-        assert_eq!(keys.verify_time(&mac, &time, &other), Err(NotOurs), "{other}");
+        assert_eq!(keys.verify_time(&mac, &time, &other), None, "{other}");
     }
     for other in ["", "0", "-1", &format!("0{time}"), &format!("+{time}"), &format!("{time} ")] {
-        assert_eq!(keys.verify_time(&mac, other, &header), Err(NotOurs), "{other}");
+        assert_eq!(keys.verify_time(&mac, other, &header), None, "{other}");
     }
     let (_, of_another) = keys.sign(&request(&a), Time(NOW.0 + 1));
-    assert_eq!(keys.verify_time(&of_another, &time, &header), Err(NotOurs));
+    assert_eq!(keys.verify_time(&of_another, &time, &header), None);
     let (_, of_others) = self::keys(&[OTHER]).sign_time(&mac, NOW);
-    assert_eq!(keys.verify_time(&mac, &time, &of_others), Err(NotOurs));
+    assert_eq!(keys.verify_time(&mac, &time, &of_others), None);
 }
 
 #[test]
@@ -183,8 +183,8 @@ fn a_time_and_a_status_are_not_signed_alike() {
     let (_, mac) = keys.sign(&request(&a), NOW);
     let (time, header) = keys.sign_time(&mac, NOW);
     for status in [200, 401, 404] {
-        assert_eq!(keys.verify_answer(&mac, status, &header), Err(NotOurs));
-        assert_eq!(keys.verify_time(&mac, &time, &keys.sign_answer(&mac, status)), Err(NotOurs));
+        assert!(!keys.verify_answer(&mac, status, &header));
+        assert_eq!(keys.verify_time(&mac, &time, &keys.sign_answer(&mac, status)), None);
     }
 }
 
@@ -196,7 +196,7 @@ fn signatures_of_another_cluster_are_refused() {
     let (_, mac_of_ours) = ours.sign(&request(&a), NOW);
     assert_ne!(mac, mac_of_ours);
     let answer = theirs.sign_answer(&mac_of_ours, 404);
-    assert_eq!(ours.verify_answer(&mac_of_ours, 404, &answer), Err(NotOurs));
+    assert!(!ours.verify_answer(&mac_of_ours, 404, &answer));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn every_listed_key_verifies() {
         let (header, sent) = asking.sign(&request(&a), NOW);
         let taken = verify(answering, &request(&a), &header, NOW, SKEW).unwrap();
         let answer = answering.sign_answer(&taken, 200);
-        assert_eq!(asking.verify_answer(&sent, 200, &answer), Ok(()));
+        assert!(asking.verify_answer(&sent, 200, &answer));
     }
 }
 
@@ -217,7 +217,7 @@ fn an_answer_is_signed_with_the_key_of_its_request() {
     let (old, both, a) = (keys(&[OTHER]), keys(&[KEY, OTHER]), node("http://a:1"));
     let (header, sent) = old.sign(&request(&a), NOW);
     let taken = verify(&both, &request(&a), &header, NOW, SKEW).unwrap();
-    assert_eq!(old.verify_answer(&sent, 200, &both.sign_answer(&taken, 200)), Ok(()));
+    assert!(old.verify_answer(&sent, 200, &both.sign_answer(&taken, 200)));
     let (header, _) = both.sign(&request(&a), NOW);
     assert_eq!(verify(&old, &request(&a), &header, NOW, SKEW), Err(Refused::NotOurs));
 }
@@ -273,7 +273,7 @@ fn no_hostile_time_panics_or_is_accepted() {
     fuzz("peer_times", &[&sample], |bytes| {
         let text = String::from_utf8_lossy(bytes);
         let (time, header) = text.split_once('\n').unwrap_or_default();
-        if keys.verify_time(&mac, time, header).is_ok() {
+        if keys.verify_time(&mac, time, header).is_some() {
             assert_eq!(text, sample);
         }
     });

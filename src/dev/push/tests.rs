@@ -4,8 +4,8 @@ use super::*;
 use crate::dev::base64url::from_base64url;
 use crate::dev::encrypt::decrypt;
 use crate::dev::files::write_private;
+use crate::dev::fixture::{TLS_HANDSHAKE, TestRequest, TestServer};
 use crate::dev::identity::Identity;
-use crate::dev::test_server::{TLS_HANDSHAKE, TestRequest, TestServer};
 use actix_web::rt::spawn;
 use actix_web::rt::task::spawn_blocking;
 use clap::Parser;
@@ -58,6 +58,12 @@ async fn send(
 
 async fn sent(push: Push) -> Result<String, ToolError> {
     spawn_blocking(move || push.send()).await.unwrap()
+}
+
+/// The error of an empty push to this endpoint.
+async fn error_at(endpoint: &str) -> String {
+    let push = Push::prepare(&args(&[endpoint, "-m", ""])).unwrap();
+    sent(push).await.unwrap_err().to_string()
 }
 
 fn decrypted(agent: &Identity, request: &TestRequest) -> Vec<u8> {
@@ -120,22 +126,19 @@ async fn an_empty_message_is_a_push_without_a_body() {
 #[actix_web::test]
 async fn a_refusal_is_reported_with_the_servers_reason_and_what_to_do() {
     let reason = r#"{"code":410,"errno":106,"error":"Gone","message":"no such \u001b[1m"}"#;
-    let gone = response("410 Gone", "", reason);
-    let busy = response("503 Service Unavailable", "retry-after: 5\r\n", "oops");
-    let moved = response("301 Moved Permanently", "location: /a\r\n", "");
     for (response, expected) in [
         (
-            gone,
+            response("410 Gone", "", reason),
             "the server answered 410 Gone: no such \\u{1b}[1m (errno 106)\n\
              the subscription is over: its user agent has to subscribe again",
         ),
         (
-            busy,
+            response("503 Service Unavailable", "retry-after: 5\r\n", "oops"),
             "the server answered 503 Service Unavailable, Retry-After: 5\n\
              the server is busy or stopping: send again later",
         ),
         (
-            moved,
+            response("301 Moved Permanently", "location: /a\r\n", ""),
             "the server answered 301 Moved Permanently\n\
              push services do not redirect: is the endpoint complete?",
         ),
@@ -192,8 +195,7 @@ async fn an_https_endpoint_on_a_plain_port_is_reported() {
         // Ended by the sender: to close first, with unread bytes, would reset the connection.
         while stream.read_u8().await.is_ok() {}
     });
-    let push = Push::prepare(&args(&[&format!("https://{address}/wpush/t"), "-m", ""])).unwrap();
-    let error = sent(push).await.unwrap_err().to_string();
+    let error = error_at(&format!("https://{address}/wpush/t")).await;
     assert!(error.contains("that port does not speak TLS: try http:"), "{error}");
 }
 
@@ -201,9 +203,7 @@ async fn an_https_endpoint_on_a_plain_port_is_reported() {
 async fn a_missing_server_is_reported() {
     let (fake, address) = TestServer::start().await;
     drop(fake);
-    let endpoint = format!("http://{address}/wpush/token");
-    let push = Push::prepare(&args(&[&endpoint, "-m", ""])).unwrap();
-    let error = sent(push).await.unwrap_err().to_string();
+    let error = error_at(&format!("http://{address}/wpush/token")).await;
     assert!(error.starts_with(&format!("cannot reach http://{address}: ")), "{error}");
 }
 
@@ -211,9 +211,7 @@ async fn a_missing_server_is_reported() {
 async fn an_https_endpoint_uses_tls() {
     let (fake, address) = TestServer::start().await;
     let server = spawn(async move { fake.first_byte().await });
-    let endpoint = format!("https://{address}/wpush/token");
-    let push = Push::prepare(&args(&[&endpoint, "-m", ""])).unwrap();
-    let error = sent(push).await.unwrap_err().to_string();
+    let error = error_at(&format!("https://{address}/wpush/token")).await;
     assert!(error.starts_with(&format!("cannot reach https://{address}: ")), "{error}");
     assert_eq!(server.await.unwrap(), TLS_HANDSHAKE);
 }

@@ -3,8 +3,8 @@
 use super::*;
 use crate::dev::base64url::to_base64url;
 use crate::dev::encrypt::{Coding, encrypt};
+use crate::dev::fixture::{TLS_HANDSHAKE, TestServer, TestSocket};
 use crate::dev::subscription::Subscription;
-use crate::dev::test_server::{TLS_HANDSHAKE, TestServer, TestSocket};
 use actix_web::rt::spawn;
 use clap::Parser;
 use serde_json::{Value, json};
@@ -268,27 +268,17 @@ async fn it_pings_a_silent_server_and_leaves_one_that_does_not_answer() {
 }
 
 #[actix_web::test]
-async fn close_code_4774_ends_it() {
-    let (result, _) = meet(&[], timing(), |fake| async move {
-        let (mut socket, ..) = accept(&fake).await;
-        close(&mut socket, 4774, "").await;
-        goodbye(socket).await;
-    })
-    .await;
-    assert!(result.unwrap_err().to_string().contains("4774"));
-}
-
-#[actix_web::test]
-async fn close_code_4409_ends_it_with_the_name_of_the_shared_file() {
+async fn close_codes_4774_and_4409_end_it_the_second_with_the_name_of_the_shared_file() {
     let files = files();
     let shared = format!("another `kalends subscribe` uses {}", files.state);
-    for (state, expected) in [
-        (["--state", &files.state].as_slice(), shared.as_str()),
-        (&[], "the same agent connected again, or was dropped (close code 4409)"),
+    for (code, state, expected) in [
+        (4774, [].as_slice(), "the server asked this agent not to reconnect (close code 4774)"),
+        (4409, &["--state", &files.state], &shared),
+        (4409, &[], "the same agent connected again, or was dropped (close code 4409)"),
     ] {
         let (result, printed) = meet(state, timing(), |fake| async move {
             let (mut socket, ..) = accept(&fake).await;
-            close(&mut socket, 4409, "replaced").await;
+            close(&mut socket, code, "").await;
             goodbye(socket).await;
         })
         .await;
@@ -300,37 +290,23 @@ async fn close_code_4409_ends_it_with_the_name_of_the_shared_file() {
 
 #[actix_web::test]
 async fn a_server_that_refuses_or_breaks_the_protocol_ends_it() {
+    let hello = |rest: &str| Message::text(format!(r#"{{"messageType": "hello", {rest}}}"#));
     for (answer, expected) in [
-        (json!({"messageType": "hello", "status": 401, "reason": "no"}), "status 401: no"),
-        (json!({"messageType": "hello", "status": 200}), "no usable uaid"),
-        (json!({"messageType": "hello", "status": 503}), "cannot reach ws://"),
+        (hello(r#""status": 401, "reason": "no""#), "status 401: no"),
+        (hello(r#""status": 200"#), "no usable uaid"),
+        (hello(r#""status": 503"#), "cannot reach ws://"),
+        (Message::binary("x"), "the server sent something that is not a text"),
+        (part([0xff], Data::Text, true), "the server sent a text that is not UTF-8"),
     ] {
         let (result, _) = meet(&[], timing(), |fake| async move {
             let mut socket = fake.websocket().await;
             socket.hear().await;
-            socket.say(answer).await;
+            socket.0.send(answer).await.unwrap();
             goodbye(socket).await;
         })
         .await;
         let error = result.unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
-    }
-}
-
-#[actix_web::test]
-async fn a_server_that_sends_no_text_ends_it() {
-    for (message, expected) in [
-        (Message::binary("x"), "something that is not a text"),
-        (part([0xff], Data::Text, true), "a text that is not UTF-8"),
-    ] {
-        let (result, _) = meet(&[], timing(), |fake| async move {
-            let mut socket = fake.websocket().await;
-            socket.hear().await;
-            socket.0.send(message).await.unwrap();
-            goodbye(socket).await;
-        })
-        .await;
-        assert_eq!(result.unwrap_err().to_string(), format!("the server sent {expected}"));
     }
 }
 
@@ -348,23 +324,17 @@ async fn a_server_that_accepts_and_stays_silent_is_left() {
 async fn a_wss_url_uses_tls() {
     let (fake, address) = TestServer::start().await;
     let server = spawn(async move { fake.first_byte().await });
-    let url = format!("https://{address}/");
-    let args = Line::parse_from(["listen", &url]).args;
-    let mut listener = Listener::new(&args, Vec::new(), timing()).unwrap();
-    assert!(matches!(
-        listener.run().await,
-        Err(ToolError::Client(ClientError::Unreachable { .. }))
-    ));
+    let args = Line::parse_from(["listen", &format!("https://{address}/")]).args;
+    let (result, _) = listen(&args, timing()).await;
+    assert!(matches!(result, Err(ToolError::Client(ClientError::Unreachable { .. }))));
     assert_eq!(server.await.unwrap(), TLS_HANDSHAKE);
 }
 
 #[actix_web::test]
 async fn a_missing_server_or_one_without_a_websocket_ends_it_at_once() {
     let (fake, address) = TestServer::start().await;
-    let answered =
-        spawn(
-            async move { fake.answer("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await },
-        );
+    let not_found = "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n";
+    let answered = spawn(async move { fake.answer(not_found).await });
     let (result, _) = listen(&args(address, &[]), timing()).await;
     let error = result.unwrap_err().to_string();
     assert!(error.contains("cannot reach ws://") && error.contains("404"), "{error}");
@@ -402,16 +372,13 @@ fn a_host_and_port_alone_are_refused_with_a_suggested_url() {
 
 #[actix_web::test]
 async fn a_failed_handshake_is_reported_with_what_to_do() {
+    let upgrade = "HTTP/1.1 426 Upgrade Required\r\ncontent-length: 0\r\n\r\n";
     for (answer, scheme, expected) in [
         ("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n", "ws", "try wss:"),
         ("HTTP/1.0 400 Bad Request\r\n\r\n", "ws", "try wss:"),
         ("\x15\x03\x01\x00\x02\x02\x46", "ws", "try wss:"),
         ("", "ws", "try wss:"),
-        (
-            "HTTP/1.1 426 Upgrade Required\r\ncontent-length: 0\r\n\r\n",
-            "ws",
-            "does the proxy in front pass the upgrade?",
-        ),
+        (upgrade, "ws", "does the proxy in front pass the upgrade?"),
         ("HTTP/1.1 400 Bad Request\r\n\r\n", "wss", "that port does not speak TLS: try ws:"),
     ] {
         let (fake, address) = TestServer::start().await;
@@ -424,8 +391,7 @@ async fn a_failed_handshake_is_reported_with_what_to_do() {
             while stream.read_u8().await.is_ok() {}
         });
         let args = Line::parse_from(["listen", &format!("{scheme}://{address}/")]).args;
-        let mut listener = Listener::new(&args, Vec::new(), timing()).unwrap();
-        let error = listener.run().await.unwrap_err().to_string();
+        let error = listen(&args, timing()).await.0.unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
 }

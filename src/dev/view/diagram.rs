@@ -210,7 +210,8 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use harness::script::{Language, MachineState, Script};
+    use harness::script::MachineState;
+    use harness::scripts::{Language, Script};
     use state_machine::connection::PhaseName;
     use state_machine::delivery::Delivery;
 

@@ -8,7 +8,7 @@ use state_machine::feed::{FeedKey, FeedName, FeedValue};
 
 use crate::command::text::{on_one_line, to_json};
 use crate::command::{Job, JobError, Report, StoreCommand};
-use crate::feeds::store::PAGE;
+use crate::feeds::store;
 
 /// Broadcasts in one report. An id and a version have at most 1280 bytes.
 const BROADCASTS_MAX: usize = 100;
@@ -53,16 +53,7 @@ Examples:
     }
 
     async fn run(self, job: &Job<Versions>) -> Result<(), JobError> {
-        let mut all = Broadcasts::default();
-        loop {
-            let fetch = || job.context.store.fetch_feed(FeedName::broadcasts(), all.cursor(), PAGE);
-            let Some(page) = job.step(fetch).await? else { break };
-            let is_last = page.is_last();
-            all.apply(page);
-            if is_last {
-                break;
-            }
-        }
+        let all = store::read(job, &FeedName::broadcasts(), Broadcasts::apply).await?;
         let rows: Vec<_> = all.iter().map(|(id, version)| (id.clone(), version.clone())).collect();
         for rows in rows.chunks(BROADCASTS_MAX) {
             job.report(Versions(rows.to_vec())).await?;

@@ -4,7 +4,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use state_machine::feed::{FeedKey, FeedName, FeedValue};
 
-use super::put::set;
+use super::key_args::{Change, KeyArgs};
 use crate::command::{Job, JobError, NoReport, StoreCommand};
 
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
@@ -32,6 +32,7 @@ Examples:
     type Report = NoReport;
 
     async fn run(self, job: &Job) -> Result<(), JobError> {
-        set(FeedName::broadcasts(), self.id, self.version, job).await
+        let of = KeyArgs { feed: FeedName::broadcasts(), key: self.id, url: None };
+        Change::Put(self.version).on_store(&of, job).await
     }
 }

@@ -1,15 +1,10 @@
 //! `kalends feed delete`: deletes a key, and publishes that.
 
-use std::io::{Write, stdout};
-
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use url::Url;
 
-use super::key_args::{KeyArgs, server};
-use super::remote::Remote;
-use crate::command::{Failure, Job, JobError, NoReport, StoreCommand, run_and_print};
-use crate::feeds::store;
+use super::key_args::{Change, KeyArgs};
+use crate::command::{Failure, Job, JobError, NoReport, StoreCommand};
 use crate::settings::Settings;
 
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
@@ -17,10 +12,6 @@ use crate::settings::Settings;
 pub struct Delete {
     #[command(flatten)]
     pub of: KeyArgs,
-    /// Use the server at URL over HTTP; the token in KALENDS_FEED_TOKEN must allow writing
-    #[arg(long, value_name = "URL", value_parser = server)]
-    #[serde(skip)]
-    pub url: Option<Url>,
 }
 
 impl StoreCommand for Delete {
@@ -35,19 +26,10 @@ Examples:
     type Report = NoReport;
 
     fn main(self, settings: &Settings) -> Result<(), Failure> {
-        let Some(url) = &self.url else { return Ok(run_and_print(self, settings)?) };
-        let KeyArgs { feed, key } = &self.of;
-        let version = Remote::at(url)?.delete(feed, key)?;
-        Ok(writeln!(stdout(), "deleted {key} of {feed}, its version is {version}")?)
+        Change::Delete.make(&self.of.clone(), self, settings)
     }
 
     async fn run(self, job: &Job) -> Result<(), JobError> {
-        let KeyArgs { feed, key } = self.of;
-        let Some(version) = store::delete(job, &feed, &key).await? else {
-            let why = format!("there is no {key} in {feed}: nothing to delete");
-            return Err(JobError::Refused(why));
-        };
-        job.note(format!("deleted {key} of {feed}, its version is {version}")).await?;
-        store::publish(&feed, job).await
+        Change::Delete.on_store(&self.of, job).await
     }
 }

@@ -2,12 +2,12 @@
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use state_machine::feed::{FeedKey, FeedName};
+use state_machine::feed::{FeedKey, FeedName, FeedValue};
 use url::Url;
 
 use crate::settings::value::{PublicUrl, Value as _};
 
-/// A key of a feed.
+/// A key of a feed, and where it is changed.
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyArgs {
@@ -17,6 +17,19 @@ pub struct KeyArgs {
     /// The key: 1 to 256 bytes of text
     #[arg(value_parser = FeedKey::parse)]
     pub key: FeedKey,
+    /// Use the server at URL over HTTP; the token in KALENDS_FEED_TOKEN must allow writing
+    #[arg(long, value_name = "URL", value_parser = server)]
+    #[serde(skip)]
+    pub url: Option<Url>,
+}
+
+/// What is done with a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    Put(FeedValue),
+    Delete,
+    /// The key gets a new number and keeps its value.
+    Republish,
 }
 
 /// Parses an origin. A token in the URL would show in the list of processes.

@@ -2,11 +2,12 @@
 //!
 //! - [`put`], [`delete`], [`republish`], [`list`], [`tail`], [`token`], [`broadcast_put`], [`broadcast_list`]: a command
 //!   each.
-//! - [`key_args`]: a key on the command line. [`remote`]: the HTTP requests; [`tail_url`]: updates over HTTP.
+//! - [`key_args`]: a key on the command line. [`change`]: how it is changed. [`remote`]: the HTTP requests; [`tail_url`]: updates over HTTP.
 //! - [`tail_cursor`]: the position of a tail. [`update_printer`]: its output. [`stdout_closed`]: its reader is gone.
 
 pub mod broadcast_list;
 pub mod broadcast_put;
+pub mod change;
 pub mod delete;
 #[cfg(test)]
 mod feed_tests;

@@ -1,16 +1,13 @@
 //! `kalends feed put`: sets a key, and publishes it.
 
-use std::io::{self, IsTerminal, Read, Write, stderr, stdin, stdout};
+use std::io::{self, IsTerminal, Read, Write, stderr, stdin};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use state_machine::feed::{FeedKey, FeedName, FeedValue, WriteResult};
-use url::Url;
+use state_machine::feed::FeedValue;
 
-use super::key_args::{KeyArgs, server};
-use super::remote::Remote;
-use crate::command::{Failure, Job, JobError, NoReport, StoreCommand, run_and_print};
-use crate::feeds::store::{publish, write};
+use super::key_args::{Change, KeyArgs};
+use crate::command::{Failure, Job, JobError, NoReport, StoreCommand};
 use crate::settings::Settings;
 
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
@@ -18,10 +15,6 @@ use crate::settings::Settings;
 pub struct Put {
     #[command(flatten)]
     pub of: KeyArgs,
-    /// Use the server at URL over HTTP; the token in KALENDS_FEED_TOKEN must allow writing
-    #[arg(long, value_name = "URL", value_parser = server)]
-    #[serde(skip)]
-    pub url: Option<Url>,
     /// The text to set it to; without it, or with -, standard input is read
     #[arg(allow_negative_numbers = true)]
     pub value: Option<String>,
@@ -61,57 +54,13 @@ Examples:
 
     fn main(mut self, settings: &Settings) -> Result<(), Failure> {
         let value = read(self.value.as_deref())?;
-        let Some(url) = &self.url else {
-            self.value = Some(value.as_str().to_owned());
-            return Ok(run_and_print(self, settings)?);
-        };
-        let KeyArgs { feed, key } = &self.of;
-        let version = Remote::at(url)?.put(feed, key, &value)?;
-        Ok(writeln!(stdout(), "wrote {key} of {feed}, its version is {version}")?)
+        self.value = Some(value.as_str().to_owned());
+        Change::Put(value).make(&self.of.clone(), self, settings)
     }
 
     async fn run(self, job: &Job) -> Result<(), JobError> {
-        let KeyArgs { feed, key } = self.of;
         let value = self.value.and_then(|value| FeedValue::parse(&value).ok());
-        set(feed, key, value.expect("its bounds were checked"), job).await
-    }
-}
-
-/// Sets a key, if the feed may have it, and publishes it.
-pub async fn set(
-    feed: FeedName,
-    key: FeedKey,
-    value: FeedValue,
-    job: &Job,
-) -> Result<(), JobError> {
-    let keys_max = feed.keys_max(job.context.settings.feed_keys_max);
-    let value_bytes_max = feed.value_bytes_max(job.context.settings.feed_value_bytes_max);
-    // The origin of a bound: a setting, or the purpose of the feed.
-    let origin = |setting| match feed == FeedName::broadcasts() {
-        true => "all servers keep broadcasts in memory",
-        false => setting,
-    };
-    let bytes = value.as_str().len();
-    if !feed.may_have(&key) {
-        return Err(JobError::Refused(format!(
-            "no broadcast can be called {key}: agents receive errors under this name"
-        )));
-    }
-    if bytes > value_bytes_max {
-        return Err(JobError::Refused(format!(
-            "the value has {bytes} bytes, and {feed} takes {value_bytes_max} ({})",
-            origin("feed_value_bytes_max")
-        )));
-    }
-    match write(job, (&feed, &key, &value), keys_max).await? {
-        WriteResult::Done(version) => {
-            job.note(format!("wrote {key} of {feed}, its version is {version}")).await?;
-            publish(&feed, job).await
-        }
-        WriteResult::TooManyKeys => Err(JobError::Refused(format!(
-            "{feed} has {keys_max} keys, with those that were deleted, and takes no other ({})",
-            origin("feed_keys_max")
-        ))),
+        Change::Put(value.expect("its bounds were checked")).on_store(&self.of, job).await
     }
 }
 

@@ -6,12 +6,13 @@ use std::time::Duration;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use state_machine::feed::{FeedKey, FeedName, FeedPage, FeedValue};
+use state_machine::feed::{FeedKey, FeedName, FeedPage};
 use ureq::http::header::AUTHORIZATION;
 use ureq::http::{Response, StatusCode};
 use ureq::{Agent, Body};
 use url::Url;
 
+use super::key_args::Change;
 use crate::command::entry::FEED_TOKEN_VARIABLE;
 use crate::system::https_client::{ClientError, http_client, printable, why_unanswered};
 
@@ -36,17 +37,6 @@ const TOO_OLD: u16 = 318;
 /// Characters that are encoded in one segment of a path (RFC 3986 §3.3). Dots too: `.` and `..` alone have a meaning.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
 
-/// Why a server cannot be asked.
-#[derive(Debug, thiserror::Error)]
-pub enum RemoteError {
-    #[error(
-        "set {FEED_TOKEN_VARIABLE} to a token of the feed: `kalends feed token` makes one where the server's keys are"
-    )]
-    NoToken,
-    #[error(transparent)]
-    Client(#[from] ClientError),
-}
-
 /// A server and the token for one of its feeds.
 #[derive(Debug, Clone)]
 pub struct Remote {
@@ -70,10 +60,13 @@ struct Refusal {
 
 impl Remote {
     /// The server at `url`, with the token in the environment.
-    pub fn at(url: &Url) -> Result<Self, RemoteError> {
+    pub fn at(url: &Url) -> Result<Self, ClientError> {
         let token = std::env::var(FEED_TOKEN_VARIABLE).unwrap_or_default();
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(RemoteError::NoToken);
+            return Err(ClientError::Refused(format!(
+                "set {FEED_TOKEN_VARIABLE} to a token of the feed: `kalends feed token` makes one where the server's keys \
+                 are"
+            )));
         }
         Ok(Self {
             base: url.as_str().trim_end_matches('/').to_owned(),
@@ -82,28 +75,24 @@ impl Remote {
         })
     }
 
-    /// Sets a key; returns its version.
-    pub fn put(
+    /// Changes a key; returns its version.
+    pub fn change(
         &self,
         feed: &FeedName,
         key: &FeedKey,
-        value: &FeedValue,
+        change: &Change,
     ) -> Result<u64, ClientError> {
-        let request = self.agent.put(self.of_key(feed, key));
-        let request = request.header(AUTHORIZATION, &self.authorization);
-        self.version(request.send(value.as_str()))
-    }
-
-    /// Deletes a key; returns its version.
-    pub fn delete(&self, feed: &FeedName, key: &FeedKey) -> Result<u64, ClientError> {
-        let request = self.agent.delete(self.of_key(feed, key));
-        self.version(request.header(AUTHORIZATION, &self.authorization).call())
-    }
-
-    /// Publishes a key again; returns its version.
-    pub fn republish(&self, feed: &FeedName, key: &FeedKey) -> Result<u64, ClientError> {
-        let request = self.agent.post(self.of_key(feed, key) + "/republish");
-        self.version(request.header(AUTHORIZATION, &self.authorization).send_empty())
+        let (agent, url) = (&self.agent, self.of_key(feed, key));
+        let token = &self.authorization;
+        let answered = match change {
+            Change::Put(value) => agent.put(url).header(AUTHORIZATION, token).send(value.as_str()),
+            Change::Delete => agent.delete(url).header(AUTHORIZATION, token).call(),
+            Change::Republish => {
+                agent.post(url + "/republish").header(AUTHORIZATION, token).send_empty()
+            }
+        };
+        let written: Written = self.read(answered, ANSWER_BYTES_MAX)?;
+        Ok(written.version)
     }
 
     /// Up to `limit` updates behind `after`. If there are none, the server waits for one up to `wait`.
@@ -126,10 +115,6 @@ impl Remote {
             .timeout_recv_body(Some(PAGE_WAIT))
             .build();
         self.read(request.call(), PAGE_BYTES_MAX)
-    }
-
-    fn version(&self, answered: Result<Response<Body>, ureq::Error>) -> Result<u64, ClientError> {
-        self.read::<Written>(answered, ANSWER_BYTES_MAX).map(|written| written.version)
     }
 
     fn of_key(&self, feed: &FeedName, key: &FeedKey) -> String {

@@ -4,7 +4,7 @@
 //! then through one server of it after the other. [`tail_url`] reads the updates of a server over HTTP instead.
 
 use std::io::ErrorKind::BrokenPipe;
-use std::io::{self, Write, stdout};
+use std::io::{Write, stdout};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ use tokio::time::{Instant, sleep};
 use url::Url;
 
 use super::key_args::server;
-use super::remote::{Remote, RemoteError};
+use super::remote::Remote;
 use super::stdout_closed;
-use super::tail_cursor::{CursorError, TailCursor};
-use super::tail_url::{self, UrlTailError};
+use super::tail_cursor::TailCursor;
+use super::tail_url;
 use super::update_printer::{Remaining, UpdatePrinter};
 use crate::command::backend::{connect, reach};
 use crate::command::client;
@@ -81,21 +81,6 @@ fn update_number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "expected the number of an update, such as 42".to_owned())
 }
 
-/// Why a tail ended.
-#[derive(Debug, thiserror::Error)]
-enum TailError {
-    #[error(transparent)]
-    Command(#[from] CommandError),
-    #[error(transparent)]
-    Cursor(#[from] CursorError),
-    #[error(transparent)]
-    Remote(#[from] RemoteError),
-    #[error(transparent)]
-    Url(#[from] UrlTailError),
-    #[error(transparent)]
-    Runtime(#[from] io::Error),
-}
-
 impl StoreCommand for FeedTail {
     const NAME: &'static str = "feed tail";
     const ABOUT: &'static str = "Print a feed's updates as they are published";
@@ -117,7 +102,7 @@ Examples:
     }
 
     fn main(self, settings: &Settings) -> Result<(), Failure> {
-        Ok(follow(&self, settings)?)
+        follow(&self, settings)
     }
 
     /// Writes pages until `count` updates are written, or with `once` until the end of the feed.
@@ -147,7 +132,7 @@ impl FeedTail {
 }
 
 /// Prints updates until `--count`, the end of the feed with `--once`, or an interrupt.
-fn follow(args: &FeedTail, settings: &Settings) -> Result<(), TailError> {
+fn follow(args: &FeedTail, settings: &Settings) -> Result<(), Failure> {
     let remote = args.url.as_ref().map(Remote::at).transpose()?;
     let tail = TailCursor::begin(&args.feed, args.after, args.cursor_file.as_deref())?;
     let printer = Printer::new(stdout().lock(), args.json);
@@ -158,28 +143,25 @@ fn follow(args: &FeedTail, settings: &Settings) -> Result<(), TailError> {
         match &remote {
             Some(remote) => tokio::select! {
                 () = stopped(stop) => Ok(()),
-                ended = tail_url::follow(remote, &mut printer) => Ok(ended?),
+                ended = tail_url::follow(remote, &mut printer) => ended,
             },
-            None => Ok(Local { settings, stop }.follow(&mut printer).await?),
+            None => Local { settings, stop }.follow(&mut printer).await,
         }
     });
     // An HTTP request in progress is abandoned.
     runtime.shutdown_background();
     let ended = match ended {
         // A reader such as `head` closes the output when it has enough. That is no error.
-        Err(
-            TailError::Command(CommandError::Io(error))
-            | TailError::Url(UrlTailError::Command(CommandError::Io(error))),
-        ) if error.kind() == BrokenPipe => Ok(()),
+        Err(CommandError::Io(error)) if error.kind() == BrokenPipe => Ok(()),
         ended => ended,
     };
-    printer.printer.end();
+    printer.printer.bar.end();
     // Not after a tail that was refused at once.
     let UpdatePrinter { printer, tail, .. } = printer;
     if args.cursor_file.is_some() && (ended.is_ok() || tail.count() > 0) {
         printer.eprint(&tail.summary());
     }
-    ended
+    Ok(ended?)
 }
 
 /// Turns true at the first interrupt, or when standard output is closed. A second interrupt ends the process.
@@ -366,16 +348,10 @@ impl Pages {
     async fn fetch(&self, job: &Job<FeedPage>) -> Result<FeedPage, JobError> {
         let fetch = || job.context.store.fetch_feed(self.feed.clone(), self.cursor, PAGE);
         let page = job.step(fetch).await?;
-        match page.or_else(|| self.feed.is_always_there().then(FeedPage::default)) {
-            None => Err(self.refused(ConsumerEnd::NoSuchFeed)),
-            Some(FeedPage { head, .. }) if head < self.cursor => {
-                Err(self.refused(ConsumerEnd::CursorFromTheFuture { head }))
-            }
-            Some(page) if page.is_too_late(self.cursor) => {
-                Err(self.refused(ConsumerEnd::CursorTooOld { horizon: page.horizon }))
-            }
-            Some(page) => Ok(page),
-        }
+        let page = page.or_else(|| self.feed.is_always_there().then(FeedPage::default));
+        let page = page.ok_or_else(|| self.refused(ConsumerEnd::NoSuchFeed))?;
+        let end = ConsumerEnd::of(&page, self.cursor);
+        end.map_or(Ok(page), |end| Err(self.refused(end)))
     }
 
     fn refused(&self, end: ConsumerEnd) -> JobError {

@@ -14,15 +14,6 @@ use super::update_printer::{Remaining, UpdatePrinter};
 use crate::command::CommandError;
 use crate::system::https_client::ClientError;
 
-/// Why a tail over HTTP ended.
-#[derive(Debug, thiserror::Error)]
-pub enum UrlTailError {
-    #[error(transparent)]
-    Command(#[from] CommandError),
-    #[error(transparent)]
-    Client(#[from] ClientError),
-}
-
 /// How long the server may hold a request until there is an update.
 const WAIT: Duration = Duration::from_secs(30);
 
@@ -38,7 +29,7 @@ const RETRY_MAX: Span = Span::from_secs(30);
 pub async fn follow<W: Write>(
     remote: &Remote,
     printer: &mut UpdatePrinter<W>,
-) -> Result<(), UrlTailError> {
+) -> Result<(), CommandError> {
     let (mut backoff, mut was_there) = (Backoff::new(RETRY, RETRY_MAX), false);
     loop {
         let (tail, began) = (printer.remaining(), Instant::now());

@@ -91,7 +91,7 @@ impl<W: Write> UpdatePrinter<W> {
         self.printer.write(text)?;
         let kept = self.tail.printed(count, cursor, head);
         kept.map_err(|error| CommandError::Job(error.to_string()))?;
-        self.printer.follow(&self.tail.progress());
+        self.printer.bar.follow(&self.tail.progress());
         Ok(())
     }
 }

@@ -124,19 +124,14 @@ impl FeedError {
     }
 
     fn add_headers(&self, response: &mut HttpResponseBuilder) {
+        let challenge = |why: &str| (WWW_AUTHENTICATE, format!("{SCHEME}{why}"));
         match self {
-            Self::NoToken => response.insert_header((WWW_AUTHENTICATE, SCHEME)),
-            Self::Token(_) => {
-                let scheme = format!("{SCHEME}, error=\"invalid_token\"");
-                response.insert_header((WWW_AUTHENTICATE, scheme))
-            }
-            Self::OtherFeed => {
-                let scheme = format!("{SCHEME}, error=\"insufficient_scope\"");
-                response.insert_header((WWW_AUTHENTICATE, scheme))
-            }
+            Self::NoToken => response.insert_header(challenge("")),
+            Self::Token(_) => response.insert_header(challenge(", error=\"invalid_token\"")),
+            Self::OtherFeed => response.insert_header(challenge(", error=\"insufficient_scope\"")),
             Self::Scope(wanted) => {
-                let scheme = format!("{SCHEME}, error=\"insufficient_scope\", scope=\"{wanted}\"");
-                response.insert_header((WWW_AUTHENTICATE, scheme))
+                let why = format!(", error=\"insufficient_scope\", scope=\"{wanted}\"");
+                response.insert_header(challenge(&why))
             }
             Self::TooManyFollowers | Self::Unavailable => {
                 response.insert_header((RETRY_AFTER, RETRY_AFTER_S))

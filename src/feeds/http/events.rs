@@ -14,6 +14,7 @@ use actix_web::web::{Bytes, Data};
 use actors::socket::EndlessBody;
 use actors::{Clock, FeedSubscription, SubscriptionError};
 use futures_util::{StreamExt, stream};
+use serde::Serialize;
 use state_machine::feed::{ConsumerEnd, FeedPage, FeedSyncId, Update};
 use tokio::time::timeout;
 
@@ -102,7 +103,7 @@ impl<F: Fn(&FeedPage) -> String> Events<F> {
 
 /// The events of a page.
 pub(super) fn text(page: &FeedPage) -> String {
-    let mut text: String = page.updates.iter().map(event).collect();
+    let mut text: String = page.updates.iter().map(of_update).collect();
     move_cursor(&mut text, page);
     text
 }
@@ -125,9 +126,12 @@ fn gone(horizon: FeedSyncId) -> Bytes {
     format!("event: gone\ndata: {data}\n\n").into()
 }
 
-fn event(update: &Update) -> String {
+fn of_update(update: &Update) -> String {
     let kind = if update.value.is_some() { "update" } else { "delete" };
-    let json = serde_json::to_string(update);
-    let json = json.expect("numbers and texts can be written as JSON");
-    format!("id: {}\nevent: {kind}\ndata: {json}\n\n", update.feed_sync_id)
+    event(update.feed_sync_id, kind, update)
+}
+
+pub(super) fn event(id: FeedSyncId, kind: &str, data: &impl Serialize) -> String {
+    let json = serde_json::to_string(data).expect("numbers and texts can be written as JSON");
+    format!("id: {id}\nevent: {kind}\ndata: {json}\n\n")
 }

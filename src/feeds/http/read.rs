@@ -65,13 +65,7 @@ pub(super) async fn first_page(
         None if feed.is_always_there() => FeedPage::default(),
         None => return Err(FeedError::NoSuchFeed),
     };
-    if query.after > page.head {
-        return Err(FeedError::CursorFromTheFuture(page.head));
-    }
-    if page.is_too_late(query.after) {
-        return Err(FeedError::CursorTooOld(page.horizon));
-    }
-    Ok(page)
+    ConsumerEnd::of(&page, query.after).map_or(Ok(page), |end| Err(ended(end)))
 }
 
 /// The first page with an update, or an empty one when the wait is over or the server stops.

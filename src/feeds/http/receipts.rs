@@ -3,7 +3,6 @@
 //! The RFC pushes receipts over HTTP/2; clients have dropped that, so there are a page, a long poll and server-sent events,
 //! as of any feed. The URL is a capability: its holder reads the receipts.
 
-use std::fmt::Write;
 use std::slice;
 
 use actix_web::http::header::AUTHORIZATION;
@@ -23,7 +22,7 @@ use super::{events, read};
 use crate::push::app::EndpointRole;
 use crate::push::methods::{cors, preflight_or_refused};
 use crate::push::request_id::request_id;
-use crate::push::vapid::{Credentials, VapidKey};
+use crate::push::vapid::{Credentials, key_hash};
 
 /// Receipts of one page, so that it never counts among the large ones (`feed_pages_max`): each has about 250 bytes.
 const PAGE_ROWS: usize = 250;
@@ -98,7 +97,7 @@ fn grant(
     if headers.contains_key(AUTHORIZATION) {
         let credentials = Credentials::read(headers).ok()??;
         app.vapid.verify(&credentials, now).ok()?;
-        let key = VapidKey::sha256(credentials.key());
+        let key = key_hash(credentials.key());
         subscription.is_of(Some(key)).then_some(())?;
     }
     let feed = subscription.feed();
@@ -139,12 +138,8 @@ impl Entry {
 
 /// The events of a page.
 fn text(page: &FeedPage, origin: &str) -> String {
-    let mut text = String::new();
-    for entry in page.updates.iter().filter_map(|update| Entry::of(update, origin)) {
-        let json = serde_json::to_string(&entry).expect("numbers and texts can be written as JSON");
-        // Writing to a string does not fail.
-        let _ = write!(text, "id: {}\nevent: {}\ndata: {json}\n\n", entry.id, entry.status);
-    }
+    let entries = page.updates.iter().filter_map(|update| Entry::of(update, origin));
+    let mut text = entries.map(|entry| events::event(entry.id, entry.status, &entry)).collect();
     events::move_cursor(&mut text, page);
     text
 }

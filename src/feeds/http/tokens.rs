@@ -13,12 +13,10 @@
 
 use std::fmt;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use state_machine::Time;
 use state_machine::feed::FeedName;
 
-use crate::settings::keys::{Keys, MAC_BYTES, MacKeys};
+use crate::settings::keys::{Keys, MacKeys};
 
 /// The first part of every token.
 const FORM: &str = "kf1";
@@ -69,8 +67,7 @@ impl FeedTokens {
         let Grant { feed, scopes, expires } = grant;
         let expires = expires.map_or(0, Time::as_secs);
         let signed = format!("{FORM}.{scopes}.{feed}.{expires}");
-        let mac = URL_SAFE_NO_PAD.encode(self.0.sign(signed.as_bytes()));
-        format!("{signed}.{mac}")
+        format!("{signed}.{}", self.0.sign(&signed))
     }
 
     /// What a token's holder may do `now`. The signature is checked first: forged text is never parsed.
@@ -84,10 +81,7 @@ impl FeedTokens {
             return None;
         }
         let (signed, mac) = token.rsplit_once('.')?;
-        let mut bytes = [0; MAC_BYTES];
-        let length = URL_SAFE_NO_PAD.decode_slice(mac, &mut bytes).ok()?;
-        self.0.verify(signed.as_bytes(), &bytes[..length]).ok()?;
-        Grant::read(signed)
+        if self.0.verify(signed, mac) { Grant::read(signed) } else { None }
     }
 }
 

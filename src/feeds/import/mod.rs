@@ -25,9 +25,10 @@ use state_machine::feed::{FeedKey, FeedName, FeedValue, WriteResult};
 use state_machine::store::PageLimit;
 use storage::StoreError;
 use tokio::time::sleep;
-use url::{Host, Url};
+use url::Url;
 
 use crate::settings::{PublicUrl, Settings};
+use crate::system::https_client::is_private;
 use broadcast_source::{Source, SourceError, Versions};
 use sync_state::SyncState;
 use token_file::TokenFileError;
@@ -63,24 +64,11 @@ pub fn source(settings: &Settings) -> Result<Option<Source>, ImporterError> {
     let Some(origin) = &settings.broadcast_source_url else {
         return token_file.map_or(Ok(None), |_| Err(ImporterError::NoSource));
     };
-    if token_file.is_some() && !is_private(origin.as_str()) {
+    if token_file.is_some() && !Url::parse(origin.as_str()).is_ok_and(|url| is_private(&url)) {
         return Err(ImporterError::PlainToken(origin.as_str().to_owned()));
     }
     token_file.map(token_file::read).transpose()?;
     Ok(Some(Source::at(origin.as_str(), token_file)?))
-}
-
-/// Whether nothing on the network can read requests to this origin.
-fn is_private(origin: &str) -> bool {
-    Url::parse(origin).is_ok_and(|url| {
-        let is_loopback = match url.host() {
-            Some(Host::Domain(name)) => name == "localhost",
-            Some(Host::Ipv4(address)) => address.is_loopback(),
-            Some(Host::Ipv6(address)) => address.is_loopback(),
-            None => false,
-        };
-        url.scheme() == "https" || is_loopback
-    })
 }
 
 /// Starts the import, which ends with the process or its store.
@@ -245,7 +233,7 @@ mod tests {
             ("http://10.0.0.1", false),
             ("http://[fd00::1]", false),
         ] {
-            assert_eq!(is_private(origin), expected, "{origin}");
+            assert_eq!(is_private(&origin.parse().unwrap()), expected, "{origin}");
         }
     }
 

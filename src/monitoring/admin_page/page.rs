@@ -2,26 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use actors::SharedLogLimiter;
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use slog::{info, warn};
 use state_machine::token_bucket::{Rate, TokenBucket};
 use state_machine::{Month, Span, Time};
-use tokio::sync::{Notify, Semaphore, mpsc, watch};
-use tokio::time::{sleep, timeout};
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::sleep;
 
 use super::guard::{Form, cookie, read_form};
 use super::history::History;
 use super::pages::{self, Refusal, refusal};
 use super::session::{Session, Sessions};
-use crate::command::job::OUTPUTS_MAX;
-use crate::command::store_command::perform;
+use crate::command::store_command::run_here;
 use crate::command::{Completion, Context, Output, StoreCommand};
 use crate::push::app::AppState;
 use crate::settings::keys::Keys;
@@ -102,11 +102,11 @@ impl Live {
     }
 
     pub(super) fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+        self.history.lock()
     }
 
     pub(super) fn months(&self) -> MutexGuard<'_, Months> {
-        self.months.lock().unwrap_or_else(PoisonError::into_inner)
+        self.months.lock()
     }
 }
 
@@ -149,32 +149,17 @@ impl AdminPage {
     ) -> Result<(Vec<C::Report>, Vec<String>), String> {
         let permit = self.commands.try_acquire();
         let _permit = permit.map_err(|_| "other commands are running: try again".to_owned())?;
-        let (outputs, mut queue) = mpsc::channel(OUTPUTS_MAX);
-        let (stop, stopped) = watch::channel(false);
-        let work = async {
-            let stops = async {
-                let job = perform(command, &self.jobs, outputs, stopped);
-                tokio::pin!(job);
-                if let Ok(end) = timeout(COMMAND_WAIT, &mut job).await {
-                    return end;
-                }
-                stop.send_replace(true);
-                job.await
-            };
-            let collect = async {
-                let (mut reports, mut notes) = (Vec::new(), Vec::new());
-                while let Some(output) = queue.recv().await {
-                    match output {
-                        Output::Progress(_) | Output::Problem(_) | Output::End(_) => {}
-                        Output::Report(report) => reports.push(report),
-                        Output::Note(note) => notes.push(note),
-                    }
-                }
-                (reports, notes)
-            };
-            tokio::join!(stops, collect)
+        let mut outputs = (Vec::new(), Vec::new());
+        let collect = &mut |output| {
+            match output {
+                Output::Progress(_) | Output::Problem(_) | Output::End(_) => {}
+                Output::Report(report) => outputs.0.push(report),
+                Output::Note(note) => outputs.1.push(note),
+            }
+            Ok(None)
         };
-        let (end, outputs) = work.await;
+        let ended = run_here(command, &self.jobs, collect, sleep(COMMAND_WAIT)).await;
+        let end = ended.unwrap_or_else(|error| Completion::Failed(error.to_string()));
         info!(self.node.common.log, "a command of the operator's page ended";
             "command" => C::NAME, "result" => end.name());
         match end {
@@ -216,7 +201,7 @@ impl AdminPage {
     pub(super) async fn refuse(&self) -> HttpResponse {
         let (common, now) = (&self.node.common, self.now());
         let is_over = {
-            let mut bucket = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut bucket = self.wrong.lock();
             bucket.try_acquire(&self.wrong_rate, 0, now).is_err()
         };
         common.operator_logins.count(if is_over { 2 } else { 1 });

@@ -1,12 +1,11 @@
 //! The texts of the pages, from templates. Every value is escaped.
 
 use std::fmt::Write;
-use std::time::{Duration, SystemTime};
 
 use actix_web::error::InternalError;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HttpDate, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use actix_web::{HttpResponse, HttpResponseBuilder};
 
@@ -14,6 +13,7 @@ use crate::operate::access::list::AccessRow;
 use crate::operate::inspect::facts::Inspection;
 use crate::operate::inspect::text;
 use crate::push::web::escaped;
+use crate::system::clock;
 
 /// Access tokens on one page, the first by name.
 const ROWS_MAX: usize = 1000;
@@ -52,19 +52,17 @@ pub(super) fn refusal(answer: HttpResponse) -> Refusal {
 
 /// The page with the live values.
 pub(super) fn live(form: &str) -> HttpResponse {
-    answer(StatusCode::OK, &[("bar", &bar(form)), ("main", LIVE), ("script", SCRIPT)])
+    signed_in(form, LIVE, SCRIPT)
 }
 
 /// The page that exchanges a link for a session.
 pub(super) fn sign_in(status: StatusCode, link: &str) -> HttpResponse {
-    let main = LOGIN.replace("{{link}}", &escaped(link));
-    answer(status, &[("bar", ""), ("main", &main), ("script", "")])
+    answer(status, "", &LOGIN.replace("{{link}}", &escaped(link)), "")
 }
 
 /// A page with one sentence.
 pub(super) fn message(status: StatusCode, text: &str) -> HttpResponse {
-    let main = format!("<p class=\"down\">{}</p>", escaped(text));
-    answer(status, &[("bar", ""), ("main", &main), ("script", "")])
+    answer(status, "", &why_not(text), "")
 }
 
 /// What is known of a user agent, or why nothing is.
@@ -72,9 +70,9 @@ pub(super) fn inspection(form: &str, found: &Result<Inspection, String>) -> Http
     let mut main = "<h2>User agent</h2>".to_owned();
     match found {
         Ok(facts) => main += &inspected(form, facts),
-        Err(why) => main += &format!("<p class=\"down\">{}</p>", escaped(why)),
+        Err(why) => main += &why_not(why),
     }
-    answer(StatusCode::OK, &[("bar", &bar(form)), ("main", &main), ("script", "")])
+    signed_in(form, &main, "")
 }
 
 fn inspected(form: &str, facts: &Inspection) -> String {
@@ -95,13 +93,13 @@ pub(super) fn people(form: &str, rows: Result<Vec<AccessRow>, String>, done: &st
         main += &format!("<p role=\"status\"><strong>{}</strong></p>", escaped(done));
     }
     match rows {
-        Err(why) => main += &format!("<p class=\"down\">{}</p>", escaped(&why)),
+        Err(why) => main += &why_not(&why),
         Ok(rows) if rows.is_empty() => {
             main += "<p>There is none. <code>kalends access add NAME</code> makes one.</p>";
         }
         Ok(rows) => main += &table(form, &rows),
     }
-    answer(StatusCode::OK, &[("bar", &bar(form)), ("main", &main), ("script", "")])
+    signed_in(form, &main, "")
 }
 
 fn table(form: &str, rows: &[AccessRow]) -> String {
@@ -153,14 +151,12 @@ pub(super) fn confirmation(form: &str, name: &str) -> HttpResponse {
         escaped(form),
         name = escaped(name)
     );
-    answer(StatusCode::OK, &[("bar", &bar(form)), ("main", &main), ("script", "")])
+    signed_in(form, &main, "")
 }
 
 /// Such as `14 Nov 2023`, in UTC.
 fn date(seconds: u64) -> String {
-    const LAST: u64 = 253_402_300_799;
-    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.min(LAST));
-    let text = HttpDate::from(time).to_string();
+    let text = clock::date(seconds);
     text.get(5..16).unwrap_or(&text).to_owned()
 }
 
@@ -175,15 +171,21 @@ pub(super) fn with_security(answer: &mut HttpResponseBuilder) -> &mut HttpRespon
         .insert_header((CACHE_CONTROL, "no-store"))
 }
 
-fn bar(form: &str) -> String {
-    BAR.replace("{{form}}", &escaped(form))
+fn why_not(text: &str) -> String {
+    format!("<p class=\"down\">{}</p>", escaped(text))
 }
 
-fn answer(status: StatusCode, parts: &[(&str, &str)]) -> HttpResponse {
-    let text = SHELL.replace("{{version}}", env!("CARGO_PKG_VERSION"));
-    let text = parts
-        .iter()
-        .fold(text, |text, (name, value)| text.replacen(&format!("{{{{{name}}}}}"), value, 1));
+/// A page of a session, whose bar signs out.
+fn signed_in(form: &str, main: &str, script: &str) -> HttpResponse {
+    answer(StatusCode::OK, &BAR.replace("{{form}}", &escaped(form)), main, script)
+}
+
+fn answer(status: StatusCode, bar: &str, main: &str, script: &str) -> HttpResponse {
+    let version = env!("CARGO_PKG_VERSION");
+    let parts = [("version", version), ("bar", bar), ("main", main), ("script", script)];
+    let text = parts.iter().fold(SHELL.to_owned(), |text, (name, value)| {
+        text.replacen(&format!("{{{{{name}}}}}"), value, 1)
+    });
     with_security(&mut HttpResponse::build(status))
         .content_type("text/html; charset=utf-8")
         .body(text)

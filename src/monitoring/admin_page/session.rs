@@ -2,14 +2,11 @@
 //!
 //! Sessions are not stored, so they outlive a restart of the server. Signing out ends all that were made before.
 
-use std::sync::{Mutex, PoisonError};
-
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
 use state_machine::{Span, Time};
 
 use crate::operate::access::operator::OperatorLinks;
-use crate::settings::keys::{Keys, MAC_BYTES, MacKeys, Passes};
+use crate::settings::keys::{Keys, MacKeys, Passes};
 
 /// Time from signing in to the end of a session.
 pub(super) const SESSION_LIFETIME: Span = Span::from_secs(12 * 60 * 60);
@@ -55,7 +52,7 @@ impl Sessions {
     /// Exchanges a link, once, for the cookie of a new session.
     pub(super) fn sign_in(&self, link: &str, now: Time) -> Option<String> {
         let link = self.links.open(link, now).filter(|link| link.made >= self.started)?;
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.used.retain(|(_, expires)| *expires > now);
         let is_used = state.used.iter().any(|(id, _)| *id == link.id);
         if is_used || state.used.len() == LINKS_USED_MAX {
@@ -68,7 +65,7 @@ impl Sessions {
     /// The session of a cookie.
     pub(super) fn open(&self, cookie: &str, now: Time) -> Option<Session> {
         let made = self.cookies.open(cookie, now)?.made;
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         let is_open = state.signed_out.is_none_or(|until| made > until);
         is_open.then(|| Session { cookie: cookie.to_owned() })
     }
@@ -79,19 +76,16 @@ impl Sessions {
 
     /// Ends all sessions that were made until now.
     pub(super) fn sign_out(&self, now: Time) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).signed_out = Some(now);
+        self.state.lock().signed_out = Some(now);
     }
 
     /// The token that every form of a session has.
     pub(super) fn form_token(&self, session: &Session) -> String {
-        URL_SAFE_NO_PAD.encode(self.forms.sign(session.cookie.as_bytes()))
+        self.forms.sign(&session.cookie)
     }
 
     pub(super) fn is_form_of(&self, session: &Session, token: &str) -> bool {
-        let mut bytes = [0; MAC_BYTES];
-        let decoded = URL_SAFE_NO_PAD.decode_slice(token, &mut bytes);
-        let signed = |length| self.forms.verify(session.cookie.as_bytes(), &bytes[..length]);
-        decoded.is_ok_and(|length| signed(length).is_ok())
+        self.forms.verify(&session.cookie, token)
     }
 }
 

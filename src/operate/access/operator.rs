@@ -1,15 +1,14 @@
 //! `kalends access operator`: makes a link that opens the operator's page once.
 
 use std::io::{Write, stderr, stdout};
-use std::net::{IpAddr, SocketAddr};
 
 use state_machine::{Span, Time};
 
 use clap::Args;
 
 use crate::command::{Command, Commands, Failure, Shown, load};
-use crate::settings::Flags;
 use crate::settings::keys::{Keys, Pass, Passes};
+use crate::settings::{Flags, reachable};
 use crate::system::clock::unix_now;
 
 /// Time from the making of a link to its end.
@@ -64,7 +63,7 @@ Examples:
         let address = settings.metrics_listen.0.filter(|_| settings.admin_page);
         let address = address.ok_or(Off)?;
         let link = OperatorLinks::derive(&Keys::load(&settings.data_dir)?).mint(unix_now());
-        let url = format!("http://{}{LOGIN_PATH}?{LINK_PARAMETER}={link}", reached(address));
+        let url = format!("http://{}{LOGIN_PATH}?{LINK_PARAMETER}={link}", reachable(address));
         writeln!(stdout(), "{url}")?;
         let minutes = LINK_LIFETIME.0 / 60_000;
         // Standard error may be closed.
@@ -72,21 +71,11 @@ Examples:
             stderr(),
             "The link signs one operator in, once, within {minutes} minutes. From another computer, forward the port first:\n\
              ssh -L {port}:{} SERVER",
-            reached(address),
+            reachable(address),
             port = address.port()
         );
         Ok(())
     }
-}
-
-/// The address at which a browser of this machine reaches the port.
-fn reached(address: SocketAddr) -> SocketAddr {
-    let loopback = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
-        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]),
-        ip => ip,
-    };
-    SocketAddr::new(loopback, address.port())
 }
 
 #[cfg(test)]
@@ -98,7 +87,7 @@ mod tests {
         for (address, expected) in
             [("0.0.0.0:1", "127.0.0.1:1"), ("[::]:2", "[::1]:2"), ("10.0.0.1:3", "10.0.0.1:3")]
         {
-            assert_eq!(reached(address.parse().unwrap()).to_string(), expected);
+            assert_eq!(reachable(address.parse().unwrap()).to_string(), expected);
         }
     }
 }

@@ -14,7 +14,8 @@ use tar::{Archive, Builder, EntryType, Header};
 use super::archive_text::ArchiveText;
 use super::meter::Meter;
 use super::{BackupError, CLOCK_FILE};
-use crate::settings::keys::fingerprint::KeyList;
+use crate::command::text::hex;
+use crate::settings::keys::KeyList;
 use crate::settings::keys::{KEYS_FILE, Keys};
 
 /// The format that this program writes. It reads it and none above it.
@@ -235,9 +236,7 @@ fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<(u64, ArchiveTe
             read => read?,
         };
         if read == 0 {
-            let digest = digest.finish();
-            let digits: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-            return Ok((bytes, ArchiveText::of(&digits)));
+            return Ok((bytes, ArchiveText::of(&hex(digest.finish()))));
         }
         digest.update(&chunk[..read]);
         to.write_all(&chunk[..read])?;

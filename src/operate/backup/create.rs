@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 use super::age::Age;
 use super::archive::{self, Manifest};
 use super::meter::Meter;
-use super::{BackupError, CLOCK_FILE, STANDARD};
+use super::{BackupError, CLOCK_FILE, STANDARD, parent};
 use crate::command::backend::check_owner;
 use crate::command::{CommandError, Failure, Job, JobError, NoReport, StoreCommand, run_and_print};
 use crate::settings::keys::{KEYS_FILE, Keys};
@@ -158,8 +158,7 @@ enum WriteError {
 
 /// Whether the file is in the directory, where it could replace a file of the store.
 fn is_in(file: &Path, dir: &Path) -> bool {
-    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let of_file = parent.unwrap_or(Path::new(".")).canonicalize();
+    let of_file = parent(file).canonicalize();
     of_file.ok().zip(dir.canonicalize().ok()).is_some_and(|(of_file, dir)| of_file == dir)
 }
 

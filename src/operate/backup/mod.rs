@@ -81,3 +81,9 @@ fn open(file: &Path) -> Result<Box<dyn Read + Send>, BackupError> {
     let unreadable = |error| BackupError::Unreadable { path: file.to_owned(), error };
     Ok(Box::new(io::BufReader::new(opened.map_err(unreadable)?)))
 }
+
+/// The directory of a file.
+fn parent(path: &Path) -> &Path {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}

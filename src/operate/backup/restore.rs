@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::age::{self, Age};
 use super::archive::{self, Manifest};
-use super::{BackupError, STANDARD, open};
+use super::{BackupError, STANDARD, open, parent};
 use crate::command::{Command, Commands, Failure, Shown, load};
 use crate::settings::{Flags, Settings};
 use crate::system::clock::date;
@@ -57,8 +57,8 @@ fn restore(args: &Restore, settings: &Settings) -> Result<(), BackupError> {
     let mut archive = open(&args.file)?;
     let beside = match args.check {
         true if args.file.as_os_str() == STANDARD => std::env::temp_dir(),
-        true => parent(&args.file),
-        false => parent(target),
+        true => parent(&args.file).to_owned(),
+        false => parent(target).to_owned(),
     };
     let unwritable = |error| BackupError::Unwritable { path: beside.clone(), error };
     if !args.check {
@@ -125,13 +125,6 @@ fn give_name(extracted: TempDir, target: &Path) -> Result<(), BackupError> {
             Err(BackupError::NotEmpty { dir: target.to_owned() })
         }
         Err(error) => Err(BackupError::Unwritable { path: target.to_owned(), error }),
-    }
-}
-
-fn parent(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
     }
 }
 

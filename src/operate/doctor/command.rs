@@ -10,7 +10,7 @@ use url::Url;
 use super::findings::Findings;
 use super::{local, public};
 use crate::command::{Command, Commands, Failure, Shown, load};
-use crate::settings::{Flags, PublicUrl, Settings};
+use crate::settings::{Flags, Settings};
 
 #[derive(Debug, Args)]
 pub struct Doctor {
@@ -58,9 +58,8 @@ Examples:
         let settings = load(&self.flags)?;
         let mut findings = Findings { is_json: self.json, failed: 0 };
         local::check(&settings, &mut findings).map_err(DoctorError::Output)?;
-        let url = settings.public_url.as_ref().map(PublicUrl::as_str).map(str::to_owned);
-        let url = url.unwrap_or_else(|| settings.public_origin(settings.listen));
-        let url: Url = url.parse().expect("an origin is a URL");
+        let url = settings.public_origin(settings.listen);
+        let url: Url = url.as_str().parse().expect("an origin is a URL");
         let idle = Duration::from_secs(self.idle_s);
         let has_proxy = has_proxy(&url, &settings);
         let token = self.access_token.as_deref();

@@ -52,7 +52,20 @@ impl Findings {
         self.add(Level::Fail, check, found.into(), Some(remedy.to_owned()))
     }
 
-    pub(super) fn add(
+    /// What a check has found, or why it failed.
+    pub(super) fn result(
+        &mut self,
+        check: &'static str,
+        result: Result<impl Into<String>, impl ToString>,
+        remedy: &str,
+    ) -> io::Result<()> {
+        match result {
+            Ok(found) => self.ok(check, found),
+            Err(why) => self.fail(check, why.to_string(), remedy),
+        }
+    }
+
+    fn add(
         &mut self,
         level: Level,
         check: &'static str,

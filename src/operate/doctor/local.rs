@@ -22,33 +22,13 @@ const FILES_RESERVED: u64 = 512;
 pub(super) fn check(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
     let dir = &settings.data_dir;
     if !dir.exists() {
-        findings.fail(
-            "data directory",
-            format!("there is no {}", dir.display()),
-            "start the server once, or name its directory with --data-dir or --config",
-        )?;
-        return Ok(());
+        let remedy = "start the server once, or name its directory with --data-dir or --config";
+        return findings.fail("data directory", format!("there is no {}", dir.display()), remedy);
     }
-    match check_dir(dir) {
-        Ok(()) => findings.ok("data directory", format!("{} is private", dir.display()))?,
-        Err(error) => {
-            findings.fail(
-                "data directory",
-                error.to_string(),
-                "correct it: a server does not start",
-            )?;
-        }
-    }
-    match Keys::load(dir) {
-        Ok(_) => findings.ok("keys", "keys.toml can be used")?,
-        Err(error) => {
-            findings.fail(
-                "keys",
-                error.to_string(),
-                "restore keys.toml from a backup: without it no endpoint works",
-            )?;
-        }
-    }
+    let private = check_dir(dir).map(|()| format!("{} is private", dir.display()));
+    findings.result("data directory", private, "correct it: a server does not start")?;
+    let remedy = "restore keys.toml from a backup: without it no endpoint works";
+    findings.result("keys", Keys::load(dir).map(|_| "keys.toml can be used"), remedy)?;
     if settings.store == StoreKind::Embedded {
         disk(settings, findings)?;
     }
@@ -61,26 +41,16 @@ fn disk(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
     let free = match statvfs(dir) {
         Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize),
         Err(error) => {
-            return findings.warn(
-                "disk",
-                format!("its space is unknown: {error}"),
-                "check it with df",
-            );
+            let found = format!("its space is unknown: {error}");
+            return findings.warn("disk", found, "check it with df");
         }
     };
-    let mib = free >> 20;
+    let found = format!("{} MiB are free", free >> 20);
+    let low = format!("{found}, and messages are refused below {} MiB", min >> 20);
     match free {
-        _ if free < min => findings.fail(
-            "disk",
-            format!("{mib} MiB are free, and messages are refused below {} MiB", min >> 20),
-            "free some space, or lower disk_free_min",
-        ),
-        _ if free < min.saturating_mul(4) => findings.warn(
-            "disk",
-            format!("{mib} MiB are free, and messages are refused below {} MiB", min >> 20),
-            "free some space soon",
-        ),
-        _ => findings.ok("disk", format!("{mib} MiB are free")),
+        _ if free < min => findings.fail("disk", low, "free some space, or lower disk_free_min"),
+        _ if free < min.saturating_mul(4) => findings.warn("disk", low, "free some space soon"),
+        _ => findings.ok("disk", found),
     }
 }
 

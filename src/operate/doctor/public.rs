@@ -31,6 +31,12 @@ struct Session {
     agent: Agent,
 }
 
+/// An application server that has its subscription.
+struct Sender {
+    subscription: Subscription,
+    pair: KeyPair,
+}
+
 pub(super) async fn check(
     url: &Url,
     access_token: Option<&str>,
@@ -81,25 +87,25 @@ pub(super) async fn check(
         return findings.fail("endpoint", found, remedy);
     }
     findings.ok("endpoint", "it begins with the public URL")?;
-    if !direct(&mut session, &subscription, &pair, findings).await? {
+    let sender = Sender { subscription, pair };
+    if !direct(&mut session, &sender, findings).await? {
         return Ok(());
     }
-    large(&mut session, &subscription, &pair, findings).await?;
-    let again = Box::pin(stored(session, &client, &subscription, &pair, findings)).await?;
+    large(&mut session, &sender, findings).await?;
+    let again = Box::pin(stored(session, &client, &sender, findings)).await?;
     let Some(mut session) = again else {
         return Ok(());
     };
-    silent(&mut session, idle, &subscription, &pair, findings).await
+    silent(&mut session, idle, &sender, findings).await
 }
 
 /// A push to the connected agent. Returns whether pushes are accepted.
 async fn direct(
     session: &mut Session,
-    subscription: &Subscription,
-    pair: &KeyPair,
+    sender: &Sender,
     findings: &mut Findings,
 ) -> io::Result<bool> {
-    let (answer, message) = deliver(session, push(subscription, pair, b"direct")).await;
+    let (answer, message) = deliver(session, sender.push(b"direct")).await;
     let answer = match answer {
         Ok(answer) => answer,
         Err(why) => {
@@ -107,79 +113,57 @@ async fn direct(
             return Ok(false);
         }
     };
-    match message {
-        Ok(_) => findings.ok("push", "a signed push arrives at once")?,
-        Err(why) => {
-            let remedy = "the push was accepted and stored: let the proxy pass frames of WebSockets at once, without buffering";
-            findings.fail("push", format!("it does not arrive: {why}"), remedy)?;
-        }
-    }
+    let arrives = message.map(|()| "a signed push arrives at once");
+    let arrives = arrives.map_err(|why| format!("it does not arrive: {why}"));
+    let remedy = "the push was accepted and stored: let the proxy pass frames of WebSockets at once, without buffering";
+    findings.result("push", arrives, remedy)?;
     for header in ["Location", "TTL"] {
         if !answer.contains(&format!("\n{header}: ")) {
+            let found = format!("the proxy removes the response header {header}");
             let remedy =
                 "application servers need it: let the proxy pass response headers unchanged";
-            findings.warn(
-                "push",
-                format!("the proxy removes the response header {header}"),
-                remedy,
-            )?;
+            findings.warn("push", found, remedy)?;
         }
     }
     Ok(true)
 }
 
-async fn large(
-    session: &mut Session,
-    subscription: &Subscription,
-    pair: &KeyPair,
-    findings: &mut Findings,
-) -> io::Result<()> {
-    let (answer, message) =
-        deliver(session, push(subscription, pair, &[b'x'; MESSAGE_BYTES_MAX])).await;
-    match answer.and(message) {
-        Ok(_) => findings.ok("large push", "the largest body of browsers arrives"),
-        Err(why) => {
-            let remedy = "raise the limit of bodies in the proxy (client_max_body_size of nginx, max_size of Caddy) and \
-                          payload_bytes_max to 4096 at least";
-            findings.fail("large push", format!("the largest body of browsers: {why}"), remedy)
-        }
-    }
+async fn large(session: &mut Session, sender: &Sender, findings: &mut Findings) -> io::Result<()> {
+    let (answer, message) = deliver(session, sender.push(&[b'x'; MESSAGE_BYTES_MAX])).await;
+    let arrives = answer.and(message).map(|()| "the largest body of browsers arrives");
+    let arrives = arrives.map_err(|why| format!("the largest body of browsers: {why}"));
+    let remedy = "raise the limit of bodies in the proxy (client_max_body_size of nginx, max_size of Caddy) and \
+                  payload_bytes_max to 4096 at least";
+    findings.result("large push", arrives, remedy)
 }
 
 /// A push to the agent while it is not connected. Returns its next connection.
 async fn stored(
     session: Session,
     client: &WebSocketClient,
-    subscription: &Subscription,
-    pair: &KeyPair,
+    sender: &Sender,
     findings: &mut Findings,
 ) -> io::Result<Option<Session>> {
     let Session { mut socket, agent } = session;
     // The server notices the end of the connection in any case.
     let _ = socket.close(None).await;
     drop(socket);
-    if let Err(why) = push(subscription, pair, b"stored").await {
+    if let Err(why) = sender.push(b"stored").await {
         findings.fail("stored push", why.clone(), remedy_of_push(&why))?;
         return Ok(None);
     }
     let mut session = match Session::connect(client, agent).await {
         Ok(session) => session,
         Err(why) => {
-            findings.fail(
-                "stored push",
-                format!("the agent cannot connect again: {why}"),
-                remedy_of_upgrade(&why),
-            )?;
+            let found = format!("the agent cannot connect again: {why}");
+            findings.fail("stored push", found, remedy_of_upgrade(&why))?;
             return Ok(None);
         }
     };
-    match session.message().await {
-        Ok(_) => findings.ok("stored push", "it arrives when the agent connects again")?,
-        Err(why) => {
-            let remedy = "look at the log of the server, and run `kalends preflight`";
-            findings.fail("stored push", format!("it does not arrive: {why}"), remedy)?;
-        }
-    }
+    let arrives = session.message().await.map(|()| "it arrives when the agent connects again");
+    let arrives = arrives.map_err(|why| format!("it does not arrive: {why}"));
+    let remedy = "look at the log of the server, and run `kalends preflight`";
+    findings.result("stored push", arrives, remedy)?;
     Ok(Some(session))
 }
 
@@ -187,26 +171,22 @@ async fn stored(
 async fn silent(
     session: &mut Session,
     idle: Duration,
-    subscription: &Subscription,
-    pair: &KeyPair,
+    sender: &Sender,
     findings: &mut Findings,
 ) -> io::Result<()> {
     let seconds = idle.as_secs();
     findings.wait(&format!("waiting {seconds} s on a silent connection (--idle-s)"));
+    let found = match session.stays_open(idle).await {
+        Err(why) => Err(format!("it ends within {seconds} s: {why}")),
+        Ok(()) => {
+            let (answer, message) = deliver(session, sender.push(b"late")).await;
+            let arrives = answer.and(message).map(|()| format!("a push arrives after {seconds} s"));
+            arrives.map_err(|why| format!("after {seconds} s: {why}"))
+        }
+    };
     let remedy = "raise the proxy's timeout of silent connections (proxy_read_timeout of nginx) above \
                   keepalive_interval_s and keepalive_grace_s together";
-    if let Err(why) = session.stays_open(idle).await {
-        return findings.fail(
-            "silent connection",
-            format!("it ends within {seconds} s: {why}"),
-            remedy,
-        );
-    }
-    let (answer, message) = deliver(session, push(subscription, pair, b"late")).await;
-    match answer.and(message) {
-        Ok(_) => findings.ok("silent connection", format!("a push arrives after {seconds} s")),
-        Err(why) => findings.fail("silent connection", format!("after {seconds} s: {why}"), remedy),
-    }
+    findings.result("silent connection", found, remedy)
 }
 
 /// Waits for the answer to a push, and for its message if it was accepted. The agent acks it meanwhile.
@@ -229,15 +209,14 @@ async fn deliver(
     (answer, message)
 }
 
-/// Sends a push. Returns the answer, whose status is that of success.
-async fn push(
-    subscription: &Subscription,
-    pair: &KeyPair,
-    message: &[u8],
-) -> Result<String, String> {
-    let push = Push::signed(subscription, message, pair).map_err(|error| error.to_string())?;
-    let sent = spawn_blocking(move || push.send().map_err(|error| error.to_string())).await;
-    sent.map_err(|error| error.to_string())?
+impl Sender {
+    /// Sends a push. Returns the answer, whose status is that of success.
+    async fn push(&self, message: &[u8]) -> Result<String, String> {
+        let push = Push::signed(&self.subscription, message, &self.pair);
+        let push = push.map_err(|error| error.to_string())?;
+        let sent = spawn_blocking(move || push.send().map_err(|error| error.to_string())).await;
+        sent.map_err(|error| error.to_string())?
+    }
 }
 
 impl Session {

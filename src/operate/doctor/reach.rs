@@ -18,7 +18,7 @@ use super::findings::{Findings, Level};
 use crate::limits::{Client, ClientSource};
 use crate::system::clock::SystemClock;
 use crate::system::https_client::{WebSocket, http_client};
-use crate::system::tls::certificate::{WARN_BEFORE, validity};
+use crate::system::tls::certificate::{Validity, WARN_BEFORE, validity};
 
 /// Maximum time for DNS to answer.
 const DNS_WAIT: Duration = Duration::from_secs(10);
@@ -42,13 +42,11 @@ pub(super) async fn dns(url: &Url, findings: &mut Findings) -> io::Result<bool> 
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err(format!("no answer in {} s", DNS_WAIT.as_secs())),
     };
-    match found {
-        Ok(addresses) => findings.ok("DNS", format!("{name} is {addresses}")).map(|()| true),
-        Err(why) => {
-            let remedy = "add an A or AAAA record for the name, or correct public_url";
-            findings.fail("DNS", format!("{name} has no address: {why}"), remedy).map(|()| false)
-        }
-    }
+    let found = found.map(|addresses| format!("{name} is {addresses}"));
+    let found = found.map_err(|why| format!("{name} has no address: {why}"));
+    let has_address = found.is_ok();
+    let remedy = "add an A or AAAA record for the name, or correct public_url";
+    findings.result("DNS", found, remedy).map(|()| has_address)
 }
 
 /// Each address once, in the order of the answer.
@@ -145,7 +143,7 @@ pub(super) fn client_address(
 pub(super) fn certificate(socket: &WebSocket, findings: &mut Findings) -> io::Result<()> {
     let MaybeTlsStream::Rustls(stream) = socket.get_ref() else { return Ok(()) };
     let chain = stream.get_ref().1.peer_certificates();
-    let Some((_, expires)) = chain.and_then(|chain| validity(chain.first()?)) else {
+    let Some(Validity { expires, .. }) = chain.and_then(|chain| validity(chain.first()?)) else {
         return findings.warn("certificate", "its end cannot be read", "look at it with openssl");
     };
     let left = expires.since(SystemClock::shifted(0).now());

@@ -1,6 +1,5 @@
 //! The argument of `kalends inspect`: an endpoint, a message URL or a uaid.
 
-use std::fmt::Write;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -8,9 +7,10 @@ use state_machine::{Chid, MessageId, Uaid};
 use url::Url;
 
 use super::facts::EndpointFacts;
+use crate::command::text::hex;
 use crate::push::endpoint_token::{EndpointTokens, TokenError, TokenVersion};
 use crate::push::message_url::MessageUrls;
-use crate::settings::keys::fingerprint::KeyList;
+use crate::settings::keys::KeyList;
 use crate::settings::keys::{Keys, KeysError};
 
 /// The argument as it was written. A secret: it may be an endpoint.
@@ -94,7 +94,7 @@ impl Target {
             Part::Endpoint(version, token) => self.open(*version, token, &keys()?),
             Part::Message(id) => {
                 let opened = MessageUrls::new(&keys()?).decrypt(id);
-                let (uaid, message) = opened.map_err(|_| TargetError::ForeignMessage)?;
+                let (uaid, message) = opened.ok_or(TargetError::ForeignMessage)?;
                 let message = Some((message.id.to_string(), message.chid.to_string()));
                 Ok(Subject { uaid, endpoint: None, message })
             }
@@ -116,7 +116,7 @@ impl Target {
                     let endpoint = EndpointFacts {
                         kind: version.name().to_owned(),
                         channel: opened.chid.to_string(),
-                        restricted_to: restricted_to.map(|hash| hex(&hash)),
+                        restricted_to: restricted_to.map(hex),
                         crypto_key: place,
                         crypto_key_fingerprint: fingerprint.unwrap_or_default(),
                         origin: self.origin.clone(),
@@ -147,13 +147,6 @@ impl Subject {
     pub fn message_id(&self) -> Option<MessageId> {
         MessageId::parse(&self.message.as_ref()?.0).ok()
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("writing to a string does not fail");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 //! and writes the same rows again.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
@@ -25,6 +24,7 @@ use crate::command::text::columns;
 use crate::command::{
     Backend, CommandError, Context, Job as AnyJob, JobError, Report, StoreCommand,
 };
+use crate::operate::exclusive::SERVERS_UNKNOWN;
 use crate::operate::tables::table_text::{table_text, with_months};
 use crate::settings::keys::{KEYS_FILE, Keys};
 use crate::settings::store::copy_marker;
@@ -123,7 +123,7 @@ Examples:
             return Err(CommandError::NoKeysOfStore { dir: dir.clone() });
         }
         if !self.server_stopped {
-            return Err(CommandError::ServersUnknown);
+            return Err(CommandError::Job(SERVERS_UNKNOWN.to_owned()));
         }
         let creates = |kind| self.to == kind && !self.verify_only;
         let dynamo = Settings { store: StoreKind::DynamoDb, ..settings.clone() };
@@ -186,12 +186,13 @@ fn name_of(kind: StoreKind, settings: &Settings) -> String {
 }
 
 async fn copy(copy: &StoreCopy, source: &dyn StoreAdmin, job: &Job) -> Result<(), JobError> {
-    let whole = CopyJob { copy, job, source, target: &*job.context.store };
-    let keys = Keys::load(&job.context.settings.data_dir)
-        .map_err(|error| JobError::Refused(error.to_string()))?;
+    let (target, settings) = (&*job.context.store, &*job.context.settings);
+    let whole = CopyJob { copy, job, source, target, settings };
+    let keys = Keys::load(&settings.data_dir);
+    let keys = keys.map_err(|error| JobError::Refused(error.to_string()))?;
     whole.check(&keys).await?;
     if !copy.verify_only {
-        whole.mark(Some(&whole.name_of(whole.from()))).await?;
+        whole.mark(Some(&name_of(whole.from(), settings))).await?;
         if copy.to == StoreKind::DynamoDb {
             key_fingerprints::add_or_refuse(whole.target, &keys).await?;
         }
@@ -215,6 +216,7 @@ struct CopyJob<'a> {
     job: &'a Job,
     source: &'a dyn StoreAdmin,
     target: &'a dyn StoreAdmin,
+    settings: &'a Settings,
 }
 
 impl CopyJob<'_> {
@@ -225,14 +227,6 @@ impl CopyJob<'_> {
         }
     }
 
-    fn name_of(&self, kind: StoreKind) -> String {
-        name_of(kind, &self.job.context.settings)
-    }
-
-    fn data_dir(&self) -> &Path {
-        &self.job.context.settings.data_dir
-    }
-
     /// Refuses what cannot be copied, before anything is changed.
     async fn check(&self, keys: &Keys) -> Result<(), JobError> {
         let (from, to) = (self.from(), self.copy.to);
@@ -241,14 +235,14 @@ impl CopyJob<'_> {
                 key_fingerprints::compare(store, keys).await?;
             }
         }
-        let dir = self.data_dir();
+        let dir = &self.settings.data_dir;
         if let Some(of) = copy_marker::read(from, dir, self.source).await? {
             return Err(JobError::Refused(format!("the source is an unfinished copy of {of}")));
         }
         if self.copy.verify_only {
             return Ok(());
         }
-        let (source, target) = (self.name_of(from), self.name_of(to));
+        let (source, target) = (name_of(from, self.settings), name_of(to, self.settings));
         match copy_marker::read(to, dir, self.target).await? {
             Some(begun) if begun == source => Ok(()),
             Some(begun) => Err(JobError::Refused(format!(
@@ -268,7 +262,7 @@ impl CopyJob<'_> {
     }
 
     async fn mark(&self, source: Option<&str>) -> Result<(), JobError> {
-        let dir = self.data_dir();
+        let dir = &self.settings.data_dir;
         Ok(copy_marker::set(self.copy.to, dir, self.target, source).await?)
     }
 

@@ -5,6 +5,8 @@ use std::hash::{Hash, Hasher};
 use aws_lc_rs::digest::{Context, SHA256};
 use storage::rows::Row;
 
+use crate::command::text::hex;
+
 /// The number of rows, and the sum of their SHA-256 modulo 2^256.
 ///
 /// An exclusive or would be blind to a row that is there twice.
@@ -32,7 +34,7 @@ impl RowDigest {
     }
 
     pub(super) fn to_hex(self) -> String {
-        self.sum.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(self.sum)
     }
 }
 

@@ -2,8 +2,6 @@
 //!
 //! Rules of Apple that this keeps: one connection stays open; a provider token is used for 20 to 60 minutes.
 
-use std::sync::{Mutex, PoisonError};
-
 use actors::Clock;
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -11,6 +9,7 @@ use futures_util::future::{BoxFuture, ready};
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Request, StatusCode};
+use parking_lot::Mutex;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use serde::Deserialize;
@@ -22,7 +21,7 @@ use super::config::{self, Opening, Section};
 use super::http_client::{HttpAnswer, HttpClient, HttpRequest};
 use super::message_data::MessageData;
 use super::platform::{Platform, Verdict};
-use crate::push::jwt::SigningKey;
+use crate::system::jwt::SigningKey;
 
 const PRODUCTION: &str = "https://api.push.apple.com";
 const SANDBOX: &str = "https://api.sandbox.push.apple.com";
@@ -212,8 +211,7 @@ impl Platform for Apns {
 impl ProviderTokens {
     fn get(&self) -> HeaderValue {
         let now = self.clock.now();
-        // A panic cannot leave the token half-updated.
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         // A clock that was set back makes the token one of the future.
         let is_fresh = |made_at| made_at <= now && now.since(made_at) < TOKEN_RENEWED_AFTER;
         if let Some((_, token)) = current.as_ref().filter(|(made_at, _)| is_fresh(*made_at)) {
@@ -229,7 +227,7 @@ impl ProviderTokens {
 
     fn drop(&self, refused: &HeaderValue) -> bool {
         let now = self.clock.now();
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         match &*current {
             // Another push has renewed it.
             Some((_, token)) if token != refused => true,

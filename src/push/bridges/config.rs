@@ -15,7 +15,7 @@ use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 use serde::de::DeserializeOwned;
 use state_machine::BridgeName;
 use toml::{Table, Value};
-use url::{Host, Url};
+use url::Url;
 use zeroize::Zeroizing;
 
 use super::platform::Platform;
@@ -234,17 +234,10 @@ pub(super) fn secure_url(text: &str) -> Result<Url, &'static str> {
     if url.as_str().parse::<Uri>().is_err() {
         return Err("expected a URL with the name of a host");
     }
-    let is_loopback = match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    };
     let is_anonymous = url.username().is_empty() && url.password().is_none();
     match url.scheme() {
         _ if !is_anonymous => Err("expected a URL without user and password"),
-        "https" => Ok(url),
-        "http" if is_loopback => Ok(url),
+        "https" | "http" if https_client::is_private(&url) => Ok(url),
         _ => Err("expected https: credentials are sent there"),
     }
 }

@@ -2,9 +2,11 @@
 //! flight.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use serde::Serialize;
 use slog::{Logger, info, warn};
 use state_machine::breaker::{Breaker, BreakerLimits, Epoch};
 use state_machine::log_limiter::LogLimiter;
@@ -32,10 +34,11 @@ pub(super) struct GuardLimits {
 pub type OutcomeCounts = BTreeMap<&'static str, u64>;
 
 /// The state of one application, for an operator.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GuardState {
     pub in_flight: usize,
     /// Whether pushes are sent; false while the breaker is open.
+    #[serde(rename = "available")]
     pub is_available: bool,
     pub outcomes: OutcomeCounts,
 }
@@ -100,7 +103,7 @@ impl Guard {
 
     /// Begins a push, or gives its outcome if it is not sent. When the backoff is over, one push is the probe.
     pub(super) fn enter(self: &Arc<Self>, now: Time) -> Result<Permit, BridgeOutcome> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.in_flight >= self.limits.in_flight_max {
             let outcome = BridgeOutcome::Busy { retry_after: None };
             state.count(outcome);
@@ -124,7 +127,7 @@ impl Guard {
     }
 
     pub(super) fn observe(&self) -> GuardState {
-        let state = self.state();
+        let state = self.state.lock();
         GuardState {
             in_flight: state.in_flight,
             is_available: state.breaker.allow(),
@@ -133,7 +136,7 @@ impl Guard {
     }
 
     fn finished(&self, epoch: Epoch, verdict: &Verdict, now: Time) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.count(verdict.outcome);
         match verdict.outcome {
             BridgeOutcome::Unavailable | BridgeOutcome::TimedOut | BridgeOutcome::Unauthorized => {
@@ -192,11 +195,6 @@ impl Guard {
             warn!(self.log, "a push through a bridge failed"; "reason" => reason, "more" => more);
         }
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // A panic cannot leave the state half-updated.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl State {
@@ -225,7 +223,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.guard.state().in_flight -= 1;
+        self.guard.state.lock().in_flight -= 1;
         if !self.is_finished {
             let verdict = Verdict::new(BridgeOutcome::TimedOut, "the push was abandoned");
             self.guard.finished(self.epoch, &verdict, self.entered_at);

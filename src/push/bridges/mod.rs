@@ -19,13 +19,12 @@ mod platform;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use actors::{Bridge, Clock};
+use actors::{Bridge, Clock, SharedLogLimiter};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
 use slog::{Logger, info, o, warn};
-use state_machine::log_limiter::LogLimiter;
 use state_machine::{BridgeName, BridgeOutcome, BridgeRecipient, Message};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -48,7 +47,7 @@ pub struct Bridges {
     runtime: Handle,
     log: Logger,
     /// Of pushes for applications that the file does not name.
-    unknown_limiter: Mutex<LogLimiter>,
+    unknown_limiter: SharedLogLimiter,
 }
 
 /// An application at a bridge.
@@ -78,7 +77,7 @@ impl Bridges {
         });
         let applications: BTreeMap<_, _> = applications.collect();
         let runtime = Handle::current();
-        let (log, unknown_limiter) = (log.clone(), Mutex::new(LogLimiter::new(LOG_EVERY)));
+        let (log, unknown_limiter) = (log.clone(), SharedLogLimiter::new(LOG_EVERY));
         let bridges = Self { applications, limits, clock, runtime, log, unknown_limiter };
         if !bridges.is_empty() {
             info!(bridges.log, "bridges_file is read"; "applications" => bridges.names());
@@ -117,11 +116,9 @@ impl Bridges {
     ) -> Result<(Arc<Application>, HttpRequest, Permit), BridgeOutcome> {
         let key = (recipient.bridge, recipient.app.clone());
         let Some(application) = self.applications.get(&key) else {
-            // A panic cannot leave the limiter half-updated.
-            let mut limiter = self.unknown_limiter.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(more) = limiter.allow(self.clock.now()) {
+            if let Some(pushes) = self.unknown_limiter.count(self.clock.now()) {
                 warn!(self.log, "a push for an application that bridges_file does not have";
-                    "bridge" => recipient.bridge.as_str(), "app" => &*recipient.app, "more" => more);
+                    "bridge" => recipient.bridge.as_str(), "app" => &*recipient.app, "more" => pushes - 1);
             }
             return Err(BridgeOutcome::UnknownApp);
         };

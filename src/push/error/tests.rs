@@ -29,7 +29,7 @@ fn table() -> Vec<(u16, u16, PushError)> {
         (400, 999, FormError::ContentType.into()),
         (413, 104, FormError::DataTooLarge { max_bytes: 4096 }.into()),
         (404, 102, TokenError::Unknown.into()),
-        (404, 102, MessageUrlError.into()),
+        (404, 102, PushError::NoSuchMessage),
         (404, 102, PushError::NotFound),
         (410, 103, PushError::UserGone),
         (413, 104, PushError::TooLarge { max_bytes: 4096 }),

@@ -3,12 +3,12 @@
 //! actix-server waits after such a failure and tries again. It reports it only through the `log`
 //! crate, so this is the process's logger for that crate.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use actors::Clock;
+use actors::{Clock, SharedLogLimiter};
 use log::{Level, LevelFilter, Log, Metadata, Record};
+use parking_lot::Mutex;
 use slog::{Logger, error};
-use state_machine::log_limiter::LogLimiter;
 use state_machine::{Span, Time};
 
 /// The module of actix-server that accepts connections.
@@ -25,12 +25,8 @@ const UNHEALTHY: Span = Span::from_secs(30);
 pub struct AcceptFailures {
     clock: Clock,
     log: Logger,
-    state: Mutex<State>,
-}
-
-struct State {
-    log_limiter: LogLimiter,
-    last: Option<Time>,
+    log_limiter: SharedLogLimiter,
+    last: Mutex<Option<Time>>,
 }
 
 /// Passes what actix-server reports to the failures.
@@ -49,25 +45,20 @@ impl AcceptFailures {
     }
 
     fn new(clock: Clock, log: Logger) -> Self {
-        let state = State { log_limiter: LogLimiter::new(LOG_EVERY), last: None };
-        Self { clock, log, state: Mutex::new(state) }
+        let log_limiter = SharedLogLimiter::new(LOG_EVERY);
+        Self { clock, log, log_limiter, last: Mutex::default() }
     }
 
     /// Whether a port failed lately.
     pub fn are_recent(&self) -> bool {
-        let last = self.state.lock().unwrap_or_else(PoisonError::into_inner).last;
-        last.is_some_and(|last| self.clock.now().since(last) < UNHEALTHY)
+        self.last.lock().is_some_and(|last| self.clock.now().since(last) < UNHEALTHY)
     }
 
     fn record(&self, report: &str) {
         let now = self.clock.now();
-        // A panic cannot leave the state half-updated.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.last = Some(now);
-        let suppressed = state.log_limiter.allow(now);
-        drop(state);
-        if let Some(suppressed) = suppressed {
-            error!(self.log, "cannot accept connections"; "error" => report, "failures" => suppressed + 1);
+        *self.last.lock() = Some(now);
+        if let Some(failures) = self.log_limiter.count(now) {
+            error!(self.log, "cannot accept connections"; "error" => report, "failures" => failures);
         }
     }
 }

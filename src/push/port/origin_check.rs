@@ -9,8 +9,7 @@ use slog::{Logger, warn};
 use state_machine::{Span, Time};
 use url::Url;
 
-use crate::push::vapid::Origin;
-use crate::settings::AllowedOrigins;
+use crate::settings::{AllowedOrigins, PublicUrl};
 
 /// Minimum time between two log lines.
 const LOG_EVERY: Span = Span::from_secs(60);
@@ -20,14 +19,14 @@ const LOGGED_CHARS_MAX: usize = 256;
 
 /// The check that all worker threads share.
 pub struct OriginCheck {
-    own: Origin,
+    own: PublicUrl,
     allowed: AllowedOrigins,
     log_limiter: SharedLogLimiter,
 }
 
 impl OriginCheck {
     /// Admits pages of the public origin `own`, and those of `allowed`.
-    pub fn new(own: Origin, allowed: AllowedOrigins) -> Self {
+    pub fn new(own: PublicUrl, allowed: AllowedOrigins) -> Self {
         Self { own, allowed, log_limiter: SharedLogLimiter::new(LOG_EVERY) }
     }
 
@@ -68,7 +67,7 @@ mod tests {
     use crate::settings::value::Value;
 
     fn is_admitted(allowed: &str, origins: &[&str]) -> bool {
-        let own = Origin::parse("https://push.example.net").unwrap();
+        let own = PublicUrl::parse("https://push.example.net").unwrap();
         let check = OriginCheck::new(own, AllowedOrigins::parse(allowed).unwrap());
         let mut headers = HeaderMap::new();
         for origin in origins {

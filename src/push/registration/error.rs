@@ -52,15 +52,15 @@ pub(super) enum RegistrationError {
     Aps,
     #[error("key is an uncompressed point on P-256 in URL-safe base64")]
     Key,
-    /// There is no record of this uaid.
-    #[error("this registration is gone: register anew")]
-    UnknownAgent,
-    #[error("there is no such channel, or no longer")]
-    NoSuchChannel,
-    #[error("the user agent has as many channels as it may have")]
-    TooManyChannels,
-    #[error("the server cannot do this now: try again later")]
-    Unavailable,
+    #[error("{}", match .0 {
+        BridgedError::UnknownAgent => "this registration is gone: register anew",
+        BridgedError::NoSuchChannel => "there is no such channel, or no longer",
+        BridgedError::TooManyChannels => "the user agent has as many channels as it may have",
+        BridgedError::NoSpace | BridgedError::Unavailable => {
+            "the server cannot do this now: try again later"
+        }
+    })]
+    Agent(BridgedError),
     #[error("this URL does not take this method")]
     Method {
         /// The methods of the URL.
@@ -84,29 +84,26 @@ impl RegistrationError {
             }
             Self::Key => (StatusCode::BAD_REQUEST, 110),
             Self::Secret => (StatusCode::UNAUTHORIZED, 109),
-            Self::UnknownAgent => (StatusCode::GONE, 103),
-            Self::NoSuchChannel => (StatusCode::GONE, 106),
-            Self::TooManyChannels => (StatusCode::PAYLOAD_TOO_LARGE, 104),
-            Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, 201),
+            Self::Agent(BridgedError::UnknownAgent) => (StatusCode::GONE, 103),
+            Self::Agent(BridgedError::NoSuchChannel) => (StatusCode::GONE, 106),
+            Self::Agent(BridgedError::TooManyChannels) => (StatusCode::PAYLOAD_TOO_LARGE, 104),
+            Self::Agent(BridgedError::NoSpace | BridgedError::Unavailable) => {
+                (StatusCode::SERVICE_UNAVAILABLE, 201)
+            }
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, 999),
         }
+    }
+}
+
+impl From<BridgedError> for RegistrationError {
+    fn from(error: BridgedError) -> Self {
+        Self::Agent(error)
     }
 }
 
 impl From<OverLimit> for RegistrationError {
     fn from(error: OverLimit) -> Self {
         Self::Push(error.into())
-    }
-}
-
-impl From<BridgedError> for RegistrationError {
-    fn from(error: BridgedError) -> Self {
-        match error {
-            BridgedError::UnknownAgent => Self::UnknownAgent,
-            BridgedError::NoSuchChannel => Self::NoSuchChannel,
-            BridgedError::TooManyChannels => Self::TooManyChannels,
-            BridgedError::NoSpace | BridgedError::Unavailable => Self::Unavailable,
-        }
     }
 }
 
@@ -121,7 +118,9 @@ impl ResponseError for RegistrationError {
             _ => refuse(self, self.code(), MORE_INFO, |response| {
                 match self {
                     Self::Secret => response.insert_header((WWW_AUTHENTICATE, SCHEME)),
-                    Self::Unavailable => response.insert_header((RETRY_AFTER, RETRY_AFTER_S)),
+                    Self::Agent(BridgedError::NoSpace | BridgedError::Unavailable) => {
+                        response.insert_header((RETRY_AFTER, RETRY_AFTER_S))
+                    }
                     Self::Method { allow } => response.insert_header((ALLOW, *allow)),
                     _ => response,
                 };

@@ -35,6 +35,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use actors::BridgedAgents;
 use serde_json::json;
 use slog::{Logger, debug};
+use state_machine::bridged_call::BridgedError;
 use state_machine::wire::EndpointUrls;
 use state_machine::{BridgeName, BridgeRecipient, Uaid};
 
@@ -127,7 +128,7 @@ impl RegistrationService {
             }
             (Resource::Channel(uaid, channel), &Method::DELETE) => {
                 let uaid = self.authorize(uaid, headers)?;
-                let channel = chid(channel).ok_or(RegistrationError::NoSuchChannel)?;
+                let channel = chid(channel).ok_or(BridgedError::NoSuchChannel)?;
                 self.agents.unsubscribe(uaid, channel).await?;
                 Ok(HttpResponse::Ok().json(json!({})))
             }
@@ -146,7 +147,7 @@ impl RegistrationService {
         let given = secret(headers).filter(|given| self.secrets.verify(uaid, given));
         given.ok_or(RegistrationError::Secret)?;
         self.limits.request_of_agent(uaid)?;
-        self.limits.try_admit(true).then_some(uaid).ok_or(RegistrationError::Unavailable)
+        Ok(self.limits.try_admit(true).then_some(uaid).ok_or(BridgedError::Unavailable)?)
     }
 
     async fn register(
@@ -158,7 +159,7 @@ impl RegistrationService {
         let (recipient, chid, key) = (target.recipient(fields)?, fields.channel()?, fields.key()?);
         self.limits.new_agent_from(address)?;
         self.limits.register_from(address)?;
-        self.limits.try_admit(false).then_some(()).ok_or(RegistrationError::Unavailable)?;
+        self.limits.try_admit(false).then_some(()).ok_or(BridgedError::Unavailable)?;
         let uaid = self.agents.register(recipient, chid).await?;
         Ok(HttpResponse::Ok().json(json!({
             "uaid": uaid.to_string(),

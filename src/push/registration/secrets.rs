@@ -4,14 +4,14 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use state_machine::Uaid;
 
-use crate::settings::keys::AuthKey;
+use crate::settings::keys::Key;
 
 /// Makes and verifies the secrets: HMAC-SHA256 of the uaid as 32 hex digits, itself as 64 hex digits.
 pub struct RegistrationSecrets(Vec<hmac::Key>);
 
 impl RegistrationSecrets {
     /// Takes a list that is not empty: the first key makes secrets, all verify them.
-    pub fn new(keys: &[AuthKey]) -> Self {
+    pub fn new(keys: &[Key]) -> Self {
         Self(keys.iter().map(|key| hmac::Key::new(HMAC_SHA256, key.as_bytes())).collect())
     }
 

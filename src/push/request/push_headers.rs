@@ -2,10 +2,11 @@
 
 use actix_web::http::header::{CONTENT_ENCODING, HeaderMap};
 use bytes::Bytes;
+use state_machine::wire::VapidKey;
 use state_machine::{Encoding, Payload, Span, Topic, Urgency};
 
 use crate::push::params;
-use crate::push::vapid::VapidKey;
+use crate::push::vapid::parse_key;
 
 /// Maximum length of `Encryption` and of `Crypto-Key`, which are stored with the message.
 pub const CRYPTO_HEADER_MAX_BYTES: usize = 2048;
@@ -127,7 +128,7 @@ impl PushRules {
         };
         let (is_reused, name) = match (&encoding, vapid_key) {
             (Encoding::AesGcm { crypto_key, .. }, Some(key)) => {
-                let is_reused = |dh| VapidKey::parse(dh).is_ok_and(|dh| dh == *key);
+                let is_reused = |dh| parse_key(dh).is_ok_and(|dh| dh == *key);
                 (values(crypto_key, "dh").any(is_reused), DH)
             }
             (Encoding::Aes128Gcm, key) if self.payload_header_required => {

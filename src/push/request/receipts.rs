@@ -7,8 +7,6 @@
 //!
 //! `src/feeds/http/receipts.rs` answers the requests for a subscription.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use actix_web::http::header::{HeaderMap, LINK};
 use actors::SharedLogLimiter;
 use aws_lc_rs::rand;
@@ -60,28 +58,24 @@ pub enum ReceiptError {
 }
 
 /// Counts the pushes whose receipt subscription was full.
-pub struct ReceiptsFull {
-    refused: AtomicU64,
-    log_limiter: SharedLogLimiter,
-}
+pub struct ReceiptsFull(SharedLogLimiter);
 
 /// Minimum time between two log lines of full subscriptions.
 const LOG_EVERY: Span = Span::from_secs(60);
 
 impl Default for ReceiptsFull {
     fn default() -> Self {
-        Self { refused: AtomicU64::new(0), log_limiter: SharedLogLimiter::new(LOG_EVERY) }
+        Self(SharedLogLimiter::new(LOG_EVERY))
     }
 }
 
 impl ReceiptsFull {
     pub fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
+        self.0.total()
     }
 
     pub(crate) fn count(&self, now: Time, messages_max: u64, log: &Logger) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
-        if let Some(refused) = self.log_limiter.count(now) {
+        if let Some(refused) = self.0.count(now) {
             info!(log, "receipt subscriptions are full, pushes with their links get 429";
                 "receipt_messages_max" => messages_max, "refused" => refused);
         }

@@ -11,11 +11,12 @@
 //! New endpoints have one of the first two. The third was sealed by earlier versions of this server. The Fernet tokens
 //! are accepted for installations that move over from autopush with their keys.
 
+use state_machine::wire::VapidKey;
 use state_machine::{Chid, Uaid};
 
 use super::fernet::FernetKeys;
 use super::sealed;
-use crate::push::vapid::VapidKey;
+use crate::push::vapid::key_hash;
 use crate::settings::keys::{Keys, SealKeys};
 use crate::system::clock::unix_now;
 
@@ -86,7 +87,7 @@ impl EndpointTokens {
     /// same key always has the same path.
     pub fn encrypt(&self, uaid: Uaid, chid: Chid, key: Option<&VapidKey>) -> String {
         let seal = sealed::seal::<BUFFER_BYTES>;
-        match key.map(VapidKey::sha256) {
+        match key.map(key_hash) {
             None => seal(&self.short, "/wpush/", &[&uaid.0, &chid.0]),
             Some(hash) => {
                 let parts = [&uaid.0, &chid.0, &hash[..KEY_ID_BYTES]];
@@ -108,7 +109,7 @@ impl EndpointTokens {
         let mut buffer = [0; BUFFER_BYTES];
         let (opened, hash) = self.open(version, token, key, &mut buffer)?;
         if !hash.is_empty() {
-            let named = key.ok_or(TokenError::KeyNeeded)?.sha256();
+            let named = key_hash(key.ok_or(TokenError::KeyNeeded)?);
             aws_lc_rs::constant_time::verify_slices_are_equal(hash, &named[..hash.len()])
                 .map_err(|_| TokenError::OtherKey)?;
         }
@@ -141,7 +142,7 @@ impl EndpointTokens {
             }
             // A wrong key and a foreign token are indistinguishable.
             (TokenVersion::Restricted, SHORT_CHARS) => {
-                let binding = key.ok_or(TokenError::KeyNeeded)?.sha256();
+                let binding = key_hash(key.ok_or(TokenError::KeyNeeded)?);
                 (sealed::open(&self.short, &binding, token, buffer), 0)
             }
             (TokenVersion::Restricted, RESTRICTED_CHARS) => {

@@ -8,11 +8,10 @@ use aws_lc_rs::cipher::{AES_128, DecryptionContext, PaddedBlockDecryptingKey, Un
 use aws_lc_rs::hmac;
 use aws_lc_rs::iv::FixedLength;
 use base64::Engine;
-use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use state_machine::{Span, Time};
-use zeroize::Zeroizing;
 
-use crate::settings::keys::Keys;
+use crate::settings::keys::{Key, Keys};
 
 const VERSION: u8 = 0x80;
 const TIME_BYTES: usize = 8;
@@ -32,10 +31,8 @@ struct FernetKey {
 
 impl FernetKeys {
     pub fn new(keys: &Keys) -> Self {
-        let key = |text: &str| {
-            let bytes = URL_SAFE.decode(text).expect("a key is written in base64");
-            let bytes = Zeroizing::new(bytes);
-            let (signing, encryption) = bytes.split_at(bytes.len() / 2);
+        let key = |key: &Key| {
+            let (signing, encryption) = key.as_bytes().split_at(key.as_bytes().len() / 2);
             let encryption = UnboundCipherKey::new(&AES_128, encryption);
             let encryption = encryption.and_then(PaddedBlockDecryptingKey::cbc_pkcs7);
             FernetKey {
@@ -43,7 +40,7 @@ impl FernetKeys {
                 encryption: encryption.expect("half of a key is one of AES-128"),
             }
         };
-        Self(keys.crypto_keys().iter().map(|crypto| key(&crypto.to_text())).collect())
+        Self(keys.crypto_keys().iter().map(key).collect())
     }
 
     /// Whether one of these keys made the token.

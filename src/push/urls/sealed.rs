@@ -39,6 +39,5 @@ pub(crate) fn open<'a, const MAX: usize>(
     let mut sealed = [0; MAX];
     let length = URL_SAFE_NO_PAD.decode_slice(text, &mut sealed).ok()?;
     let plain = &mut buffer[..length.checked_sub(TAG_BYTES)?];
-    keys.open(binding, &sealed[..length], plain).ok()?;
-    Some(plain)
+    keys.open(binding, &sealed[..length], plain).then_some(plain)
 }

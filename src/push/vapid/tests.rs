@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::*;
 use crate::fuzz::fuzz;
+use crate::settings::value::Value as _;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -53,7 +54,7 @@ impl Fixture {
     }
 
     fn vapid(&self) -> Vapid {
-        Vapid::new(Origin::parse(&self.origin).unwrap(), 1 << 20)
+        vapid_of(&self.origin, 1 << 20)
     }
 
     /// The headers of a case, with its tokens and keys in their places.
@@ -83,6 +84,11 @@ impl Fixture {
     fn headers_with(&self, claims: &str) -> HeaderMap {
         self.headers(&Case { claims: Some(claims.to_owned()), ..Case::default() })
     }
+}
+
+fn vapid_of(origin: &str, cache_max_bytes: usize) -> Vapid {
+    let origin = PublicUrl::parse(origin).unwrap();
+    Vapid::new(origin, AllowedVapidKeys::default(), cache_max_bytes)
 }
 
 fn key_pair(pkcs8: &str) -> EcdsaKeyPair {
@@ -196,9 +202,9 @@ fn the_key_that_endpoints_are_bound_to_is_the_same_in_every_spelling() {
         STANDARD_NO_PAD.encode(pair.public_key()),
     ];
     for text in &spellings {
-        let key = VapidKey::parse(text).unwrap();
+        let key = parse_key(text).unwrap();
         assert_eq!(key.as_bytes().as_slice(), pair.public_key().as_ref());
-        assert_eq!(key.to_string(), spellings[0]);
+        assert_eq!(format!("{key:?}"), spellings[0]);
     }
 }
 
@@ -236,14 +242,14 @@ fn a_cached_token_is_valid_for_its_own_key_origin_and_text_only() {
 
     let good = Credentials::read(&headers).unwrap().unwrap();
     let other_pair = key_pair(&fixture.other_signing_key);
-    let other_key = VapidKey::parse(&URL_SAFE.encode(other_pair.public_key())).unwrap();
-    let with_other_key = Credentials { key: other_key, ..good };
+    let other_key = parse_key(&URL_SAFE.encode(other_pair.public_key())).unwrap();
+    let with_other_key = Credentials { key: other_key, ..good.clone() };
     assert_eq!(vapid.verify(&with_other_key, fixture.now()), Err(VapidError::Signature));
 
-    let cut = Credentials { token: &good.token[..good.token.len() - 1], ..good };
+    let cut = Credentials { token: &good.token[..good.token.len() - 1], ..good.clone() };
     assert_eq!(vapid.verify(&cut, fixture.now()), Err(VapidError::SignatureShape));
 
-    let elsewhere = Vapid::new(Origin::parse("https://push.example.com").unwrap(), 1 << 20);
+    let elsewhere = vapid_of("https://push.example.com", 1 << 20);
     let expected = "https://push.example.com".into();
     assert_eq!(elsewhere.verify(&good, fixture.now()), Err(VapidError::Audience { expected }));
 }
@@ -252,7 +258,7 @@ fn a_cached_token_is_valid_for_its_own_key_origin_and_text_only() {
 fn the_cache_is_bounded() {
     let fixture = Fixture::load();
     let max_bytes = 100_000;
-    let vapid = Vapid::new(Origin::parse(&fixture.origin).unwrap(), max_bytes);
+    let vapid = vapid_of(&fixture.origin, max_bytes);
     for at in 0..600 {
         let claims = format!(r#"{{"aud":"{}","exp":{}}}"#, fixture.origin, 1_700_043_200 + at);
         assert_eq!(verify(&vapid, &fixture.headers_with(&claims), fixture.now()), Ok(()));
@@ -263,7 +269,7 @@ fn the_cache_is_bounded() {
 #[test]
 fn without_a_cache_each_token_is_verified_every_time() {
     let fixture = Fixture::load();
-    let vapid = Vapid::new(Origin::parse(&fixture.origin).unwrap(), 0);
+    let vapid = vapid_of(&fixture.origin, 0);
     let headers = fixture.headers(&fixture.case[0]);
     for _ in 0..2 {
         assert_eq!(verify(&vapid, &headers, fixture.now()), Ok(()));
@@ -291,7 +297,7 @@ proptest! {
     #[test]
     fn no_token_panics(token in "[A-Za-z0-9_.-]{0,300}") {
         let pair = key_pair(&Fixture::load().signing_key);
-        let key = VapidKey::parse(&URL_SAFE.encode(pair.public_key())).unwrap();
+        let key = parse_key(&URL_SAFE.encode(pair.public_key())).unwrap();
         let credentials = Credentials { token: &token, key };
         prop_assert!(Fixture::load().vapid().verify(&credentials, Time(0)).is_err());
     }

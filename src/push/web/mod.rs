@@ -17,8 +17,8 @@ use serde_json::json;
 use state_machine::Time;
 
 use super::error::PushError;
-use super::jwt;
 use super::port::methods::{page, read};
+use crate::system::jwt;
 
 /// What the page may load, and from where. Nothing is inline.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; worker-src 'self'; \

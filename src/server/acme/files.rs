@@ -5,7 +5,6 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use instant_acme::AccountCredentials;
-use serde::{Deserialize, Serialize};
 use state_machine::Time;
 use storage::durable::{self, NewFile};
 use url::Url;
@@ -24,14 +23,6 @@ pub(super) struct AcmeFiles {
     certificate: PathBuf,
     /// The orders of the domain that failed.
     failures: PathBuf,
-}
-
-/// [`Failures`] in a file.
-#[derive(Serialize, Deserialize)]
-struct StoredFailures {
-    number: u32,
-    /// In ms since 1970.
-    last_ms: u64,
 }
 
 impl AcmeFiles {
@@ -85,22 +76,16 @@ impl AcmeFiles {
         durable::remove(&self.account_file())
     }
 
-    /// The failures that were stored, or `none`. A file that cannot be read is replaced by the next order.
-    pub(super) fn failures(&self, none: Failures) -> Failures {
-        let file = regular_file::open(&self.failures).map(|file| file.take(JSON_BYTES_MAX)).ok();
-        let stored = file.and_then(|file| serde_json::from_reader::<_, StoredFailures>(file).ok());
-        stored.map_or(none, |StoredFailures { number, last_ms }| Failures {
-            number,
-            last: Time(last_ms),
-            ..none
-        })
+    /// The failures that were stored, if any. A file that cannot be read is replaced by the next order.
+    pub(super) fn failures(&self) -> Failures {
+        let file = regular_file::open(&self.failures).ok();
+        let stored = file.and_then(|file| serde_json::from_reader(file.take(JSON_BYTES_MAX)).ok());
+        stored.unwrap_or_default()
     }
 
     pub(super) fn save_failures(&self, failures: Failures) -> io::Result<()> {
-        let Failures { number, last, place: _ } = failures;
-        let stored = StoredFailures { number, last_ms: last.0 };
         self.make_dir()?;
-        durable::replace(&self.failures, serde_json::to_vec(&stored)?)
+        durable::replace(&self.failures, serde_json::to_vec(&failures)?)
     }
 
     pub(super) fn forget_failures(&self) -> io::Result<()> {
@@ -155,15 +140,15 @@ mod tests {
         assert!(stored.save_certificate(&other, &chain, NOW).is_err());
         assert!(stored.certificate(NOW).is_ok(), "a pair that cannot be used changes nothing");
         assert_eq!(stored.dir.read_dir().unwrap().count(), 1);
-        let none = Failures { number: 0, last: Time(0), place: 7 };
-        assert_eq!(stored.failures(none), none);
+        let none = Failures::default();
+        assert_eq!(stored.failures(), none);
         stored.save_failures(none.and_one_at(NOW)).unwrap();
-        assert_eq!(stored.failures(none), Failures { number: 1, last: NOW, place: 7 });
+        assert_eq!(stored.failures(), Failures { number: 1, last_ms: NOW.0 });
         assert_eq!(mode(&stored.failures), 0o600);
         fs::write(&stored.failures, "{").unwrap();
-        assert_eq!(stored.failures(none), none, "a damaged file stops no order");
+        assert_eq!(stored.failures(), none, "a damaged file stops no order");
         stored.forget_failures().unwrap();
-        assert_eq!(stored.failures(none), none);
+        assert_eq!(stored.failures(), none);
         for (host, domain) in [
             ("https://authority:14000/dir", "other.example.net"),
             ("https://authority/dir", "push.example.net"),

@@ -31,10 +31,10 @@ use url::Url;
 use super::error::{AcmeError, ORDER_TIME};
 use super::files::AcmeFiles;
 use super::port::Answers;
-use super::schedule::{Failures, Validity, order_at};
+use super::schedule::{self, Failures};
 use crate::settings::Settings;
 use crate::system::https_client::{http_client, why_unanswered};
-use crate::system::tls::certificate::{Certificate, TlsError};
+use crate::system::tls::certificate::{Certificate, TlsError, Validity};
 use crate::system::tls::certificates::Certificates;
 
 /// Interval at which the clock is read while an order is not due: the machine's clock may be set.
@@ -106,7 +106,7 @@ pub fn start(
     let files = AcmeFiles::new(&settings.data_dir, &directory, domain);
     match files.certificate(clock.now()) {
         Ok(certificate) => {
-            let expires_on_day = day(&certificate);
+            let expires_on_day = certificate.expires_on_day();
             info!(log, "the stored certificate is used"; "domain" => domain, "expires_on_day" => expires_on_day);
             certificates.replace(certificate);
         }
@@ -136,8 +136,7 @@ pub fn start(
 
 impl Orderer {
     async fn run(self, mut hangup: Signal) {
-        let none = Failures { number: 0, last: Time(0), place: place(&self.domain) };
-        let mut failures = self.files.failures(none).at_start(self.clock.now());
+        let mut failures = self.files.failures().at_start(self.clock.now());
         self.warn_of_delay(failures);
         loop {
             self.until_due(failures, &mut hangup).await;
@@ -153,9 +152,9 @@ impl Orderer {
                 Ok(certificate) => {
                     self.certificates.orders_succeeded.fetch_add(1, Ordering::Relaxed);
                     info!(self.log, "a new certificate is used"; "domain" => &self.domain,
-                        "expires_on_day" => day(&certificate));
+                        "expires_on_day" => certificate.expires_on_day());
                     self.certificates.replace(certificate);
-                    none
+                    Failures::default()
                 }
                 Err(why) => self.failed(begun, &proof, &why),
             };
@@ -164,7 +163,7 @@ impl Orderer {
 
     /// Waits until an order is due. SIGHUP ends the wait after a failure.
     async fn until_due(&self, failures: Failures, hangup: &mut Signal) {
-        let due = order_at(self.validity(), failures);
+        let due = self.order_at(failures);
         while self.clock.now() < due {
             let wait = due.since(self.clock.now()).min(LOOK_EVERY);
             tokio::select! {
@@ -191,9 +190,8 @@ impl Orderer {
 
     /// Warns if failures before this start delay an order that is due.
     fn warn_of_delay(&self, failures: Failures) {
-        let (now, current) = (self.clock.now(), self.validity());
-        let due = order_at(current, failures);
-        if due > now && order_at(current, Failures { number: 0, ..failures }) <= now {
+        let (now, due) = (self.clock.now(), self.order_at(failures));
+        if due > now && self.order_at(Failures::default()) <= now {
             warn!(self.log, "orders of a certificate failed before this start, the next one waits";
                 "domain" => &self.domain, "failures" => failures.number, "retry_in_s" => due.since(now).0 / 1000);
         }
@@ -202,10 +200,9 @@ impl Orderer {
     fn failed(&self, begun: Failures, proof: &Proof, why: &AcmeError) -> Failures {
         self.certificates.orders_failed.fetch_add(1, Ordering::Relaxed);
         let now = self.clock.now();
-        let failures = Failures { last: now, ..begun };
-        let current = self.validity();
-        let retry_in_s = order_at(current, failures).since(now).0 / 1000;
-        let left = current.map_or(Span::ZERO, |valid| valid.expires.since(now));
+        let failures = Failures { last_ms: now.0, ..begun };
+        let retry_in_s = self.order_at(failures).since(now).0 / 1000;
+        let left = self.validity().map_or(Span::ZERO, |valid| valid.expires.since(now));
         warn!(self.log, "the order of a certificate failed, the one before stays in use"; "domain" => &self.domain,
             "challenge" => proof.name, "why" => %why, "failures" => failures.number, "retry_in_s" => retry_in_s,
             "days_left" => left.0 / Span::from_secs(24 * 60 * 60).0);
@@ -213,8 +210,11 @@ impl Orderer {
     }
 
     fn validity(&self) -> Option<Validity> {
-        let Certificate { begins, expires, .. } = self.certificates.current()?;
-        Some(Validity { begins, expires })
+        Some(self.certificates.current()?.valid)
+    }
+
+    fn order_at(&self, failures: Failures) -> Time {
+        schedule::order_at(self.validity(), failures, place(&self.domain))
     }
 }
 
@@ -340,10 +340,6 @@ impl HttpClient for Client {
                 .map_err(|error| Error::Other(Box::new(io::Error::other(why_unanswered(error)))))
         })
     }
-}
-
-fn day(certificate: &Certificate) -> u64 {
-    certificate.expires.as_secs() / (24 * 60 * 60)
 }
 
 /// The same for each start, so that a restart brings no order forward.

@@ -2,13 +2,14 @@
 
 use std::io;
 use std::net::TcpListener;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix_server::Server;
 use actix_web::http::{Method, header};
 use actix_web::web::{self, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
+use parking_lot::RwLock;
 
 use crate::limits::Limits;
 use crate::settings::Settings;
@@ -27,11 +28,11 @@ pub struct Answers(RwLock<Option<(String, String)>>);
 
 impl Answers {
     pub(super) fn set(&self, answer: Option<(String, String)>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = answer;
+        *self.0.write() = answer;
     }
 
     fn of(&self, asked: &str) -> Option<String> {
-        let current = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let current = self.0.read();
         current.as_ref().filter(|(token, _)| token == asked).map(|(_, answer)| answer.clone())
     }
 }

@@ -1,6 +1,9 @@
 //! When a certificate is ordered: a function of the one in use and of the orders that failed.
 
+use serde::{Deserialize, Serialize};
 use state_machine::{Span, Time};
+
+use crate::system::tls::certificate::Validity;
 
 /// Wait after the first failed order. It doubles with each further one. Let's Encrypt refuses a domain for an hour after 5
 /// failed validations in it, and these waits have at most 3.
@@ -16,46 +19,37 @@ const SPREAD_PART: u64 = 4;
 /// starts again and has a certificate at once. A server that ends again and again reaches this number.
 const RESTART_FAILURES_MAX: u32 = 3;
 
-/// The times between which a certificate is valid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Validity {
-    pub begins: Time,
-    pub expires: Time,
-}
-
 /// Orders that failed since the last one that did not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Failures {
     pub number: u32,
-    /// When the last one failed.
-    pub last: Time,
-    /// The place of this server among all, from 0 to 255, by which its waits differ from theirs.
-    pub place: u8,
+    /// When the last one failed, in ms since 1970.
+    pub last_ms: u64,
 }
 
 impl Failures {
     /// These and an order that began now. It counts as failed until it has ended well.
     pub fn and_one_at(self, now: Time) -> Self {
-        Self { number: self.number.saturating_add(1), last: now, ..self }
+        Self { number: self.number.saturating_add(1), last_ms: now.0 }
     }
 
     /// What a server that starts now makes of the failures before.
     pub fn at_start(self, now: Time) -> Self {
         let waits = self.number >= RESTART_FAILURES_MAX;
         // The clock may have been set back since.
-        Self { last: if waits { self.last.min(now) } else { Time(0) }, ..self }
+        Self { last_ms: if waits { self.last_ms.min(now.0) } else { 0 }, ..self }
     }
 }
 
 /// When the next order is due: at once without a certificate, otherwise when a third of its lifetime is left, and not
-/// before the wait after a failure is over.
-pub fn order_at(current: Option<Validity>, failures: Failures) -> Time {
+/// before the wait after a failure is over. Waits differ by `place`, that of this server among all, from 0 to 255.
+pub fn order_at(current: Option<Validity>, failures: Failures, place: u8) -> Time {
     let due = current.map_or(Time(0), |Validity { begins, expires }| {
         expires - Span(expires.since(begins).0 / 3)
     });
     match failures.number {
         0 => due,
-        number => due.max(failures.last + wait(number, failures.place)),
+        number => due.max(Time(failures.last_ms) + wait(number, place)),
     }
 }
 
@@ -72,8 +66,8 @@ mod tests {
     const MINUTE: u64 = 60_000;
     const DAY: u64 = 24 * 60 * MINUTE;
 
-    fn failed(number: u32, last: u64, place: u8) -> Failures {
-        Failures { number, last: Time(last), place }
+    fn failed(number: u32, last_ms: u64) -> Failures {
+        Failures { number, last_ms }
     }
 
     #[test]
@@ -89,7 +83,7 @@ mod tests {
             (valid(1, 4), 3),
             (valid(9, 3), 3),
         ] {
-            assert_eq!(order_at(current, failed(0, 5 * DAY, 255)), Time(due * DAY), "{current:?}");
+            assert_eq!(order_at(current, failed(0, 5 * DAY), 255), Time(due * DAY), "{current:?}");
         }
     }
 
@@ -109,7 +103,7 @@ mod tests {
             (3, 51, 63),
             (7, 255, 900),
         ] {
-            let at = order_at(None, failed(number, DAY, place));
+            let at = order_at(None, failed(number, DAY), place);
             assert_eq!(at, Time(DAY + minutes * MINUTE), "{number} failures, place {place}");
         }
     }
@@ -117,8 +111,8 @@ mod tests {
     #[test]
     fn a_renewal_that_failed_waits_too_and_a_wait_never_brings_an_order_forward() {
         let current = Some(Validity { begins: Time(0), expires: Time(90 * DAY) });
-        assert_eq!(order_at(current, failed(1, 60 * DAY, 0)), Time(60 * DAY + 15 * MINUTE));
-        assert_eq!(order_at(current, failed(1, 10 * DAY, 0)), Time(60 * DAY));
+        assert_eq!(order_at(current, failed(1, 60 * DAY), 0), Time(60 * DAY + 15 * MINUTE));
+        assert_eq!(order_at(current, failed(1, 10 * DAY), 0), Time(60 * DAY));
     }
 
     #[test]
@@ -131,19 +125,19 @@ mod tests {
             // The clock was ahead when the order failed.
             (3, 9 * DAY, DAY + 60 * MINUTE),
         ] {
-            let at = order_at(None, failed(number, last, 0).at_start(now));
+            let at = order_at(None, failed(number, last).at_start(now), 0);
             assert_eq!(at, Time(due), "{number} failures");
         }
     }
 
     #[test]
     fn a_server_that_ends_during_each_order_makes_at_most_4_an_hour() {
-        let (mut stored, mut orders) = (failed(0, 0, 0), Vec::new());
+        let (mut stored, mut orders) = (failed(0, 0), Vec::new());
         // It starts each minute of ten hours.
         for minute in 0..600 {
             let now = Time(DAY + minute * MINUTE);
             let failures = stored.at_start(now);
-            if order_at(None, failures) <= now {
+            if order_at(None, failures, 0) <= now {
                 stored = failures.and_one_at(now);
                 orders.push(now);
             }
@@ -159,7 +153,7 @@ mod tests {
         let mut at = Time(0);
         let mut orders = vec![at];
         for number in 1..20 {
-            at = order_at(None, failed(number, at.0, 0));
+            at = order_at(None, failed(number, at.0), 0);
             orders.push(at);
         }
         for (first, fifth) in orders.iter().zip(&orders[4..]) {

@@ -14,8 +14,7 @@ use toml::Spanned;
 use zeroize::Zeroizing;
 
 use super::file::{self, KEYS_FILE, KeysError};
-use super::fingerprint::KeyList;
-use super::list::{KEYS_MAX, generate};
+use super::list::{KEYS_MAX, KeyList, generate};
 use crate::settings::table::Settings;
 
 const CLUSTER_HEAD: &str = "\
@@ -174,7 +173,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::settings::keys::{CryptoKey, Keys};
+    use crate::settings::keys::{Key, Keys};
 
     const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
     const OTHER: &str = "_v38-_r5-Pf29fTz8vHw7-7t7Ovq6ejn5uXk4-Lh4N8=";
@@ -193,7 +192,7 @@ mod tests {
             .map(|(after, count)| (after.to_string(), count))
     }
 
-    fn texts(keys: &[CryptoKey]) -> Vec<String> {
+    fn texts(keys: &[Key]) -> Vec<String> {
         keys.iter().map(|key| key.to_text().to_string()).collect()
     }
 

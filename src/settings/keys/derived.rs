@@ -2,8 +2,10 @@
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::list::{CryptoKey, Keys};
+use super::list::{Key, Keys};
 
 /// Length of a sealed text minus that of its plain text, in bytes.
 pub const TAG_BYTES: usize = 16;
@@ -22,13 +24,9 @@ pub struct SealKeys {
     keys: Vec<LessSafeKey>,
 }
 
-/// The bytes were not sealed here, or not for this purpose and binding, or were changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NotOurs;
-
 impl SealKeys {
     pub fn derive(keys: &Keys, purpose: &'static str) -> Self {
-        let derive = |key: &CryptoKey| key.derive::<_, UnboundKey>(purpose, b"", &AES_256_GCM_SIV);
+        let derive = |key: &Key| key.derive::<_, UnboundKey>(purpose, b"", &AES_256_GCM_SIV);
         Self { keys: keys.crypto_keys().iter().map(derive).map(LessSafeKey::new).collect() }
     }
 
@@ -45,14 +43,14 @@ impl SealKeys {
         tag.copy_from_slice(sealed.as_ref());
     }
 
-    /// Opens `sealed` into `plain`, which must be [`TAG_BYTES`] shorter.
-    pub fn open(&self, binding: &[u8], sealed: &[u8], plain: &mut [u8]) -> Result<(), NotOurs> {
-        let (text, tag) = sealed.split_last_chunk::<TAG_BYTES>().ok_or(NotOurs)?;
-        let opened = self.keys.iter().any(|key| {
+    /// Opens `sealed` into `plain`, which must be [`TAG_BYTES`] shorter. False if it was not sealed here, or not for this
+    /// purpose and binding, or was changed.
+    pub fn open(&self, binding: &[u8], sealed: &[u8], plain: &mut [u8]) -> bool {
+        let Some((text, tag)) = sealed.split_last_chunk::<TAG_BYTES>() else { return false };
+        self.keys.iter().any(|key| {
             let nonce = Nonce::assume_unique_for_key(NONCE);
             key.open_separate_gather(nonce, Aad::from(binding), text, tag, plain).is_ok()
-        });
-        if opened { Ok(()) } else { Err(NotOurs) }
+        })
     }
 }
 
@@ -67,13 +65,14 @@ pub struct MacKeys {
 
 impl MacKeys {
     /// Derives from a list of keys, which is not empty.
-    pub fn derive(keys: &[CryptoKey], purpose: &'static str, context: &[u8]) -> Self {
-        let derive = |key: &CryptoKey| key.derive(purpose, context, HMAC_SHA256);
+    pub fn derive(keys: &[Key], purpose: &'static str, context: &[u8]) -> Self {
+        let derive = |key: &Key| key.derive(purpose, context, HMAC_SHA256);
         Self { keys: keys.iter().map(derive).collect() }
     }
 
-    pub fn sign(&self, text: &[u8]) -> [u8; MAC_BYTES] {
-        self.sign_with(0, text)
+    /// The signature of `text` in base64url.
+    pub fn sign(&self, text: impl AsRef<[u8]>) -> String {
+        URL_SAFE_NO_PAD.encode(self.sign_with(0, text.as_ref()))
     }
 
     /// Signs with the key at an index returned by [`signer`](Self::signer).
@@ -82,15 +81,22 @@ impl MacKeys {
         tag.as_ref().try_into().expect("SHA-256 gives 32 bytes")
     }
 
-    /// Checks that one of the keys signed `text`, in constant time for each key.
-    pub fn verify(&self, text: &[u8], mac: &[u8]) -> Result<(), NotOurs> {
-        self.signer(text, mac).map(|_| ()).ok_or(NotOurs)
+    /// Whether one of the keys made this signature of `text`, in constant time for each key.
+    pub fn verify(&self, text: impl AsRef<[u8]>, mac: &str) -> bool {
+        decode_mac(mac).is_some_and(|mac| self.signer(text.as_ref(), &mac).is_some())
     }
 
     /// The index of the key that signed `text`, in the same time as [`verify`](Self::verify).
-    pub fn signer(&self, text: &[u8], mac: &[u8]) -> Option<usize> {
+    pub fn signer(&self, text: &[u8], mac: &[u8; MAC_BYTES]) -> Option<usize> {
         self.keys.iter().position(|key| hmac::verify(key, text, mac).is_ok())
     }
+}
+
+/// A signature in base64url.
+pub fn decode_mac(text: &str) -> Option<[u8; MAC_BYTES]> {
+    let mut mac = [0; MAC_BYTES];
+    let length = URL_SAFE_NO_PAD.decode_slice(text, &mut mac).ok()?;
+    (length == MAC_BYTES).then_some(mac)
 }
 
 #[cfg(test)]
@@ -109,23 +115,22 @@ mod tests {
     fn a_signature_is_valid_for_one_text_purpose_and_context() {
         let ours = keys(&[KEY], "this", b"0");
         let mac = ours.sign(b"text");
-        assert_eq!(ours.verify(b"text", &mac), Ok(()));
-        assert_eq!(ours.verify(b"texts", &mac), Err(NotOurs));
-        assert_eq!(keys(&[KEY], "that", b"0").verify(b"text", &mac), Err(NotOurs));
-        assert_eq!(keys(&[KEY], "this", b"1").verify(b"text", &mac), Err(NotOurs));
-        assert_eq!(keys(&[OTHER], "this", b"0").verify(b"text", &mac), Err(NotOurs));
-        let mut changed = mac;
-        changed[31] ^= 1;
-        for wrong in [&changed[..], &mac[..31], &[], &[mac, mac].concat()] {
-            assert_eq!(ours.verify(b"text", wrong), Err(NotOurs), "{wrong:?}");
+        assert!(ours.verify(b"text", &mac));
+        assert!(!ours.verify(b"texts", &mac));
+        assert!(!keys(&[KEY], "that", b"0").verify(b"text", &mac));
+        assert!(!keys(&[KEY], "this", b"1").verify(b"text", &mac));
+        assert!(!keys(&[OTHER], "this", b"0").verify(b"text", &mac));
+        let changed = mac.chars().rev().collect::<String>();
+        for wrong in [&changed, &mac[..42], "", &mac.repeat(2)] {
+            assert!(!ours.verify(b"text", wrong), "{wrong:?}");
         }
     }
 
     #[test]
     fn the_first_key_signs_and_all_verify() {
         let (old, new) = (keys(&[OTHER], "this", b""), keys(&[KEY, OTHER], "this", b""));
-        assert_eq!(new.verify(b"text", &old.sign(b"text")), Ok(()));
-        assert_eq!(old.verify(b"text", &new.sign(b"text")), Err(NotOurs));
+        assert!(new.verify(b"text", &old.sign(b"text")));
+        assert!(!old.verify(b"text", &new.sign(b"text")));
         assert_eq!(new.sign(b"text"), keys(&[KEY], "this", b"").sign(b"text"));
     }
 }

@@ -10,14 +10,12 @@ use storage::durable;
 use storage::owner::OtherOwner;
 use zeroize::Zeroizing;
 
-use super::list::{AUTH_KEYS, CLUSTER_KEYS, CRYPTO_KEYS, KeyListError, Keys, generate};
+use super::list::{KeyList, KeyListError, Keys, generate};
 use crate::system::regular_file;
 
 pub const KEYS_FILE: &str = "keys.toml";
 
 const KEYS_FILE_MAX_BYTES: u64 = 65_536;
-
-const LISTS: [&str; 3] = [CRYPTO_KEYS, CLUSTER_KEYS, AUTH_KEYS];
 
 const HEAD: &str = "\
 # The keys of this Kalends installation, made at its first start.
@@ -58,8 +56,8 @@ pub enum KeysError {
          cluster_keys = [\"...\"], and for bridges auth_keys = [\"...\"]; mend it or restore it from a backup"
     )]
     Malformed { path: PathBuf, line: usize },
-    #[error("{path}, line {line}: {list} is there twice: make it one list")]
-    Twice { path: PathBuf, line: usize, list: &'static str },
+    #[error("{path}, line {line}: {} is there twice: make it one list", .list.name())]
+    Twice { path: PathBuf, line: usize, list: KeyList },
     #[error("{path}: {error}; mend it or restore it from a backup")]
     Keys { path: PathBuf, error: KeyListError },
     #[error("cannot write {path}: {error}")]
@@ -130,9 +128,8 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Keys, KeysError> {
     let contents: Contents = toml::from_str(text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
         let line = text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
-        let list = error
-            .span()
-            .and_then(|span| LISTS.into_iter().find(|list| text.get(span.clone()) == Some(list)));
+        let named = error.span().and_then(|span| text.get(span));
+        let list = KeyList::ALL.into_iter().find(|list| named == Some(list.name()));
         match list {
             Some(list) if error.message().starts_with("duplicate key") => {
                 KeysError::Twice { path: path.into(), line, list }

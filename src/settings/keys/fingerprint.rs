@@ -7,44 +7,19 @@ use std::collections::BTreeSet;
 
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 
-use super::list::{AUTH_KEYS, AuthKey, CLUSTER_KEYS, CRYPTO_KEYS, CryptoKey, Keys, derive};
-
-/// A list of `keys.toml`. Each has fingerprints of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyList {
-    Crypto,
-    Cluster,
-    Auth,
-}
+use super::list::{Key, KeyList, Keys};
 
 /// Part of stored fingerprints: never change it.
 const PURPOSE: &str = "key mark";
 
 impl KeyList {
-    pub const ALL: [Self; 3] = [Self::Crypto, Self::Cluster, Self::Auth];
-
-    /// Its name in `keys.toml`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Crypto => CRYPTO_KEYS,
-            Self::Cluster => CLUSTER_KEYS,
-            Self::Auth => AUTH_KEYS,
-        }
-    }
-
     pub fn fingerprints(self, keys: &Keys) -> BTreeSet<String> {
-        let of_keys =
-            |keys: &[CryptoKey]| keys.iter().map(|key| self.fingerprint(key.as_bytes())).collect();
-        match self {
-            Self::Crypto => of_keys(keys.crypto_keys()),
-            Self::Cluster => of_keys(keys.cluster_keys()),
-            Self::Auth => keys
-                .auth_keys()
-                .iter()
-                .map(AuthKey::as_bytes)
-                .map(|key| self.fingerprint(key))
-                .collect(),
-        }
+        let keys = match self {
+            Self::Crypto => keys.crypto_keys(),
+            Self::Cluster => keys.cluster_keys(),
+            Self::Auth => keys.auth_keys(),
+        };
+        keys.iter().map(|key| self.fingerprint(key)).collect()
     }
 
     /// Whether this is a fingerprint of a key in this list.
@@ -60,8 +35,8 @@ impl KeyList {
         }
     }
 
-    fn fingerprint(self, key: &[u8]) -> String {
-        let key = derive(key, PURPOSE, b"", HMAC_SHA256);
+    fn fingerprint(self, key: &Key) -> String {
+        let key = key.derive(PURPOSE, b"", HMAC_SHA256);
         let tag = hmac::sign(&key, self.prefix().as_bytes());
         let half = tag.as_ref().first_chunk().expect("SHA-256 gives 32 bytes");
         // Enough that no two keys have the same fingerprint.

@@ -12,10 +12,6 @@ use zeroize::{Zeroize, Zeroizing};
 /// Maximum number of keys in a list. Each of them is tried on a token or signature that is foreign.
 pub const KEYS_MAX: usize = 16;
 
-pub(super) const CRYPTO_KEYS: &str = "crypto_keys";
-pub(super) const CLUSTER_KEYS: &str = "cluster_keys";
-pub(super) const AUTH_KEYS: &str = "auth_keys";
-
 const KEY_BYTES: usize = 32;
 
 /// Minimum length of an auth key: 96 bits if the text is base64.
@@ -34,150 +30,145 @@ const KEY_TEXT: GeneralPurpose = GeneralPurpose::new(
 /// The keys of an installation: at least one crypto key, cluster keys for several nodes, and auth keys for bridges.
 #[derive(Debug)]
 pub struct Keys {
-    crypto_keys: Vec<CryptoKey>,
-    cluster_keys: Vec<CryptoKey>,
-    auth_keys: Vec<AuthKey>,
+    crypto_keys: Vec<Key>,
+    cluster_keys: Vec<Key>,
+    auth_keys: Vec<Key>,
 }
 
-/// One key of either list: 32 bytes that are never printed, and are wiped when dropped.
-pub struct CryptoKey(Zeroizing<[u8; KEY_BYTES]>);
+/// A list of `keys.toml`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyList {
+    Crypto,
+    Cluster,
+    Auth,
+}
+
+/// Bytes that are never printed, and are wiped when dropped: 32 of a crypto or cluster key, the text of an auth key.
+pub struct Key(Zeroizing<Vec<u8>>);
 
 /// Why a list of texts is not a list of keys. Names the list, and never quotes its contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyListError {
-    #[error("{0} is empty")]
-    Empty(&'static str),
-    #[error("{list} has {count} keys, at most {KEYS_MAX} are allowed")]
-    TooMany { list: &'static str, count: usize },
+    #[error("{} is empty", .0.name())]
+    Empty(KeyList),
+    #[error("{} has {count} keys, at most {KEYS_MAX} are allowed", .list.name())]
+    TooMany { list: KeyList, count: usize },
     /// Places count from 1.
-    #[error("key {place} of {list} is not 32 bytes in URL-safe base64")]
-    NotAKey { list: &'static str, place: usize },
-    #[error(
-        "key {place} of {AUTH_KEYS} is not {} to {} ASCII characters without spaces",
-        AUTH_CHARS_MIN,
-        AUTH_CHARS_MAX
-    )]
-    NotAnAuthKey { place: usize },
+    #[error("key {place} of {} is not {}", .list.name(), .list.form())]
+    NotAKey { list: KeyList, place: usize },
 }
 
 impl Keys {
     /// Parses crypto keys in the form of [`generate`]. The other lists are empty.
     pub fn from_texts<T: AsRef<str>>(texts: &[T]) -> Result<Self, KeyListError> {
-        let crypto_keys = parse_list(CRYPTO_KEYS, texts, CryptoKey::parse)?;
+        let crypto_keys = KeyList::Crypto.parse(texts)?;
         Ok(Self { crypto_keys, cluster_keys: Vec::new(), auth_keys: Vec::new() })
     }
 
     /// Adds cluster keys, of which there must be at least one.
     pub fn with_cluster_texts<T: AsRef<str>>(self, texts: &[T]) -> Result<Self, KeyListError> {
-        Ok(Self { cluster_keys: parse_list(CLUSTER_KEYS, texts, CryptoKey::parse)?, ..self })
+        Ok(Self { cluster_keys: KeyList::Cluster.parse(texts)?, ..self })
     }
 
     /// Adds auth keys, of which there must be at least one.
     pub fn with_auth_texts<T: AsRef<str>>(self, texts: &[T]) -> Result<Self, KeyListError> {
-        Ok(Self { auth_keys: parse_list(AUTH_KEYS, texts, AuthKey::parse)?, ..self })
+        Ok(Self { auth_keys: KeyList::Auth.parse(texts)?, ..self })
     }
 
     /// The crypto keys: the first seals, all open.
-    pub fn crypto_keys(&self) -> &[CryptoKey] {
+    pub fn crypto_keys(&self) -> &[Key] {
         &self.crypto_keys
     }
 
     /// The keys of requests between nodes, from `kalends keys cluster`: the first signs, all
     /// verify.
-    pub fn cluster_keys(&self) -> &[CryptoKey] {
+    pub fn cluster_keys(&self) -> &[Key] {
         &self.cluster_keys
     }
 
     /// The keys of registration secrets, from `kalends keys auth`: the first makes, all verify.
-    pub fn auth_keys(&self) -> &[AuthKey] {
+    pub fn auth_keys(&self) -> &[Key] {
         &self.auth_keys
     }
 }
 
-fn parse_list<T: AsRef<str>, K>(
-    list: &'static str,
-    texts: &[T],
-    parse: fn(&str) -> Option<K>,
-) -> Result<Vec<K>, KeyListError> {
-    match texts.len() {
-        0 => return Err(KeyListError::Empty(list)),
-        count if count > KEYS_MAX => return Err(KeyListError::TooMany { list, count }),
-        _ => {}
+impl KeyList {
+    pub const ALL: [Self; 3] = [Self::Crypto, Self::Cluster, Self::Auth];
+
+    /// Its name in `keys.toml`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Crypto => "crypto_keys",
+            Self::Cluster => "cluster_keys",
+            Self::Auth => "auth_keys",
+        }
     }
-    let wrong = |place| match list {
-        AUTH_KEYS => KeyListError::NotAnAuthKey { place },
-        _ => KeyListError::NotAKey { list, place },
-    };
-    texts.iter().zip(1..).map(|(text, at)| parse(text.as_ref()).ok_or(wrong(at))).collect()
+
+    fn form(self) -> String {
+        match self {
+            Self::Crypto | Self::Cluster => format!("{KEY_BYTES} bytes in URL-safe base64"),
+            Self::Auth => {
+                format!("{AUTH_CHARS_MIN} to {AUTH_CHARS_MAX} ASCII characters without spaces")
+            }
+        }
+    }
+
+    fn parse<T: AsRef<str>>(self, texts: &[T]) -> Result<Vec<Key>, KeyListError> {
+        match texts.len() {
+            0 => return Err(KeyListError::Empty(self)),
+            count if count > KEYS_MAX => return Err(KeyListError::TooMany { list: self, count }),
+            _ => {}
+        }
+        let wrong = |place| KeyListError::NotAKey { list: self, place };
+        let keys = texts.iter().map(|text| self.parse_key(text.as_ref()));
+        keys.zip(1..).map(|(key, place)| key.ok_or(wrong(place))).collect()
+    }
+
+    fn parse_key(self, text: &str) -> Option<Key> {
+        let bytes = match self {
+            Self::Crypto | Self::Cluster => KEY_TEXT.decode(text).ok()?,
+            Self::Auth => text.as_bytes().to_vec(),
+        };
+        let key = Key(Zeroizing::new(bytes));
+        let is_key = match self {
+            Self::Crypto | Self::Cluster => key.0.len() == KEY_BYTES,
+            Self::Auth => {
+                (AUTH_CHARS_MIN..=AUTH_CHARS_MAX).contains(&key.0.len())
+                    && key.0.iter().all(u8::is_ascii_graphic)
+            }
+        };
+        is_key.then_some(key)
+    }
 }
 
-impl CryptoKey {
-    fn parse(text: &str) -> Option<Self> {
-        let bytes = Zeroizing::new(KEY_TEXT.decode(text).ok()?);
-        let mut key = Zeroizing::new([0; KEY_BYTES]);
-        (bytes.len() == KEY_BYTES).then(|| key.copy_from_slice(&bytes))?;
-        Some(Self(key))
-    }
-
-    /// The key as text: URL-safe base64, as Fernet writes it.
+impl Key {
+    /// A crypto or cluster key as text: URL-safe base64, as Fernet writes it.
     pub fn to_text(&self) -> Zeroizing<String> {
-        Zeroizing::new(KEY_TEXT.encode(*self.0))
+        Zeroizing::new(KEY_TEXT.encode(self.as_bytes()))
     }
 
-    /// Derives the key of one purpose.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Derives the key of one purpose, by HKDF-SHA256 (RFC 5869) with purpose and context as info.
     pub(super) fn derive<L: KeyType, K: for<'a> From<Okm<'a, L>>>(
         &self,
         purpose: &str,
         context: &[u8],
         kind: L,
     ) -> K {
-        derive(self.as_bytes(), purpose, context, kind)
-    }
-
-    pub(crate) fn as_bytes(&self) -> &[u8; KEY_BYTES] {
-        &self.0
+        let extracted = Salt::new(HKDF_SHA256, b"kalends").extract(self.as_bytes());
+        let info = [purpose.as_bytes(), context];
+        let derived = extracted.expand(&info, kind);
+        K::from(derived.expect("a key is shorter than the maximum output of HKDF"))
     }
 }
 
-impl fmt::Debug for CryptoKey {
+impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CryptoKey(redacted)")
+        f.write_str("Key(redacted)")
     }
-}
-
-/// A key of registration secrets: its text, which is never printed, and is wiped when dropped.
-pub struct AuthKey(Zeroizing<String>);
-
-impl AuthKey {
-    fn parse(text: &str) -> Option<Self> {
-        let is_key = (AUTH_CHARS_MIN..=AUTH_CHARS_MAX).contains(&text.len())
-            && text.bytes().all(|byte| byte.is_ascii_graphic());
-        is_key.then(|| Self(Zeroizing::new(text.to_owned())))
-    }
-
-    /// The text, which is the key of the HMAC.
-    pub fn as_bytes(&self) -> &[u8] {
-        self.0.as_bytes()
-    }
-}
-
-impl fmt::Debug for AuthKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AuthKey(redacted)")
-    }
-}
-
-/// Derives the key of one purpose from the secret, by HKDF-SHA256 (RFC 5869) with purpose and context as info.
-pub(super) fn derive<L: KeyType, K: for<'a> From<Okm<'a, L>>>(
-    secret: &[u8],
-    purpose: &str,
-    context: &[u8],
-    kind: L,
-) -> K {
-    let extracted = Salt::new(HKDF_SHA256, b"kalends").extract(secret);
-    let info = [purpose.as_bytes(), context];
-    let derived = extracted.expand(&info, kind);
-    K::from(derived.expect("a key is shorter than the maximum output of HKDF"))
 }
 
 /// A new random key as text, for any of the lists.

@@ -17,13 +17,13 @@
 pub mod add;
 mod derived;
 mod file;
-pub mod fingerprint;
+mod fingerprint;
 mod list;
 mod pass;
 #[cfg(test)]
 mod tests;
 
-pub use derived::{MAC_BYTES, MacKeys, NotOurs, SealKeys, TAG_BYTES};
+pub use derived::{MAC_BYTES, MacKeys, SealKeys, TAG_BYTES, decode_mac};
 pub use file::{KEYS_FILE, KeysError};
-pub use list::{AuthKey, CryptoKey, KEYS_MAX, KeyListError, Keys, generate};
+pub use list::{KEYS_MAX, Key, KeyList, KeyListError, Keys, generate};
 pub use pass::{Pass, Passes};

@@ -7,12 +7,10 @@
 //!  └─ 32 random hex digits: the id
 //! ```
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use state_machine::{Span, Time};
 use uuid::Uuid;
 
-use super::derived::{MAC_BYTES, MacKeys};
+use super::derived::MacKeys;
 use super::list::Keys;
 
 /// Maximum size of a pass, in bytes. The longest that is made has 97.
@@ -42,8 +40,7 @@ impl Passes {
     pub fn mint(&self, now: Time) -> String {
         let (id, expires) = (Uuid::new_v4().simple(), now + self.lifetime);
         let signed = format!("{id}.{}", expires.0);
-        let mac = URL_SAFE_NO_PAD.encode(self.keys.sign(signed.as_bytes()));
-        format!("{signed}.{mac}")
+        format!("{signed}.{}", self.keys.sign(&signed))
     }
 
     /// Opens a pass that has not expired `now`. The signature is checked first: forged text is never parsed.
@@ -52,10 +49,8 @@ impl Passes {
             return None;
         }
         let (signed, mac) = text.rsplit_once('.')?;
-        let mut bytes = [0; MAC_BYTES];
-        let length = URL_SAFE_NO_PAD.decode_slice(mac, &mut bytes).ok()?;
-        self.keys.verify(signed.as_bytes(), &bytes[..length]).ok()?;
-        let (id, expires) = signed.split_once('.')?;
+        let is_ours = self.keys.verify(signed, mac);
+        let (id, expires) = signed.split_once('.').filter(|_| is_ours)?;
         let expires = Time(expires.parse().ok()?);
         let made = Time(expires.0.saturating_sub(self.lifetime.0));
         (now < expires).then(|| Pass { id: id.to_owned(), made, expires })

@@ -31,7 +31,7 @@ fn cluster_texts(keys: &Keys) -> Vec<String> {
     to_texts(keys.cluster_keys())
 }
 
-fn to_texts(keys: &[CryptoKey]) -> Vec<String> {
+fn to_texts(keys: &[Key]) -> Vec<String> {
     keys.iter().map(|key| key.to_text().to_string()).collect()
 }
 
@@ -195,12 +195,12 @@ fn an_auth_key_is_any_text_of_16_to_256_characters() {
     );
     let (dir, _) = with_file(&lists, 0o600);
     let keys = Keys::load(dir.path()).unwrap();
-    let bytes: Vec<_> = keys.auth_keys().iter().map(AuthKey::as_bytes).collect();
+    let bytes: Vec<_> = keys.auth_keys().iter().map(Key::as_bytes).collect();
     assert_eq!(bytes, [KEY.as_bytes(), shortest.as_bytes(), longest.as_bytes()]);
     for wrong in ["", &shortest[1..], &"x".repeat(257), "fifteen of these ", "ключключключключ"]
     {
         let error = Keys::from_texts(&[KEY]).unwrap().with_auth_texts(&[KEY, wrong]).unwrap_err();
-        assert_eq!(error, KeyListError::NotAnAuthKey { place: 2 }, "{wrong}");
+        assert_eq!(error, KeyListError::NotAKey { list: KeyList::Auth, place: 2 }, "{wrong}");
     }
 }
 
@@ -210,10 +210,10 @@ fn an_invalid_key_is_named_by_its_place() {
     for wrong in ["", "AAAA", &KEY[1..], &KEY.repeat(2), &standard, "ключ"] {
         let error = Keys::from_texts(&[KEY, wrong]).unwrap_err();
         let expected = |list| KeyListError::NotAKey { list, place: 2 };
-        assert_eq!(error, expected("crypto_keys"), "{wrong}");
+        assert_eq!(error, expected(KeyList::Crypto), "{wrong}");
         let keys = Keys::from_texts(&[KEY]).unwrap();
         let error = keys.with_cluster_texts(&[KEY, wrong]).unwrap_err();
-        assert_eq!(error, expected("cluster_keys"), "{wrong}");
+        assert_eq!(error, expected(KeyList::Cluster), "{wrong}");
     }
 }
 
@@ -229,10 +229,10 @@ fn keys_are_never_printed() {
     let keys = Keys::from_texts(&[KEY]).unwrap();
     assert_eq!(
         format!("{keys:?}"),
-        "Keys { crypto_keys: [CryptoKey(redacted)], cluster_keys: [], auth_keys: [] }"
+        "Keys { crypto_keys: [Key(redacted)], cluster_keys: [], auth_keys: [] }"
     );
     let keys = keys.with_cluster_texts(&[KEY]).unwrap().with_auth_texts(&[KEY]).unwrap();
-    let others = "cluster_keys: [CryptoKey(redacted)], auth_keys: [AuthKey(redacted)] }";
+    let others = "cluster_keys: [Key(redacted)], auth_keys: [Key(redacted)] }";
     assert!(format!("{keys:?}").ends_with(others));
 }
 
@@ -243,13 +243,13 @@ fn a_sealed_text_opens_only_for_its_purpose_and_binding() {
     let mut sealed = *b"text____tag_____________";
     ours.seal(b"binding", &mut sealed);
     let mut plain = [0; 8];
-    assert_eq!(ours.open(b"binding", &sealed, &mut plain), Ok(()));
+    assert!(ours.open(b"binding", &sealed, &mut plain));
     assert_eq!(&plain, b"text____");
-    assert_eq!(other.open(b"binding", &sealed, &mut plain), Err(NotOurs));
-    assert_eq!(ours.open(b"", &sealed, &mut plain), Err(NotOurs));
-    assert_eq!(ours.open(b"binding", &sealed[..15], &mut plain), Err(NotOurs));
+    assert!(!other.open(b"binding", &sealed, &mut plain));
+    assert!(!ours.open(b"", &sealed, &mut plain));
+    assert!(!ours.open(b"binding", &sealed[..15], &mut plain));
     sealed[0] ^= 1;
-    assert_eq!(ours.open(b"binding", &sealed, &mut plain), Err(NotOurs));
+    assert!(!ours.open(b"binding", &sealed, &mut plain));
 }
 
 #[test]
@@ -262,9 +262,9 @@ fn the_first_key_seals_and_all_open() {
     before.seal(b"", &mut with_old);
     after.seal(b"", &mut with_new);
     let mut plain = [0; 8];
-    assert_eq!(after.open(b"", &with_old, &mut plain), Ok(()));
-    assert_eq!(after.open(b"", &with_new, &mut plain), Ok(()));
-    assert_eq!(before.open(b"", &with_new, &mut plain), Err(NotOurs));
+    assert!(after.open(b"", &with_old, &mut plain));
+    assert!(after.open(b"", &with_new, &mut plain));
+    assert!(!before.open(b"", &with_new, &mut plain));
 }
 
 #[test]

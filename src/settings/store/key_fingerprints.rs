@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use storage::{StoreAdmin, StoreError};
 
 use super::is_empty_store;
+use crate::settings::keys::KeyList;
 use crate::settings::keys::Keys;
-use crate::settings::keys::fingerprint::KeyList;
 
 /// Attempts to add the fingerprints while other nodes add theirs.
 const ATTEMPTS_MAX: u32 = 100;

@@ -52,9 +52,13 @@ pub struct CertificateFiles {
 #[derive(Debug, Clone)]
 pub struct Certificate {
     pub key: Arc<CertifiedKey>,
-    /// The begin of its validity.
+    pub valid: Validity,
+}
+
+/// The times between which a certificate is valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Validity {
     pub begins: Time,
-    /// The end of its validity.
     pub expires: Time,
 }
 
@@ -66,8 +70,7 @@ impl CertificateFiles {
             .map_err(|_| TlsError::NoCertificate(self.certificate.clone()))?;
         let first =
             chain.first().ok_or_else(|| TlsError::NoCertificate(self.certificate.clone()))?;
-        let (begins, expires) =
-            validity(first).ok_or_else(|| TlsError::Malformed(self.certificate.clone()))?;
+        let valid = validity(first).ok_or_else(|| TlsError::Malformed(self.certificate.clone()))?;
         let key = PrivateKeyDer::from_pem_slice(&read(&self.key)?)
             .map_err(|_| TlsError::NoKey(self.key.clone()))?;
         let key = CertifiedKey::from_der(chain, key, &default_provider());
@@ -76,10 +79,10 @@ impl CertificateFiles {
             key: self.key.clone(),
             why,
         })?;
-        if expires <= now {
+        if valid.expires <= now {
             return Err(TlsError::Expired(self.certificate.clone()));
         }
-        Ok(Certificate { key: Arc::new(key), begins, expires })
+        Ok(Certificate { key: Arc::new(key), valid })
     }
 
     /// When the files were changed last. None for one that is missing.
@@ -91,8 +94,14 @@ impl CertificateFiles {
 impl Certificate {
     /// The days that are left, if they are few.
     pub fn last_days(&self, now: Time) -> Option<u64> {
-        let is_near = self.expires <= now + WARN_BEFORE;
-        is_near.then(|| self.expires.as_secs().saturating_sub(now.as_secs()) / (24 * 60 * 60))
+        let expires = self.valid.expires;
+        let is_near = expires <= now + WARN_BEFORE;
+        is_near.then(|| expires.as_secs().saturating_sub(now.as_secs()) / (24 * 60 * 60))
+    }
+
+    /// The day that it ends on, counted from 1970-01-01.
+    pub fn expires_on_day(&self) -> u64 {
+        self.valid.expires.as_secs() / (24 * 60 * 60)
     }
 }
 
@@ -104,13 +113,13 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     Ok(bytes)
 }
 
-/// The begin and the end of the validity of a certificate in DER. None if it is malformed.
-pub fn validity(certificate: &[u8]) -> Option<(Time, Time)> {
+/// The validity of a certificate in DER. None if it is malformed.
+pub fn validity(certificate: &[u8]) -> Option<Validity> {
     let (_, certificate) = parse_x509_certificate(certificate).ok()?;
     // A validity may begin before the epoch.
     let time = |at: ASN1Time| Time(0) + Span::from_secs(at.timestamp().try_into().unwrap_or(0));
     let validity = certificate.validity();
-    Some((time(validity.not_before), time(validity.not_after)))
+    Some(Validity { begins: time(validity.not_before), expires: time(validity.not_after) })
 }
 
 #[cfg(test)]
@@ -147,7 +156,7 @@ mod tests {
         {
             let certificate = params(year).self_signed(&key).unwrap();
             let pair = files(&dir, &certificate.pem(), &key.serialize_pem()).read(NOW).unwrap();
-            assert_eq!(pair.expires.as_secs(), expires);
+            assert_eq!(pair.valid.expires.as_secs(), expires);
             assert_eq!(pair.last_days(NOW), (year == 2026).then_some(8));
         }
     }

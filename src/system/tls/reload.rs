@@ -51,9 +51,9 @@ pub fn start(
             }
             match files.read(clock.now()) {
                 Ok(certificate) => {
-                    let days = certificate.expires.as_secs() / (24 * 60 * 60);
+                    let day = certificate.expires_on_day();
                     certificates.replace(certificate);
-                    info!(log, "the certificate was read again"; "expires_on_day" => days);
+                    info!(log, "the certificate was read again"; "expires_on_day" => day);
                 }
                 Err(error) => {
                     warn!(log, "the new certificate cannot be used, the one before stays in use";

@@ -1,6 +1,7 @@
 //! Verification of Kalends' state machines. No behaviour is implemented here.
 //!
 //! - [`script`]: what the script languages share, and the trace of a run.
+//! - [`scripts`]: a script of any language.
 //! - [`transcript`]: one connection's session as text, to read, run and write.
 //! - [`feed`]: a feed's history as text.
 //! - [`delivery`]: one push as text.
@@ -20,5 +21,6 @@ mod fuzz;
 pub mod invariants;
 pub mod model_store;
 pub mod script;
+pub mod scripts;
 pub mod transcript;
 pub mod two_nodes;

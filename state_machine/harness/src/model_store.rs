@@ -7,7 +7,7 @@ use state_machine::store::{
     StoreAnswer, StoreOp, Stored,
 };
 use state_machine::{
-    Chid, Message, MessageId, MessageKey, Month, NodeId, RouterRecord, Time, Uaid,
+    Chid, Message, MessageId, MessageKey, Month, NodeBinding, NodeId, RouterRecord, Time, Uaid,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -29,8 +29,8 @@ struct Table {
 }
 
 impl Store {
-    pub fn carry_out(&mut self, order: &StoreOp) -> StoreAnswer {
-        match order {
+    pub fn execute(&mut self, operation: &StoreOp) -> StoreAnswer {
+        match operation {
             StoreOp::Register(registration) => StoreAnswer::Registered(self.register(registration)),
             StoreOp::ReadChannels { uaid, month } => {
                 StoreAnswer::Channels(self.channels(*uaid, *month).cloned())
@@ -77,14 +77,15 @@ impl Store {
                 StoreAnswer::ChannelRemoved
             }
             StoreOp::UpdateMonth(step) => StoreAnswer::MonthUpdated(self.update_month(step)),
-            StoreOp::ClearNode { uaid, binding: place } => {
-                StoreAnswer::NodeCleared(self.clear_node(*uaid, &place.node, place.connected_at))
+            StoreOp::ClearNode { uaid, binding } => {
+                let NodeBinding { node, connected_at } = binding;
+                StoreAnswer::NodeCleared(self.clear_node(*uaid, node, *connected_at))
             }
             StoreOp::FinishMove(step) => StoreAnswer::MoveFinished(self.update(step, |record| {
                 record.oldmonth = record.oldmonth.filter(|month| *month != step.from);
             })),
             StoreOp::MoveMessages { uaid, from, to } => {
-                self.carry(*uaid, *from, *to);
+                self.move_messages(*uaid, *from, *to);
                 StoreAnswer::Moved
             }
         }
@@ -278,7 +279,7 @@ impl Store {
         page(rows, limit, |last| last.id.to_string())
     }
 
-    fn carry(&mut self, uaid: Uaid, from: Month, to: Month) {
+    fn move_messages(&mut self, uaid: Uaid, from: Month, to: Month) {
         let copied = self.copy(uaid, from, to);
         self.delete(uaid, from, &copied);
     }

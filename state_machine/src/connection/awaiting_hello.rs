@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use super::StepContext;
 use super::effect::{CloseReason, Effect, PushAnswer};
 use super::event::Event;
-use super::phase::{Open, Phase};
 use super::session::{Session, close_reason_of};
-use super::stage::{Identified, Ready};
+use super::stage::Stage;
+use super::step::StepContext;
 use crate::broadcast::{Broadcasts, Versions};
 use crate::ids::Uaid;
 use crate::wire::ClientMessage;
@@ -18,9 +17,16 @@ pub(super) struct AwaitingHello {
     broadcasts: Option<Arc<Broadcasts>>,
 }
 
+/// What follows for a connection that waits for hello.
+pub(super) enum AfterHello {
+    Stay,
+    Open(Box<Session>, Stage),
+    Close(CloseReason),
+}
+
 impl AwaitingHello {
-    pub(super) fn on_event(self, event: Event, cx: &mut StepContext<'_>) -> Phase {
-        let reason = match event {
+    pub(super) fn on_event(&mut self, event: Event, cx: &mut StepContext<'_>) -> AfterHello {
+        AfterHello::Close(match event {
             Event::MessageReceived(ClientMessage::Hello { uaid, broadcasts, use_webpush }) => {
                 return self.identify(uaid, broadcasts, use_webpush, cx);
             }
@@ -31,12 +37,13 @@ impl AwaitingHello {
             Event::AccessEnded => CloseReason::AccessEnded,
             Event::ShutdownBegan => CloseReason::Shutdown,
             Event::BroadcastsChanged(all) => {
-                return Phase::AwaitingHello(Self { broadcasts: Some(all) });
+                self.broadcasts = Some(all);
+                return AfterHello::Stay;
             }
             // No endpoint can know of a connection without a uaid. If one pushes nevertheless, it stores the message.
             Event::PushArrived { push, message } => {
                 cx.answer(push, PushAnswer::Busy, message.key());
-                return Phase::AwaitingHello(self);
+                return AfterHello::Stay;
             }
             // The connection watches the time; the others concern a uaid, and there is none yet.
             Event::PeerActive
@@ -45,21 +52,20 @@ impl AwaitingHello {
             | Event::ConnectedElsewhere { .. }
             | Event::MessageStored
             | Event::AckReplyLost(_)
-            | Event::StoreAnswered { .. } => return Phase::AwaitingHello(self),
-        };
-        Phase::AwaitingHello(self).close(reason, cx)
+            | Event::StoreAnswered { .. } => return AfterHello::Stay,
+        })
     }
 
     /// Registers the connection on this node, before its record names the node.
     ///
     /// A uaid of another access token is that of another person, and counts as none.
     fn identify(
-        self,
+        &self,
         uaid: Option<Uaid>,
         broadcasts: Versions,
         use_webpush: bool,
         cx: &mut StepContext<'_>,
-    ) -> Phase {
+    ) -> AfterHello {
         let uaid = uaid.filter(|uaid| uaid.access() == cx.seed.fresh_uaid.access());
         let is_simplepush = cx.config.simplepush && !use_webpush;
         let name = uaid.unwrap_or(cx.seed.fresh_uaid);
@@ -69,13 +75,13 @@ impl AwaitingHello {
         if !is_simplepush {
             session.subscribe(broadcasts, cx);
         }
-        if let Some(all) = self.broadcasts {
-            session.observe_broadcasts(&all, cx);
+        if let Some(all) = &self.broadcasts {
+            session.observe_broadcasts(all, cx);
         }
         let stage = match uaid {
-            Some(_) => Identified::begin(&mut session, cx),
-            None => Ready::welcome(&mut session, cx),
+            Some(_) => Stage::identify(&mut session, cx),
+            None => Stage::welcome(&mut session, cx),
         };
-        Phase::Open(Open { session, stage })
+        AfterHello::Open(session, stage)
     }
 }

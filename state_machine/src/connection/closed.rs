@@ -1,11 +1,10 @@
 //! The connection has ended: only a late push still gets an answer.
 
-use super::StepContext;
 use super::effect::PushAnswer;
 use super::event::Event;
-use super::phase::Phase;
+use super::step::StepContext;
 
-pub(super) fn on_event(event: Event, cx: &mut StepContext<'_>) -> Phase {
+pub(super) fn on_event(event: Event, cx: &mut StepContext<'_>) {
     match event {
         // Neither "no such channel" nor silence: the endpoint stores the message. If there is a newer connection, the
         // endpoint finds it when it reads the record again.
@@ -26,5 +25,4 @@ pub(super) fn on_event(event: Event, cx: &mut StepContext<'_>) -> Phase {
         | Event::AckReplyLost(_)
         | Event::StoreAnswered { .. } => {}
     }
-    Phase::Closed
 }

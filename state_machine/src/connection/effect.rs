@@ -18,7 +18,7 @@ pub enum Effect {
     /// Send a WebSocket ping, to find out whether the peer is alive.
     Ping,
     /// Submit an operation to the store. The answer is an event with the same `op`.
-    SubmitStoreOp { op: OpId, order: StoreOp },
+    SubmitStoreOp { op: OpId, operation: StoreOp },
     /// Answer an endpoint's push.
     AnswerPush {
         /// The push of [`Event::PushArrived`](super::Event::PushArrived).
@@ -110,7 +110,7 @@ impl Effect {
         match self {
             Self::Send(message) => message.effect_name(),
             Self::Ping => "send ping",
-            Self::SubmitStoreOp { order, .. } => order.effect_name(),
+            Self::SubmitStoreOp { operation, .. } => operation.effect_name(),
             Self::AnswerPush { answer, .. } => match answer {
                 PushAnswer::Accepted => "answer accepted",
                 PushAnswer::Unconfirmed => "answer unconfirmed",

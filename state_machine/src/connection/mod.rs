@@ -27,25 +27,26 @@ mod config;
 mod effect;
 mod event;
 mod phase;
+mod phase_name;
 mod session;
 mod stage;
+mod step;
 
 pub use config::{Config, ConnectionSeed, Limits};
 pub use effect::{CloseReason, Effect, Effects, PushAnswer};
 pub use event::Event;
-pub use phase::PhaseName;
+pub use phase_name::PhaseName;
+pub use step::{UnackedMessage, Wait};
 
-use std::fmt;
 use std::sync::Arc;
 
 use awaiting_hello::AwaitingHello;
 use phase::Phase;
 use session::UnackedWindow;
+use step::StepContext;
 
-use crate::ids::{Chid, MessageId, PushId};
-use crate::message::MessageKey;
 use crate::time::Time;
-use crate::wire::{ClientMessage, ServerMessage};
+use crate::wire::ClientMessage;
 
 /// A connection, from the accepted socket to its close.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -64,40 +65,6 @@ enum Peer {
     PingedAt(Time),
 }
 
-/// The reason for a deadline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Wait {
-    /// The first message is due.
-    Hello,
-    /// An ack is due; without it the endpoint stores the message.
-    Ack,
-    /// The TTL of an unacked message ends.
-    Expiry,
-    /// The acks of the old month are due; without them the messages are moved.
-    Drain,
-    /// A sign of life of the peer is due.
-    Keepalive,
-    /// The session reaches its age limit.
-    SessionEnd,
-    /// A scan may start again, which leaves rows of an unacked channel in storage.
-    Scan,
-    /// The page behind a small first one is read, though no ack has arrived.
-    Page,
-    /// The next storage scan is due.
-    Recheck,
-    /// A failed store operation is submitted again.
-    Retry,
-}
-
-/// A message that was sent and not acked, as a trace shows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct UnackedMessage {
-    pub id: MessageId,
-    pub chid: Chid,
-    /// When it was sent; none if its ack is overdue.
-    pub sent_at: Option<Time>,
-}
-
 /// When a driver steps [`Event::BroadcastsChanged`] because of another event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BroadcastsDue {
@@ -105,24 +72,6 @@ pub enum BroadcastsDue {
     Before,
     /// Right after the event, as a message of its own.
     After,
-}
-
-/// The arguments of a step besides the event, and its effects so far.
-struct StepContext<'a> {
-    now: Time,
-    config: &'a Config,
-    seed: ConnectionSeed,
-    out: &'a mut Effects,
-}
-
-impl StepContext<'_> {
-    fn send(&mut self, message: ServerMessage) {
-        self.out.push(Effect::Send(message));
-    }
-
-    fn answer(&mut self, push: PushId, answer: PushAnswer, message: MessageKey) {
-        self.out.push(Effect::AnswerPush { push, answer, message });
-    }
 }
 
 impl Connection {
@@ -235,22 +184,5 @@ impl Connection {
             }
             _ => phase,
         }
-    }
-}
-
-impl fmt::Display for Wait {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Hello => "hello timeout",
-            Self::Ack => "ack wait",
-            Self::Expiry => "message expiry",
-            Self::Drain => "drain wait",
-            Self::Keepalive => "keepalive",
-            Self::SessionEnd => "session end",
-            Self::Scan => "next scan",
-            Self::Page => "next page",
-            Self::Recheck => "storage recheck",
-            Self::Retry => "store retry",
-        })
     }
 }

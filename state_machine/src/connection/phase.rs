@@ -1,14 +1,14 @@
-//! The phases as one type, and their names.
+//! The phases as one type.
 
-use std::fmt;
-
-use super::awaiting_hello::AwaitingHello;
+use super::awaiting_hello::{AfterHello, AwaitingHello};
 use super::closed;
+use super::config::Limits;
 use super::effect::{CloseReason, Effect};
 use super::event::Event;
+use super::phase_name::PhaseName;
 use super::session::{Session, UnackedWindow};
 use super::stage::{Next, Stage};
-use super::{Limits, StepContext, Wait};
+use super::step::{StepContext, Wait};
 use crate::store::StoreAnswer;
 use crate::time::Time;
 
@@ -27,70 +27,40 @@ pub(super) struct Open {
     pub(super) stage: Stage,
 }
 
-/// A phase, or a stage of an open connection. Fixtures, logs and `docs/state-machine.md` use these names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PhaseName {
-    /// The socket was accepted and no message arrived.
-    AwaitingHello,
-    /// The record of a known agent is written, then its channels are read.
-    Identified,
-    /// The messages of the old month are delivered.
-    DrainingOldMonth,
-    /// The channels are added to the new month's table.
-    CopyingChids,
-    /// The record is written with the new month as `curmonth` and the old one as `oldmonth`.
-    WritingRecord,
-    /// Messages that endpoints stored in the old month meanwhile are delivered.
-    DrainingAgain,
-    /// The deletes under way finish before unacked messages are moved.
-    AwaitingDeletes,
-    /// Unacked messages of the old month are moved to the new one.
-    MovingMessages,
-    /// `oldmonth` is removed from the record.
-    ClearingOldMonth,
-    /// Commands and pushes are served.
-    Ready,
-    /// The connection has ended.
-    Closed,
-}
-
-impl PhaseName {
-    /// All names, in the order in which a connection can have them.
-    pub const ALL: [Self; 11] = [
-        Self::AwaitingHello,
-        Self::Identified,
-        Self::DrainingOldMonth,
-        Self::CopyingChids,
-        Self::WritingRecord,
-        Self::DrainingAgain,
-        Self::AwaitingDeletes,
-        Self::MovingMessages,
-        Self::ClearingOldMonth,
-        Self::Ready,
-        Self::Closed,
-    ];
-}
-
-impl fmt::Display for PhaseName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
-}
-
 impl Phase {
     pub(super) fn on_event(self, event: Event, cx: &mut StepContext<'_>) -> Self {
         match self {
-            Self::AwaitingHello(phase) => phase.on_event(event, cx),
-            Self::Open(open) => open.on_event(event, cx),
-            Self::Closed => closed::on_event(event, cx),
+            Self::AwaitingHello(mut phase) => match phase.on_event(event, cx) {
+                AfterHello::Stay => Self::AwaitingHello(phase),
+                AfterHello::Open(session, stage) => Self::Open(Open { session, stage }),
+                AfterHello::Close(reason) => Self::AwaitingHello(phase).close(reason, cx),
+            },
+            Self::Open(mut open) => {
+                let close = open.on_event(event, cx);
+                Self::Open(open).closed_for(close, cx)
+            }
+            Self::Closed => {
+                closed::on_event(event, cx);
+                Self::Closed
+            }
         }
     }
 
     /// Does what the time and the last event allow.
     pub(super) fn advance(self, cx: &mut StepContext<'_>) -> Self {
         match self {
-            Self::Open(open) => open.advance(cx),
+            Self::Open(mut open) => {
+                let close = open.advance(cx);
+                Self::Open(open).closed_for(close, cx)
+            }
             Self::AwaitingHello(_) | Self::Closed => self,
+        }
+    }
+
+    fn closed_for(self, reason: Option<CloseReason>, cx: &mut StepContext<'_>) -> Self {
+        match reason {
+            Some(reason) => self.close(reason, cx),
+            None => self,
         }
     }
 
@@ -129,7 +99,8 @@ impl Open {
         self.session.deadlines(limits).into_iter().chain([own])
     }
 
-    fn on_event(mut self, event: Event, cx: &mut StepContext<'_>) -> Phase {
+    /// The effect of an event, and why the connection closes, if it does.
+    fn on_event(&mut self, event: Event, cx: &mut StepContext<'_>) -> Option<CloseReason> {
         let next = match event {
             Event::StoreAnswered { op, answer } => match self.session.complete(op, answer, cx) {
                 Some(answer) => self.on_store_answer(answer, cx),
@@ -155,25 +126,30 @@ impl Open {
         }
     }
 
-    fn advance(mut self, cx: &mut StepContext<'_>) -> Phase {
+    fn advance(&mut self, cx: &mut StepContext<'_>) -> Option<CloseReason> {
         self.session.on_time(&self.stage.months(), cx);
         if self.session.window.is_overfull(cx.config.limits.unacked_max) {
-            return Phase::Open(self).close(CloseReason::TooManyUnacked, cx);
+            return Some(CloseReason::TooManyUnacked);
         }
         loop {
             let months = self.stage.months();
             match self.stage.rules_mut().advance(&mut self.session, &months, cx) {
-                Next::Enter(stage) => self.stage = stage,
-                next @ (Next::Stay | Next::Close(_)) => return self.follow(next, cx),
-            }
+                Next::Stay => return None,
+                Next::Close(reason) => return Some(reason),
+                next => self.follow(next, cx),
+            };
         }
     }
 
-    fn follow(self, next: Next, cx: &mut StepContext<'_>) -> Phase {
+    fn follow(&mut self, next: Next, cx: &mut StepContext<'_>) -> Option<CloseReason> {
         match next {
-            Next::Stay => Phase::Open(self),
-            Next::Enter(stage) => Phase::Open(Self { stage, ..self }),
-            Next::Close(reason) => Phase::Open(self).close(reason, cx),
+            Next::Stay | Next::Step => {}
+            Next::Month(curmonth, oldmonth) => {
+                self.stage = Stage::of_month(&mut self.session, curmonth, oldmonth, cx);
+            }
+            Next::NoRecord => self.stage = Stage::welcome(&mut self.session, cx),
+            Next::Close(reason) => return Some(reason),
         }
+        None
     }
 }

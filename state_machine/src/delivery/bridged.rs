@@ -13,18 +13,12 @@
 #[cfg(test)]
 mod tests;
 
-use super::{DeliveryEffect as Do, DeliveryEvent as Is, LOOKUPS_MAX, Outcome, Route, answer};
-use crate::bridge::{BridgeOutcome, BridgeRecipient};
+use super::effect::{
+    BridgedRoute, DeliveryEffect as Do, DeliveryEvent as Is, LOOKUPS_MAX, Outcome, Route, answer,
+};
+use crate::bridge::BridgeOutcome;
 use crate::month::{DueMove, Month};
 use crate::store::StoreFailed;
-
-/// The fields of a bridged record that a delivery needs, besides those of [`Route`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct BridgedRoute {
-    pub recipient: Box<BridgeRecipient>,
-    /// The month that an unfinished move leaves. It may have the channels still.
-    pub oldmonth: Option<Month>,
-}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct BridgedDelivery {

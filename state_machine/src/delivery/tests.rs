@@ -1,4 +1,7 @@
 use super::*;
+use crate::ids::{MessageId, NodeId};
+use crate::store::FullScope;
+use crate::time::Time;
 
 fn month(text: &str) -> Month {
     text.parse().unwrap()

@@ -14,9 +14,9 @@
 //! Architecture invariant: the cursor only grows, and only over consumed updates. A consumer that starts again with its
 //! cursor is given at least everything that it had not consumed.
 
-use super::{FeedPage, FeedSyncId, store_backoff};
+use super::update::{FeedPage, FeedSyncId};
 use crate::backoff::Backoff;
-use crate::store::{PageLimit, StoreFailed};
+use crate::paging::{PageLimit, StoreFailed};
 use crate::time::{Span, Time};
 use crate::variant_name;
 
@@ -75,6 +75,18 @@ pub enum ConsumerEnd {
         /// The number up to which the feed has forgotten its entries.
         horizon: FeedSyncId,
     },
+}
+
+impl ConsumerEnd {
+    /// The end of a consumer that cannot consume a page, which was read behind `after`.
+    pub fn of(page: &FeedPage, after: FeedSyncId) -> Option<Self> {
+        let FeedPage { head, horizon, .. } = *page;
+        match page.is_too_late(after) {
+            _ if head < after => Some(Self::CursorFromTheFuture { head }),
+            true => Some(Self::CursorTooOld { horizon }),
+            false => None,
+        }
+    }
 }
 
 /// One consumer of a feed.
@@ -173,11 +185,8 @@ impl Consumer {
         backoff: Backoff,
         page: FeedPage,
     ) -> Vec<ConsumerEffect> {
-        if page.head < self.cursor {
-            return self.end(ConsumerEnd::CursorFromTheFuture { head: page.head });
-        }
-        if page.is_too_late(self.cursor) {
-            return self.end(ConsumerEnd::CursorTooOld { horizon: page.horizon });
+        if let Some(end) = ConsumerEnd::of(&page, self.cursor) {
+            return self.end(end);
         }
         self.head = self.head.max(page.head);
         if self.cursor < page.cursor {
@@ -204,7 +213,7 @@ impl Consumer {
     }
 
     fn backoff(&self) -> Backoff {
-        store_backoff(self.limits.retry)
+        Backoff::of_store(self.limits.retry)
     }
 
     fn failed(&mut self, now: Time, mut backoff: Backoff) -> Vec<ConsumerEffect> {

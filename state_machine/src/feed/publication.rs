@@ -1,6 +1,8 @@
 //! One publishing transaction as data: the four steps of docs/sources.md#feed-sequences-note.
 
-use super::{FeedKey, FeedSyncId, Sequence, Version};
+use super::sequence::Sequence;
+use super::text::FeedKey;
+use super::update::{FeedSyncId, Version};
 
 /// The numbers for some keys, assigned all together or not at all.
 ///

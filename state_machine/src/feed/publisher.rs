@@ -20,9 +20,11 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
-use super::{FeedKey, FeedSyncId, PublishResult, store_backoff};
+use super::publication::PublishResult;
+use super::text::FeedKey;
+use super::update::FeedSyncId;
 use crate::backoff::Backoff;
-use crate::store::StoreFailed;
+use crate::paging::StoreFailed;
 use crate::time::{Span, Time};
 use crate::variant_name;
 
@@ -213,7 +215,7 @@ impl Publisher {
     }
 
     fn backoff(&self) -> Backoff {
-        store_backoff(self.limits.retry)
+        Backoff::of_store(self.limits.retry)
     }
 
     fn publish(&mut self, backoff: Backoff) -> PublisherEffect {

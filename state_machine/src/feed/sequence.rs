@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{FeedSyncId, Version};
+use super::update::{FeedSyncId, Version};
 use crate::time::Time;
 
 /// The row of a feed in the table `sequences`.

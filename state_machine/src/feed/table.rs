@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use super::{
-    FeedKey, FeedMark, FeedSyncId, FeedValue, Forgotten, Publication, Sequence, UnpublishedKey,
-    Update, Version, WriteResult,
-};
+use super::publication::{Publication, UnpublishedKey};
+use super::sequence::{FeedMark, Forgotten, Sequence};
+use super::text::{FeedKey, FeedValue};
+use super::update::{FeedSyncId, Update, Version, WriteResult};
 
 /// One feed: its keys and its sequence.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]

@@ -7,7 +7,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{VapidKey, status};
+use super::key::VapidKey;
+use super::status;
 use crate::broadcast::Versions;
 use crate::feed::{FeedKey, FeedValue};
 use crate::ids::{Chid, MessageId, Uaid};

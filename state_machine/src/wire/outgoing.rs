@@ -5,26 +5,11 @@ use std::fmt::Write;
 use base64::Engine;
 use serde::Serialize;
 
-use super::{BASE64, VapidKey};
+use super::key::{BASE64, VapidKey};
+use super::status;
 use crate::broadcast::{BroadcastUpdate, RESERVED_ID};
 use crate::ids::{Chid, Uaid};
 use crate::message::{Encoding, Message, Payload};
-
-/// The `status` of an answer. The numbers are the protocol's, borrowed from HTTP.
-pub mod status {
-    /// The agent's request succeeded.
-    pub const OK: u16 = 200;
-    /// The VAPID key of a register is not a point on P-256.
-    pub const INVALID_KEY: u16 = 400;
-    /// The message or one of its other fields is invalid.
-    pub const INVALID: u16 = 401;
-    /// The agent has its maximum of channels.
-    pub const TOO_MANY: u16 = 413;
-    /// The agent, or its address, registers more than a limit allows; it may retry later.
-    pub const OVER_LIMIT: u16 = 429;
-    /// Too many commands of this agent are pending; it may retry.
-    pub const UNAVAILABLE: u16 = 503;
-}
 
 /// A message of the server to a user agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

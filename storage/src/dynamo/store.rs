@@ -21,6 +21,7 @@ use crate::store::{
 };
 
 impl Store for Dynamo {
+    #[expect(clippy::too_many_lines, reason = "an arm for each operation")]
     fn execute(&self, op: StoreOp) -> StoreFuture<StoreAnswer> {
         use StoreAnswer as Answer;
         match op {

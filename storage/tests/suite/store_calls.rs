@@ -129,6 +129,7 @@ fn held<T: 'static>(
     }))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is one of the functions that read an answer")]
 fn is_done(answer: StoreAnswer) -> Option<bool> {
     match answer {
         StoreAnswer::MonthUpdated(is_done)

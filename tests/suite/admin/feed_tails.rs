@@ -12,6 +12,7 @@ use state_machine::feed::FeedName;
 use tempfile::TempDir;
 
 use super::AdminFixture;
+use super::fixture::at_url;
 use super::tail_process::TailProcess;
 use crate::harness::{AT_ONCE, Program, Sender, Server, child, kalends, until};
 use crate::importer::StaticServer;
@@ -26,6 +27,11 @@ impl CursorFile {
 
     fn path(&self) -> String {
         self.0.path().join("cursor").display().to_string()
+    }
+
+    /// The words of a tail of the feed `f` that keeps its cursor here.
+    fn words(&self) -> String {
+        format!("f --cursor-file {}", self.path())
     }
 
     /// The names of all files in the directory.
@@ -72,8 +78,7 @@ async fn a_tail_prints_updates_and_exits_with_0_on_interrupt() {
         let lines = json.take(4).await;
         assert_eq!((&*lines[0], &*lines[2]), (first, third));
         for tail in [human, json] {
-            let ended = tail.interrupt().await;
-            assert_eq!((ended.code, &*ended.stdout), (Some(0), ""), "{ended:?}");
+            tail.interrupt().await.printed("");
         }
     }
 }
@@ -85,24 +90,23 @@ async fn a_tail_ends_after_the_requested_number_of_updates() {
         fixture.stdout_of(&format!("feed put f {key} 1")).await;
     }
     let file = CursorFile::new();
-    let words = format!("f --count 2 --cursor-file {}", file.path());
+    let words = format!("{} --count 2", file.words());
     let ended = TailProcess::at(&fixture, &words).ended().await;
-    assert_eq!((ended.code, &*ended.stdout), (Some(0), "1 a = 1\n2 b = 1\n"), "{ended:?}");
+    ended.printed("1 a = 1\n2 b = 1\n");
     assert_eq!(ended.stderr, "kalends: 2 updates of f, up to number 2 of 3\n");
     assert_eq!(file.cursor(), Some(2));
 
     let mut rest = TailProcess::at(&fixture, &words);
     assert_eq!(rest.line().await, "3 c = 1");
     fixture.stdout_of("feed put f d 1").await;
-    let ended = rest.ended().await;
-    assert_eq!((ended.code, &*ended.stdout), (Some(0), "4 d = 1\n"), "{ended:?}");
+    rest.ended().await.printed("4 d = 1\n");
 }
 
 #[actix_web::test]
 async fn a_killed_tail_continues_after_the_last_printed_update() {
     for fixture in AdminFixture::engines(&[]) {
         let file = CursorFile::new();
-        let words = format!("f --cursor-file {}", file.path());
+        let words = file.words();
         fixture.stdout_of("feed put f k-0 x").await;
         let mut seen = Vec::new();
         for round in 1..6 {
@@ -138,12 +142,12 @@ async fn a_tail_killed_at_any_time_skips_no_update() {
     let fixture = AdminFixture::embedded(&[]);
     fill(&fixture, KEYS).await;
     for is_at_url in [false, true] {
-        let (file, token) = (CursorFile::new(), fixture.stdout_of("feed token f --read").await);
-        let words = format!("f --cursor-file {}", file.path());
+        let (file, token) = (CursorFile::new(), fixture.token("f --read").await);
+        let words = file.words();
         let (mut seen, mut runs) = (BTreeSet::new(), 0);
         while !seen.contains(&KEYS) {
             let mut tail = match is_at_url {
-                true => tail_at(&fixture.server, token.trim_end(), &words),
+                true => tail_at(&fixture.server, &token, &words),
                 false => TailProcess::at(&fixture, &words),
             };
             let wanted = fastrand::u64(1..60).min(KEYS - file.cursor().unwrap_or(0));
@@ -167,12 +171,12 @@ async fn a_tail_killed_at_any_time_skips_no_update() {
 
 /// Writes this many keys; the feed hands on a few at a time.
 async fn fill(fixture: &AdminFixture, keys: u64) {
-    let token = fixture.stdout_of("feed token f --write").await;
+    let token = fixture.token("f --write").await;
     let (sender, value) = (Sender::new(), "x".repeat(10_000));
     for key in 0..keys {
         let url = format!("{}/v1/feeds/f/{key}", fixture.server.origin());
         let put = sender.request(Method::PUT, &url);
-        let put = put.header("authorization", &format!("Bearer {}", token.trim_end()));
+        let put = put.header("authorization", &format!("Bearer {token}"));
         let answer = put.raw_body(&*value).send().await;
         assert_eq!(answer.status, 201, "{answer}");
     }
@@ -186,7 +190,7 @@ async fn a_tail_survives_a_restart_of_its_server() {
     let mut fixture = AdminFixture::embedded(&[]);
     let file = CursorFile::new();
     fixture.stdout_of("feed put f a 1").await;
-    let mut tail = TailProcess::at(&fixture, &format!("f --cursor-file {}", file.path()));
+    let mut tail = TailProcess::at(&fixture, &file.words());
     assert_eq!(tail.line().await, "1 a = 1");
     file.has(1).await;
 
@@ -203,7 +207,7 @@ async fn a_tail_survives_a_restart_of_its_server() {
     assert_eq!(tail.line().await, "4 a = 4");
     file.has(4).await;
     let ended = tail.interrupt().await;
-    assert_eq!((ended.code, &*ended.stdout), (Some(0), ""), "{ended:?}");
+    ended.printed("");
     assert!(ended.stderr.contains("the server is gone, waiting for it"), "{ended:?}");
     assert!(ended.stderr.ends_with("4 updates of f, up to its number 4\n"), "{ended:?}");
 }
@@ -264,10 +268,8 @@ async fn a_tail_of_broadcasts_works_without_a_server() {
 async fn a_tail_ends_when_its_output_is_closed() {
     for fixture in AdminFixture::engines(&[]) {
         fixture.stdout_of("feed put f a 1").await;
-        let token = fixture.stdout_of("feed token f --read").await;
-        for mut tail in
-            [TailProcess::at(&fixture, "f"), tail_at(&fixture.server, token.trim_end(), "f")]
-        {
+        let token = fixture.token("f --read").await;
+        for mut tail in [TailProcess::at(&fixture, "f"), tail_at(&fixture.server, &token, "f")] {
             assert_eq!(tail.line().await, "1 a = 1");
             let ended = tail.unread().await;
             assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{ended:?}");
@@ -307,8 +309,7 @@ async fn an_invalid_cursor_file_is_rejected_with_a_remedy() {
     let absent = FeedName::parse("absent").unwrap();
     for words in [tail(&absent), tail(&absent).replace(" --once", "")] {
         let ended = fixture.run(&words).await;
-        assert_eq!(ended.code, Some(1), "{ended:?}");
-        assert!(ended.stderr.starts_with("kalends: there is no feed absent"), "{ended:?}");
+        ended.refused_start(1, &["kalends: there is no feed absent"]);
         assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
     }
     let nowhere = "feed tail f --cursor-file /nowhere/at/all";
@@ -318,9 +319,9 @@ async fn an_invalid_cursor_file_is_rejected_with_a_remedy() {
 #[actix_web::test]
 async fn a_second_tail_with_a_cursor_file_is_rejected_until_the_first_is_killed() {
     let fixture = AdminFixture::embedded(&[]);
-    let (file, token) = (CursorFile::new(), fixture.stdout_of("feed token f --read").await);
-    let words = format!("f --cursor-file {}", file.path());
-    let at_url = || tail_at(&fixture.server, token.trim_end(), &words);
+    let (file, token) = (CursorFile::new(), fixture.token("f --read").await);
+    let words = file.words();
+    let at_url = || tail_at(&fixture.server, &token, &words);
     for (number, key) in [(1, "a"), (2, "b")] {
         fixture.stdout_of(&format!("feed put f {key} x")).await;
         let mut first = if number == 1 { TailProcess::at(&fixture, &words) } else { at_url() };
@@ -359,12 +360,10 @@ async fn a_key_over_http_is_decoded_to_the_given_key() {
     const KEYS: [&str; 12] =
         ["a", "a#b", "a?b=c", "a%23b", "a%", "a b", "a+b", "ä/€", "..", "./a", "a;b&c", "a\\b\"<>"];
     let fixture = AdminFixture::embedded(&[]);
-    let token = fixture.stdout_of("feed token f --read --write").await;
+    let token = fixture.token("f --read --write").await;
     let at_url = async |words: &[&str]| {
-        let mut command = kalends(&[&["feed"], words].concat());
-        command.arg("--url").arg(fixture.server.origin());
-        command.env("KALENDS_FEED_TOKEN", token.trim_end());
         println!("{words:?}");
+        let command = at_url(&fixture.server, &token, &[&["feed"], words].concat());
         Program::run(command).await.succeeded();
     };
     for key in KEYS {
@@ -391,17 +390,15 @@ async fn a_key_over_http_is_decoded_to_the_given_key() {
 /// A tail over HTTP.
 fn tail_at(server: &Server, token: &str, words: &str) -> TailProcess {
     let words: Vec<_> = ["feed", "tail"].into_iter().chain(words.split(' ')).collect();
-    let mut command = kalends(&words);
-    command.arg("--url").arg(server.origin()).env("KALENDS_FEED_TOKEN", token);
-    TailProcess::start(command)
+    TailProcess::start(at_url(server, token, &words))
 }
 
 #[actix_web::test]
 async fn a_tail_over_http_survives_kills_of_tail_and_server() {
     let mut fixture = AdminFixture::embedded(&[]);
-    let token = fixture.stdout_of("feed token f --read").await.trim_end().to_owned();
+    let token = fixture.token("f --read").await;
     let file = CursorFile::new();
-    let words = format!("f --cursor-file {}", file.path());
+    let words = file.words();
     fixture.stdout_of("feed put f a 1").await;
     let mut tail = tail_at(&fixture.server, &token, &words);
     assert_eq!(tail.line().await, "1 a = 1");
@@ -419,11 +416,10 @@ async fn a_tail_over_http_survives_kills_of_tail_and_server() {
     let mut tail = tail_at(&fixture.server, &token, &words);
     assert_eq!(tail.line().await, "4 d = 4");
     file.has(4).await;
-    let ended = tail.interrupt().await;
-    assert_eq!((ended.code, &*ended.stdout), (Some(0), ""), "{ended:?}");
+    tail.interrupt().await.printed("");
 
     let counted = tail_at(&fixture.server, &token, "f --count 3 --after 1").ended().await;
-    assert_eq!((counted.code, &*counted.stdout), (Some(0), "2 b = 2\n3 c = 3\n4 d = 4\n"));
+    counted.printed("2 b = 2\n3 c = 3\n4 d = 4\n");
 }
 
 #[actix_web::test]

@@ -123,34 +123,29 @@ async fn the_largest_value_is_stored_unchanged() {
 
 #[actix_web::test]
 async fn invalid_feed_writes_are_rejected_with_a_remedy() {
-    let bounds = ["--feed-keys-max=2", "--feed-value-bytes-max=3"];
-    let fixture = AdminFixture::embedded(&bounds);
+    let fixture = AdminFixture::embedded(&["--feed-keys-max=2", "--feed-value-bytes-max=3"]);
     for words in ["feed put f a 1", "feed put f b 123"] {
         fixture.stdout_of(words).await;
     }
     updates(&fixture, "f", 2).await;
+    let too_many = "f has 2 keys, with those that were deleted, and takes no other (feed_keys_max)";
+    let future = "the cursor 3 is from the future, the last number of f is 2";
     for (words, expected) in [
         ("feed put f a 1234", "the value has 4 bytes, and f takes 3 (feed_value_bytes_max)"),
-        (
-            "feed put f c 1",
-            "f has 2 keys, with those that were deleted, and takes no other (feed_keys_max)",
-        ),
+        ("feed put f c 1", too_many),
         ("feed delete f c", "there is no c in f: nothing to delete"),
         ("feed delete g a", "there is no a in g: nothing to delete"),
         ("feed republish f c", "c of f was never written: nothing to publish again"),
         ("feed tail g --once", "there is no feed g: it begins with its first write"),
         ("feed tail g", "there is no feed g: it begins with its first write"),
-        (
-            "feed tail f --after 3 --once",
-            "the cursor 3 is from the future, the last number of f is 2",
-        ),
-        ("feed tail f --after 3", "the cursor 3 is from the future, the last number of f is 2"),
+        ("feed tail f --after 3 --once", future),
+        ("feed tail f --after 3", future),
         ("feed put f a 1 --url http://127.0.0.1:1", "set KALENDS_FEED_TOKEN to a token"),
         ("feed tail f --url http://127.0.0.1:1", "set KALENDS_FEED_TOKEN to a token"),
     ] {
         fixture.refuses(words, expected).await;
     }
-    for words in [
+    let wrong = [
         "feed",
         "feed mend f",
         "feed put F a 1",
@@ -164,30 +159,8 @@ async fn invalid_feed_writes_are_rejected_with_a_remedy() {
         "broadcast",
         "broadcast put a/b",
         "broadcast put a/b 1 --url http://127.0.0.1:1",
-    ] {
-        let ended = fixture.run(words).await;
-        assert_eq!(ended.code, Some(2), "{words}: {ended:?}");
-    }
-}
-
-#[actix_web::test]
-async fn feed_commands_create_no_store() {
-    let home = TempDir::new().unwrap();
-    let data = home.path().join("data");
-    for words in [
-        &["feed", "list"][..],
-        &["feed", "put", "f", "k", "v"],
-        &["feed", "tail", "f"],
-        &["broadcast", "put", "b", "1"],
-        &["feed", "token", "f", "--read"],
-    ] {
-        let mut command = kalends(words);
-        command.arg("--data-dir").arg(&data);
-        let ended = Program::run(command).await;
-        assert_eq!(ended.code, Some(1), "{ended:?}");
-        assert!(ended.stderr.starts_with("kalends: there is no store in "), "{ended:?}");
-    }
-    assert!(!data.exists());
+    ];
+    fixture.rejects(&wrong).await;
 }
 
 #[actix_web::test]
@@ -212,50 +185,30 @@ async fn a_token_has_the_epoch_of_its_server() {
     let fixture = AdminFixture::embedded(&["--feed-tokens-epoch=2"]);
     fixture.stdout_of("feed put f k v").await;
     for (words, code) in [("f --read", 1), ("f --read --feed-tokens-epoch=2", 0)] {
-        let token = token(&fixture, words).await;
-        let ended = Program::run(at_url(&fixture.server, &token, "feed tail f --once")).await;
+        let token = fixture.token(words).await;
+        let ended = fixture.run_at_url(&token, "feed tail f --once").await;
         assert_eq!(ended.code, Some(code), "{words}: {ended:?}");
     }
 }
 
 #[actix_web::test]
 async fn help_contains_examples() {
-    for words in [
-        "feed",
-        "feed put",
-        "feed delete",
-        "feed republish",
-        "feed list",
-        "feed tail",
-        "feed token",
-        "broadcast",
-        "broadcast put",
-        "broadcast list",
-    ] {
-        let words: Vec<_> = words.split(' ').chain(["--help"]).collect();
+    let of_feed = ["", " put", " delete", " republish", " list", " tail", " token"];
+    let lines = of_feed.map(|word| format!("feed{word}"));
+    let of_broadcast = ["", " put", " list"].map(|word| format!("broadcast{word}"));
+    for line in lines.iter().chain(&of_broadcast) {
+        let words: Vec<_> = line.split(' ').chain(["--help"]).collect();
         let help = run(&words).await.succeeded();
-        let example = format!("  kalends {}", words[..words.len() - 1].join(" "));
         let examples = help.split("Examples:\n").nth(1).unwrap_or_default();
-        assert!(examples.contains(example.trim_end()), "{words:?}: {help}");
+        assert!(examples.contains(&format!("  kalends {line}")), "{line}: {help}");
     }
-}
-
-/// `kalends` with a token and the URL of a server.
-fn at_url(server: &Server, token: &str, words: &str) -> Command {
-    let mut command = kalends(&words.split(' ').collect::<Vec<_>>());
-    command.arg("--url").arg(server.origin()).env("KALENDS_FEED_TOKEN", token);
-    command
-}
-
-async fn token(fixture: &AdminFixture, words: &str) -> String {
-    fixture.stdout_of(&format!("feed token {words}")).await.trim_end().to_owned()
 }
 
 #[actix_web::test]
 async fn a_feed_is_written_and_read_over_http() {
     let fixture = AdminFixture::embedded(&[]);
-    let both = token(&fixture, "prices --read --write --days 1").await;
-    let run = async |words: &str| Program::run(at_url(&fixture.server, &both, words)).await;
+    let both = fixture.token("prices --read --write --days 1").await;
+    let run = async |words: &str| fixture.run_at_url(&both, words).await;
     for (words, output) in [
         ("feed put prices a/../b 1", "wrote a/../b of prices, its version is 1\n"),
         ("feed put prices .. 2", "wrote .. of prices, its version is 1\n"),
@@ -282,10 +235,8 @@ async fn a_feed_is_written_and_read_over_http() {
 #[actix_web::test]
 async fn an_action_outside_a_tokens_scope_is_rejected_with_the_reason() {
     let fixture = AdminFixture::embedded(&[]);
-    let (read, write) = (token(&fixture, "f --read").await, token(&fixture, "f --write").await);
-    let run =
-        async |token: &str, words: &str| Program::run(at_url(&fixture.server, token, words)).await;
-    run(&write, "feed put f k v").await.succeeded();
+    let (read, write) = (fixture.token("f --read").await, fixture.token("f --write").await);
+    fixture.run_at_url(&write, "feed put f k v").await.succeeded();
     for (token, words, expected) in [
         (&*read, "feed put f k v", "403 Forbidden: this token does not have the scope w"),
         (&write, "feed tail f --once", "403 Forbidden: this token does not have the scope r"),
@@ -293,13 +244,14 @@ async fn an_action_outside_a_tokens_scope_is_rejected_with_the_reason() {
         ("nonsense", "feed tail f", "401 Unauthorized: this token is not one of this server's"),
         (&read, "feed tail f --after 99", "the cursor is from the future"),
     ] {
-        let ended = run(token, words).await;
+        let ended = fixture.run_at_url(token, words).await;
         println!("{words}");
         ended.failed(1, expected);
         assert!(!ended.stderr.contains(token), "{ended:?}");
     }
-    let g = token(&fixture, "g --read").await;
-    run(&g, "feed tail g").await.failed(1, "404 Not Found: there is no such feed");
+    let g = fixture.token("g --read").await;
+    let no_feed = "404 Not Found: there is no such feed";
+    fixture.run_at_url(&g, "feed tail g").await.failed(1, no_feed);
     let mut nowhere = kalends(&["feed", "tail", "f", "--url", "http://127.0.0.1:1"]);
     nowhere.env("KALENDS_FEED_TOKEN", &read);
     Program::run(nowhere).await.failed(1, "cannot reach http://127.0.0.1:1");

@@ -55,9 +55,7 @@ impl AdminFixture {
     pub(super) async fn prepared(arguments: &[&str]) -> Self {
         let wire_server = WireServer::start();
         let launch = dynamo::launch(&wire_server.url).with(arguments);
-        let mut ensure = kalends(&["tables", "create"]);
-        ensure.args(&launch.arguments).envs(launch.variables.clone());
-        Program::run(ensure).await.succeeded();
+        Program::run(launch.command(&["tables", "create"])).await.succeeded();
         Self::start(launch.with(&["--create-tables=false"]), Some(wire_server))
     }
 
@@ -118,10 +116,40 @@ impl AdminFixture {
         Program::run(self.command(&words)).await
     }
 
+    /// A token of a feed.
+    pub(super) async fn token(&self, words: &str) -> String {
+        self.stdout_of(&format!("feed token {words}")).await.trim_end().to_owned()
+    }
+
+    /// Runs the command with a token over HTTP.
+    pub(super) async fn run_at_url(&self, token: &str, words: &str) -> ExitOutput {
+        Program::run(at_url(&self.server, token, &words.split(' ').collect::<Vec<_>>())).await
+    }
+
     /// The output of a command that must succeed.
     pub(super) async fn stdout_of(&self, words: &str) -> String {
         println!("{words}");
         self.run(words).await.succeeded()
+    }
+
+    /// Runs a command that must succeed and print this.
+    pub(super) async fn prints(&self, words: &str, expected: &str) {
+        let printed = self.stdout_of(words).await;
+        assert!(printed.contains(expected), "{words}: {printed}");
+    }
+
+    /// Runs a command that must succeed and print this first.
+    pub(super) async fn begins(&self, words: &str, expected: &str) {
+        let printed = self.stdout_of(words).await;
+        assert!(printed.starts_with(expected), "{words}: {printed}");
+    }
+
+    /// Runs commands whose arguments are wrong.
+    pub(super) async fn rejects(&self, lines: &[&str]) {
+        for words in lines {
+            let ended = self.run(words).await;
+            assert_eq!(ended.code, Some(2), "{words}: {ended:?}");
+        }
     }
 
     /// The output of a command that must print one JSON value.
@@ -143,6 +171,13 @@ impl AdminFixture {
         assert!(last.starts_with("kalends: "), "{ended:?}");
         last.to_owned()
     }
+}
+
+/// `kalends` with a token and the URL of a server.
+pub(super) fn at_url(server: &Server, token: &str, words: &[&str]) -> Command {
+    let mut command = kalends(words);
+    command.arg("--url").arg(server.origin()).env("KALENDS_FEED_TOKEN", token);
+    command
 }
 
 /// The month that is `count` months before the present one.

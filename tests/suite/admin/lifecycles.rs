@@ -29,14 +29,12 @@ async fn active_agents_are_kept_and_inactive_ones_are_dropped_with_the_old_table
         let (away, lost) = offline_agent_with_message(&fixture, "is not delivered").await;
         assert!(fixture.server.terminate().success());
         fixture.restart_now();
-        let inactive = fixture.stdout_of("users drop-inactive --months 2 --dry-run").await;
-        assert!(inactive.starts_with("found 2 users"), "{inactive}");
-        let kept =
-            fixture.stdout_of(&format!("users drop-inactive --since {}", months_ago(12))).await;
-        assert!(kept.starts_with("found 0 users"), "four months are not twelve: {kept}");
-        let status = fixture.stdout_of("tables status").await;
+        fixture.begins("users drop-inactive --months 2 --dry-run", "found 2 users").await;
+        // Four months are not twelve.
+        let since = format!("users drop-inactive --since {}", months_ago(12));
+        fixture.begins(&since, "found 0 users").await;
         let expected = format!("- 2 agents are still on {}: they move", long_ago());
-        assert!(status.contains(&expected), "{status}");
+        fixture.prints("tables status", &expected).await;
         let kept = fixture.stdout_of("tables drop-old").await;
         assert!(kept.starts_with("kept ") || kept.contains("\nkept "), "{kept}");
 
@@ -47,8 +45,7 @@ async fn active_agents_are_kept_and_inactive_ones_are_dropped_with_the_old_table
         assert!(dropped.starts_with("found 1 users"), "{dropped}");
         assert!(dropped.contains("\ndropped 1 users; 0 connected meanwhile"), "{dropped}");
         let old = format!("dropped {}, which no agent is on\n", long_ago());
-        let dropped = fixture.stdout_of("tables drop-old").await;
-        assert!(dropped.contains(&old), "{dropped}");
+        fixture.prints("tables drop-old", &old).await;
         assert!(!fixture.stdout_of("tables list").await.contains(&long_ago().to_string()));
 
         push_to(&mut agent, &channel).await;
@@ -72,14 +69,13 @@ async fn a_frozen_table_is_renamed_without_effect_on_its_agents() {
         let copy = format!("tables copy {from} {to}");
         let why = fixture.stderr_of(&copy).await;
         assert!(why.contains("stop it first") || why.contains("--server-stopped"), "{why}");
-        let kept = fixture.stdout_of("tables drop-old --force").await;
-        assert!(kept.contains(&format!("{from} stays in use")), "{kept}");
+        fixture.prints("tables drop-old --force", &format!("{from} stays in use")).await;
         assert!(fixture.server.terminate().success());
 
         let confirmed =
             if fixture.is_embedded() { copy } else { format!("{copy} --server-stopped") };
-        let copied = fixture.stdout_of(&confirmed).await;
-        assert!(copied.contains(&format!("1 records name {to} instead of {from} now")), "{copied}");
+        let moved = format!("1 records name {to} instead of {from} now");
+        fixture.prints(&confirmed, &moved).await;
         let next = format!("next is `kalends tables drop {from} --yes`");
         fixture.refuses(&confirmed, &next).await;
         let dropped = fixture.stdout_of(&format!("tables drop {from} --yes")).await;
@@ -101,10 +97,8 @@ async fn an_interrupted_command_reports_it_and_can_be_repeated() {
         }
         assert!(fixture.server.terminate().success());
         fixture.restart_now();
-        let mut slow = fixture
-            .command(&drop_those_of_long_ago(1).split(' ').collect::<Vec<_>>())
-            .spawn()
-            .unwrap();
+        let slowly = drop_those_of_long_ago(1);
+        let mut slow = fixture.command(&slowly.split(' ').collect::<Vec<_>>()).spawn().unwrap();
         let mut first = String::new();
         let mut stdout = BufReader::new(slow.stdout.as_mut().unwrap());
         stdout.read_line(&mut first).await.unwrap();
@@ -113,8 +107,7 @@ async fn an_interrupted_command_reports_it_and_can_be_repeated() {
         let ended = within(AT_ONCE, "it ends", slow.wait_with_output()).await.unwrap();
         let reason = "stopped between two steps; run it again to continue";
         ExitOutput::from(ended).failed(1, reason);
-        let dropped = fixture.stdout_of(&drop_those_of_long_ago(10_000)).await;
-        assert!(dropped.contains("dropped 30 users"), "{dropped}");
+        fixture.prints(&drop_those_of_long_ago(10_000), "dropped 30 users").await;
     }
 }
 

@@ -34,11 +34,7 @@ async fn offline(server: &Server) -> (String, Channel) {
 /// A second drop finds no user.
 async fn drops(fixture: &AdminFixture, uaid: &str) {
     let drop = format!("users drop {uaid}");
-    let dropped = fixture.stdout_of(&drop).await;
-    assert!(
-        dropped.contains(&format!("dropped {uaid} with its channels and messages")),
-        "{dropped}"
-    );
+    fixture.prints(&drop, &format!("dropped {uaid} with its channels and messages")).await;
     fixture.refuses(&drop, &format!("there is no user {uaid}")).await;
 }
 
@@ -55,12 +51,8 @@ async fn has_no_rows(fixture: &AdminFixture, uaids: &[&str]) {
     for name in listed.table_names() {
         let scanned = tables.scan().table_name(name).send().await.expect("the server answers");
         let items = scanned.items();
-        let has = |uaid: &&&str| {
-            items
-                .iter()
-                .any(|item| item.get("uaid") == Some(&AttributeValue::S((**uaid).to_owned())))
-        };
-        assert_eq!(uaids.iter().find(has), None, "{name}");
+        let has = |uaid: &str| items.iter().any(|item| item.get("uaid") == Some(&text(uaid)));
+        assert_eq!(uaids.iter().find(|uaid| has(uaid)), None, "{name}");
     }
 }
 
@@ -80,11 +72,10 @@ async fn a_dropped_user_that_stays_connected_gets_no_push_and_another_uaid_at_it
     let fixture = AdminFixture::dynamo(&[]);
     let mut agent = Agent::new(&fixture.server).await;
     let (uaid, channel) = (agent.uaid().to_owned(), agent.register().await);
-    let dropped = fixture.stdout_of(&format!("users drop {uaid}")).await;
-    assert!(dropped.starts_with("if the agent is connected, it gets a new id"), "{dropped}");
+    let drop = format!("users drop {uaid}");
+    fixture.begins(&drop, "if the agent is connected, it gets a new id").await;
     agent.register().await;
-    let left = fixture.stdout_of(&format!("users drop {uaid}")).await;
-    assert!(left.starts_with(&format!("{uaid} has no record: dropped its channels")), "{left}");
+    fixture.begins(&drop, &format!("{uaid} has no record: dropped its channels")).await;
     has_no_rows(&fixture, &[&uaid]).await;
     is_gone(&fixture.server, &uaid, &channel).await;
 }
@@ -93,18 +84,13 @@ async fn a_dropped_user_that_stays_connected_gets_no_push_and_another_uaid_at_it
 async fn a_record_of_another_router_type_counts_as_none_and_is_reported() {
     let fixture = AdminFixture::dynamo(&[]);
     let (uaid, channel) = offline(&fixture.server).await;
-    let text = |text: &str| AttributeValue::S(text.to_owned());
     let change = fixture.tables().unwrap().update_item().table_name("router");
     let change = change.key("uaid", text(&uaid)).update_expression("SET router_type = :type");
     change.expression_attribute_values(":type", text("fcm")).send().await.unwrap();
     is_gone(&fixture.server, &uaid, &channel).await;
-    let status = fixture.stdout_of("tables status").await;
-    assert!(
-        status.contains("- 1 records have a router type or router data that is not served"),
-        "{status}"
-    );
-    let status = fixture.stdout_of("tables status --json").await;
-    assert!(status.contains("\"other_types\":1"), "{status}");
+    let reported = "- 1 records have a router type or router data that is not served";
+    fixture.prints("tables status", reported).await;
+    fixture.prints("tables status --json", "\"other_types\":1").await;
 }
 
 /// Without a bridge on this server: the agent is not gone, so its sender keeps the subscription.
@@ -112,7 +98,6 @@ async fn a_record_of_another_router_type_counts_as_none_and_is_reported() {
 async fn an_agent_of_autopushs_bridge_keeps_its_record_and_its_channels() {
     let fixture = AdminFixture::dynamo(&[]);
     let (uaid, channel) = offline(&fixture.server).await;
-    let text = |text: &str| AttributeValue::S(text.to_owned());
     let data = [("token", text("token")), ("creds", map([("senderID", text("app"))]))];
     let change = fixture.tables().unwrap().update_item().table_name("router");
     let change = change
@@ -127,8 +112,11 @@ async fn an_agent_of_autopushs_bridge_keeps_its_record_and_its_channels() {
         refused.assert_error(502, 900);
     }
     assert_ne!(Agent::uaid_for(&fixture.server, &uaid).await, uaid);
-    let status = fixture.stdout_of("tables status --json").await;
-    assert!(status.contains("\"other_types\":0"), "{status}");
+    fixture.prints("tables status --json", "\"other_types\":0").await;
+}
+
+fn text(text: &str) -> AttributeValue {
+    AttributeValue::S(text.to_owned())
 }
 
 fn map<const N: usize>(entries: [(&str, AttributeValue); N]) -> AttributeValue {
@@ -142,16 +130,17 @@ async fn rotation_off_freezes_the_month_that_agents_are_on() {
         let (uaid, channel) = offline(&fixture.server).await;
         let (this, next) = (months_ago(0), months_ago(0).next());
         fixture.stdout_of("tables create").await;
-        assert!(fixture.stdout_of("tables list").await.contains(&next.to_string()));
+        fixture.prints("tables list", &next.to_string()).await;
         assert!(fixture.server.terminate().success());
         fixture.restart_with("--rotation=true", "--rotation=false");
 
         let mut agent = Agent::returned_to(&fixture.server, &uaid, "waits").await;
         Sender::new().push_to(&mut agent, &channel, "more").await;
         Agent::new(&fixture.server).await.register().await;
-        let status = fixture.stdout_of("tables status").await;
-        assert!(status.contains(&format!("- rotation is off: {this} stays in use")), "{status}");
-        assert!(status.contains(&format!("\n{this}  2 ")), "{status}");
+        let frozen = format!("- rotation is off: {this} stays in use");
+        for expected in [frozen, format!("\n{this}  2 ")] {
+            fixture.prints("tables status", &expected).await;
+        }
         let reason = "rotation is off, and this table is the one in use";
         fixture.refuses(&format!("tables drop {this} --yes --force"), reason).await;
         fixture.stdout_of(&format!("tables drop {next} --yes")).await;
@@ -161,14 +150,12 @@ async fn rotation_off_freezes_the_month_that_agents_are_on() {
 #[actix_web::test]
 async fn records_of_a_clock_that_was_ahead_are_reported_and_repaired_while_no_server_runs() {
     let (ahead, right) = ("--clock-offset-s=10800", "--clock-offset-s=0");
-    let arguments = ["--dev", ahead];
-    for mut fixture in AdminFixture::engines(&arguments) {
+    for mut fixture in AdminFixture::engines(&["--dev", ahead]) {
         let (uaid, channel) = offline(&fixture.server).await;
         assert!(fixture.server.terminate().success());
         fixture.restart_with(ahead, right);
-        let advice = async |fixture: &AdminFixture| fixture.stdout_of("tables status").await;
         let ahead = "- a record is of a connection 3 hours in the future: ";
-        assert!(advice(&fixture).await.contains(ahead), "{}", advice(&fixture).await);
+        fixture.prints("tables status", ahead).await;
         let expected = match fixture.is_embedded() {
             true => "a server is running on this store: stop it first",
             false => "stop all of them, then add --server-stopped",
@@ -180,7 +167,7 @@ async fn records_of_a_clock_that_was_ahead_are_reported_and_repaired_while_no_se
             let repaired = fixture.stdout_of("users repair --server-stopped").await;
             let expected = format!("{count} of 1 records were in the future and are set to now\n");
             assert_eq!(repaired, expected);
-            assert!(!advice(&fixture).await.contains("in the future"));
+            assert!(!fixture.stdout_of("tables status").await.contains("in the future"));
         }
         fixture.server.restart();
         let mut agent = Agent::returned_to(&fixture.server, &uaid, "waits").await;

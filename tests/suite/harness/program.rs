@@ -123,6 +123,12 @@ impl ExitOutput {
         self.stdout
     }
 
+    /// Checks that the command succeeded, and printed this on standard output.
+    #[track_caller]
+    pub(crate) fn printed(&self, stdout: &str) {
+        assert_eq!((self.code, &*self.stdout), (Some(0), stdout), "{self:?}");
+    }
+
     /// Checks that a start failed with this exit code and one clear line, which contains these texts.
     #[track_caller]
     pub(crate) fn refused_start(&self, code: i32, expected: &[&str]) {

@@ -278,6 +278,13 @@ impl Launch {
         self
     }
 
+    /// A `kalends` command with the same arguments and variables.
+    pub(crate) fn command(&self, words: &[&str]) -> tokio::process::Command {
+        let mut command = kalends(words);
+        command.args(&self.arguments).envs(self.variables.iter().cloned());
+        command
+    }
+
     fn data_dir(&self, home: &Path) -> PathBuf {
         self.data_dir.clone().unwrap_or_else(|| data_dir(home))
     }

@@ -52,11 +52,7 @@ impl ImportFixture {
 
     /// The output of a command.
     async fn stdout(&self, words: &str) -> String {
-        let mut command = kalends(&words.split(' ').collect::<Vec<_>>());
-        command.arg("--data-dir").arg(self.server.data_dir());
-        let ended = Program::run(command).await;
-        assert_eq!(ended.code, Some(0), "{ended:?}");
-        ended.stdout
+        self.server.run(&words.split(' ').collect::<Vec<_>>()).await.succeeded()
     }
 
     /// Waits until the server has these broadcasts.

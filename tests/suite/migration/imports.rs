@@ -10,8 +10,7 @@ use uuid::Uuid;
 use super::autopush::{Autopush, Waiting};
 use super::redis_server::RedisServer;
 use crate::harness::{
-    Agent, ExitOutput, Launch, Program, Sender, Server, WireServer, dynamo, kalends, put_keys,
-    unix_now_s,
+    Agent, ExitOutput, Launch, Program, Sender, Server, WireServer, dynamo, put_keys, unix_now_s,
 };
 
 /// A Kalends that takes over from autopush-rs.
@@ -28,36 +27,34 @@ impl Installation {
         let launches = [Launch::default(), dynamo::launch(&wire_server.url)];
         let mut wire_servers = [None, Some(wire_server)].into_iter();
         launches.map(|launch| {
-            let keys = format!(
-                "crypto_keys = [\"{crypto_key}\"]\nauth_keys = [\"an-auth-key-of-autopush\"]"
-            );
-            let keys = Some(keys);
-            let launch = Launch { keys, ..launch };
+            let crypto_keys = crypto_keys(crypto_key);
+            let keys = format!("{crypto_keys}\nauth_keys = [\"an-auth-key-of-autopush\"]");
+            let launch = Launch { keys: Some(keys), ..launch };
             let mut server = Server::launch(launch.clone());
             assert!(server.terminate().success());
             Self { server, launch, _wire_server: wire_servers.next().expect("there are two") }
         })
     }
 
-    fn command(&self, redis: &RedisServer, more: &[&str]) -> Command {
-        let mut command = import(&redis.url(), &self.server.data_dir());
-        command
-            .arg("--channels-max=3")
-            .args(&self.launch.arguments)
-            .envs(self.launch.variables.clone())
-            .args(more);
-        command
-    }
-
     async fn import(&self, redis: &RedisServer, more: &[&str]) -> String {
-        Program::run(self.command(redis, more)).await.succeeded()
+        let mut command = import_with(&self.launch, &redis.url(), &self.server.data_dir());
+        command.arg("--channels-max=3").args(more);
+        Program::run(command).await.succeeded()
     }
 }
 
-fn import(url: &str, data_dir: &Path) -> Command {
-    let mut command = kalends(&["import", "autopush-redis", url, "--data-dir"]);
-    command.arg(data_dir);
+pub(super) fn import(url: &str, data_dir: &Path) -> Command {
+    import_with(&Launch::default(), url, data_dir)
+}
+
+fn import_with(launch: &Launch, url: &str, data_dir: &Path) -> Command {
+    let mut command = launch.command(&["import", "autopush-redis", url]);
+    command.arg("--data-dir").arg(data_dir);
     command
+}
+
+pub(super) fn crypto_keys(key: &str) -> String {
+    format!("crypto_keys = [\"{key}\"]")
 }
 
 const STOPPED: &[&str] = &["--server-stopped"];
@@ -202,11 +199,8 @@ async fn an_import_creates_the_store_beside_the_keys_and_reports_keys_that_open_
     put_key(dir.path(), &autopush.crypto_key);
     let ended = run().await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(
-        ended
-            .stdout
-            .starts_with("imported 2 users (1 behind a bridge), 1 channels and 1 messages\n")
-    );
+    let imported = "imported 2 users (1 behind a bridge), 1 channels and 1 messages\n";
+    assert!(ended.stdout.starts_with(imported), "{ended:?}");
     for expected in [
         "\nbehind a bridge: fcm/fenix 1\n",
         "\n1 users are behind a bridge and keys.toml has no auth_keys: add the auth_keys of",
@@ -230,7 +224,7 @@ async fn a_database_without_users_is_a_fault_and_without_messages_the_key_is_not
 }
 
 fn put_key(dir: &Path, key: &str) {
-    put_keys(dir, &format!("crypto_keys = [\"{key}\"]"));
+    put_keys(dir, &crypto_keys(key));
 }
 
 #[actix_web::test]
@@ -250,8 +244,7 @@ async fn an_import_is_refused_beside_a_server_and_never_prints_the_url() {
     let wire_server = WireServer::start();
     let launch = dynamo::launch(&wire_server.url);
     let shared = Server::launch(launch.clone());
-    let mut beside = import(url, &shared.data_dir());
-    beside.args(&launch.arguments).envs(launch.variables);
+    let beside = import_with(&launch, url, &shared.data_dir());
     fails(&Program::run(beside).await, "stop all of them, then add --server-stopped");
 }
 

@@ -1,15 +1,13 @@
 //! kill -9 in the middle of an import.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-
 use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 use super::autopush::{Autopush, Waiting};
+use super::imports::{crypto_keys, import};
 use super::redis_server::RedisServer;
-use crate::harness::{Program, kalends, unix_now_s};
+use crate::harness::{Program, put_keys, run, unix_now_s};
 
 /// More than one page of keys, and several times the users that are imported at once.
 const USERS: usize = 3000;
@@ -27,14 +25,8 @@ async fn an_import_that_is_killed_and_repeated_imports_every_user_once() {
         autopush.message(uaid, &Waiting::new(channel, "waits", now));
     }
     let dir = TempDir::new().unwrap();
-    let keys = dir.path().join("keys.toml");
-    fs::write(&keys, format!("crypto_keys = [\"{}\"]", autopush.crypto_key)).unwrap();
-    fs::set_permissions(&keys, fs::Permissions::from_mode(0o600)).unwrap();
-    let import = || {
-        let mut command = kalends(&["import", "autopush-redis", &redis.url(), "--data-dir"]);
-        command.arg(dir.path());
-        command
-    };
+    put_keys(dir.path(), &crypto_keys(&autopush.crypto_key));
+    let import = || import(&redis.url(), dir.path());
     for steps in KILLED_AFTER {
         let mut reads = redis.commands().filter(|line| line.contains("\"MGET\""));
         let import = Program::start(import());
@@ -54,9 +46,8 @@ async fn an_import_that_is_killed_and_repeated_imports_every_user_once() {
     let before = numbers(skipped)[0];
     assert!(before > 0 && users > 0, "the import was killed in the middle: {ended:?}");
     assert_eq!(before + users, USERS);
-    let mut list = kalends(&["tables", "list", "--json", "--data-dir"]);
-    list.arg(dir.path());
-    let listed = Program::run(list).await;
-    let tables: serde_json::Value = serde_json::from_str(&listed.stdout).expect("it prints JSON");
+    let list = ["tables", "list", "--json", "--data-dir", dir.path().to_str().unwrap()];
+    let tables: serde_json::Value =
+        serde_json::from_str(&run(&list).await.stdout).expect("it prints JSON");
     assert!(tables.to_string().contains(&format!("\"items\":{USERS}")), "{tables}");
 }

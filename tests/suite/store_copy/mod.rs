@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::bridges::phones;
 use crate::harness::{
     Agent, Channel, ExitOutput, Fault, Launch, Program, Proxy, PushService, Role, Rule, Sender,
-    Server, WireServer, dynamo, kalends, shared_keys, within,
+    Server, WireServer, dynamo, shared_keys, within,
 };
 use crate::simplepush::{self, SimpleAgent};
 
@@ -31,9 +31,8 @@ const PUSHES: usize = 60;
 const BEGINS_WITHIN: std::time::Duration = std::time::Duration::from_secs(60);
 
 fn copy(to: &str, data_dir: &Path, url: &str, more: &[&str]) -> tokio::process::Command {
-    let Launch { arguments, variables, .. } = dynamo::launch(url);
-    let mut command = kalends(&["store", "copy", "--to", to]);
-    command.args(arguments).envs(variables).args(more).arg("--data-dir").arg(data_dir);
+    let mut command = dynamo::launch(url).command(&["store", "copy", "--to", to]);
+    command.args(more).arg("--data-dir").arg(data_dir);
     command
 }
 
@@ -61,8 +60,8 @@ async fn digests(to: &str, data_dir: &Path, url: &str) -> Value {
 
 /// The value of the one key of the feed `prices`.
 async fn price(launch: Launch, data_dir: &Path) -> String {
-    let mut tail = kalends(&["feed", "tail", "prices", "--once"]);
-    tail.args(launch.arguments).envs(launch.variables).arg("--data-dir").arg(data_dir);
+    let mut tail = launch.command(&["feed", "tail", "prices", "--once"]);
+    tail.arg("--data-dir").arg(data_dir);
     Program::run(tail).await.stdout
 }
 

@@ -6,8 +6,7 @@ use rusqlite::Connection;
 
 use super::{copied, remove_store, run};
 use crate::harness::{
-    Agent, Channel, ExitOutput, Launch, Program, Sender, Server, WireServer, dynamo, kalends,
-    shared_keys,
+    Agent, Channel, ExitOutput, Launch, Program, Sender, Server, WireServer, dynamo, shared_keys,
 };
 use crate::receipts::{Receipts, send};
 
@@ -81,9 +80,8 @@ async fn lose_sequences(url: &str) {
 }
 
 async fn repair(data_dir: &Path, url: &str, more: &[&str]) -> ExitOutput {
-    let Launch { arguments, variables, .. } = dynamo::launch(url);
-    let mut command = kalends(&["store", "repair"]);
-    command.args(arguments).envs(variables).args(more).arg("--data-dir").arg(data_dir);
+    let mut command = dynamo::launch(url).command(&["store", "repair"]);
+    command.args(more).arg("--data-dir").arg(data_dir);
     Program::run(command).await
 }
 
@@ -95,20 +93,13 @@ async fn the_store_of_a_stopped_server_is_repaired_in_place() {
     let lose = "DELETE FROM sequences WHERE name LIKE '.receipts.%'";
     assert_eq!(router.execute(lose, []), Ok(1));
     drop(router);
-    let command = || {
-        let mut command = kalends(&["store", "repair", "--data-dir"]);
-        command.arg(&dir);
-        command
-    };
-    let repaired = Program::run(command()).await;
-    assert_eq!((repaired.code, &*repaired.stdout), (Some(0), RESTORED), "{repaired:?}");
+    source.server.run(&["store", "repair"]).await.printed(RESTORED);
     source.server.restart();
     let mut receipts = Receipts::at(&source.receipts);
     assert_eq!(ids(&mut receipts, 1).await, [1]);
     ack_all(&source.server, &source.uaid, 1).await;
     assert_eq!(ids(&mut receipts, 1).await, [2]);
-    let refused = Program::run(command()).await;
-    refused.failed(1, "a server is running");
+    source.server.run(&["store", "repair"]).await.failed(1, "a server is running");
 }
 
 #[actix_web::test]
@@ -150,14 +141,11 @@ async fn a_store_without_sequences_of_receipts_is_repaired_but_for_those_that_we
     assert_eq!(ids(&mut Receipts::at(&there.receipts), 2).await, [1, 2]);
     assert!(there.server.terminate().success());
 
-    let refused = repair(&dir, &wire.url, &[]).await;
-    refused.failed(1, "add --server-stopped");
-    let repaired = repair(&dir, &wire.url, &["--server-stopped"]).await;
+    repair(&dir, &wire.url, &[]).await.failed(1, "add --server-stopped");
     let lost = "not restored, because later receipts have overwritten them: 1 receipts\n";
-    let notes = format!("{RESTORED}{lost}");
-    assert_eq!(repaired.succeeded(), notes);
-    let repaired = repair(&dir, &wire.url, &["--server-stopped"]).await;
-    assert_eq!(repaired.stdout, "no receipt subscription lacks its sequence\n");
+    for notes in [&*format!("{RESTORED}{lost}"), "no receipt subscription lacks its sequence\n"] {
+        repair(&dir, &wire.url, &["--server-stopped"]).await.printed(notes);
+    }
 
     there.server.restart();
     let mut receipts = Receipts::at(&there.receipts);

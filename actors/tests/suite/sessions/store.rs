@@ -46,7 +46,7 @@ impl Front for Script {
         let mut orders = self.orders.lock().unwrap();
         let op = OpId(u32::try_from(orders.len()).unwrap());
         orders.push(Some(reply));
-        self.record.ordered(&Effect::SubmitStoreOp { op, order: order.clone() });
+        self.record.ordered(&Effect::SubmitStoreOp { op, operation: order.clone() });
         let record = Arc::clone(&self.record);
         Box::pin(async move {
             match answer.await {

@@ -89,12 +89,12 @@ impl Looker {
             Effect::Send(ServerMessage::Notification(message)) => {
                 self.agent_of(line).map_or(Ok(()), |agent| agent.sent(message))
             }
-            Effect::SubmitStoreOp { op, order: StoreOp::Delete { messages, .. } } => {
+            Effect::SubmitStoreOp { op, operation: StoreOp::Delete { messages, .. } } => {
                 let ids = messages.iter().map(|message| message.id).collect();
                 self.line(line).deletes.insert(*op, ids);
                 Ok(())
             }
-            Effect::SubmitStoreOp { order: StoreOp::UpdateMonth(step), .. } => {
+            Effect::SubmitStoreOp { operation: StoreOp::UpdateMonth(step), .. } => {
                 never_back(Some(step.from), step.to)
             }
             _ => Ok(()),

@@ -107,7 +107,7 @@ fn a_trace_whose_record_moves_back_a_month_is_rejected() {
     let life = life();
     let mut changed = life.clone();
     assert!(changed.0.iter_mut().any(|entry| in_effect(entry, |effect| match effect {
-        Effect::SubmitStoreOp { order: StoreOp::UpdateMonth(step), .. } => {
+        Effect::SubmitStoreOp { operation: StoreOp::UpdateMonth(step), .. } => {
             std::mem::swap(&mut step.from, &mut step.to);
             true
         }
@@ -164,7 +164,7 @@ const RULES: &[(Invariant, Change)] = &[
                 messages,
                 acks: Vec::new(),
             };
-            step.effects.push(Effect::SubmitStoreOp { op: OpId(u32::MAX), order });
+            step.effects.push(Effect::SubmitStoreOp { op: OpId(u32::MAX), operation: order });
             true
         })
     }),
@@ -272,7 +272,7 @@ const RULES: &[(Invariant, Change)] = &[
     }),
     (Invariant::NodeClearedAtShutdown, |entry| {
         without(entry, |effect| {
-            matches!(effect, Effect::SubmitStoreOp { order: StoreOp::ClearNode { .. }, .. })
+            matches!(effect, Effect::SubmitStoreOp { operation: StoreOp::ClearNode { .. }, .. })
         })
     }),
     (Invariant::SilentAfterClose, |entry| {
@@ -390,7 +390,7 @@ fn without(entry: &mut Entry, is_it: impl Fn(&Effect) -> bool) -> bool {
 }
 
 fn is_fetch(effect: &Effect) -> bool {
-    matches!(effect, Effect::SubmitStoreOp { order: StoreOp::Fetch { .. }, .. })
+    matches!(effect, Effect::SubmitStoreOp { operation: StoreOp::Fetch { .. }, .. })
 }
 
 fn sent(effect: &Effect) -> Option<&Message> {

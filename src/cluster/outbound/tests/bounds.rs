@@ -50,7 +50,7 @@ async fn a_full_table_admits_a_node_once_another_is_unused() {
     while world.pushed(&c.id).await != NodeAnswer::Accepted {
         assert_eq!(world.pushed(&b.id).await, NodeAnswer::Accepted);
     }
-    let is_known = |node: &NodeId| world.nodes.shared.peers().by_node.contains_key(node);
+    let is_known = |node: &NodeId| world.nodes.shared.peers.read().by_node.contains_key(node);
     assert!(!is_known(&a.id) && is_known(&c.id));
 }
 
@@ -63,7 +63,7 @@ async fn a_full_table_evicts_unreachable_nodes() {
     }
     let node = world.node(200).await;
     while world.pushed(&node.id).await != NodeAnswer::Accepted {}
-    let remembered = world.nodes.shared.peers().by_node.len();
+    let remembered = world.nodes.shared.peers.read().by_node.len();
     assert!(remembered <= 2, "{remembered}");
 }
 
@@ -73,7 +73,7 @@ async fn an_unreachable_node_without_requests_is_evicted_with_its_notifications(
     let (id, _) = world.dead_node().await;
     world.nodes.notify_stored(&id, AGENT);
     world.rests().await;
-    assert!(world.nodes.shared.peers().by_node.is_empty());
+    assert!(world.nodes.shared.peers.read().by_node.is_empty());
 }
 
 #[tokio::test]

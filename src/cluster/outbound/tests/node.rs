@@ -81,14 +81,6 @@ impl Act {
     }
 }
 
-/// A request to answer.
-enum Taken {
-    Accepted(RequestMac),
-    /// Of another time, less than a day from that of the node.
-    OtherTime(RequestMac),
-    OtherDay,
-}
-
 /// A signed answer that refuses the time of a request.
 pub(super) fn other_time(keys: &ClusterKeys, mac: &RequestMac, now: Time) -> Vec<u8> {
     let (time, mac) = keys.sign_time(mac, now);
@@ -199,19 +191,20 @@ async fn serve(listener: TcpListener, inner: Arc<Inner>) {
 
 async fn converse(mut stream: BufReader<TcpStream>, inner: &Inner) -> Option<()> {
     loop {
-        let (asked, taken) = inner.read(&mut stream).await?;
+        let (asked, verified) = inner.read(&mut stream).await?;
         inner.notice(Seen::Asked(asked));
-        let mac = match taken {
-            Taken::Accepted(mac) => mac,
-            Taken::OtherTime(mac) => {
-                let answer = other_time(&inner.keys, &mac, inner.clock.now());
+        let mac = match verified {
+            Ok(mac) => mac,
+            Err(Refused::OtherTime { request, .. }) => {
+                let answer = other_time(&inner.keys, &request, inner.clock.now());
                 stream.write_all(&answer).await.ok()?;
                 continue;
             }
-            Taken::OtherDay => {
+            Err(Refused::OtherDay(_)) => {
                 let answer = b"HTTP/1.1 401 X\r\ncontent-length: 0\r\n\r\n";
                 return stream.write_all(answer).await.ok();
             }
+            Err(refused) => panic!("the request is not signed for this node: {refused}"),
         };
         let act = inner.act.lock().unwrap().clone();
         match act {
@@ -241,7 +234,10 @@ impl Inner {
         let _ = self.told.send(seen);
     }
 
-    async fn read(&self, stream: &mut BufReader<TcpStream>) -> Option<(Asked, Taken)> {
+    async fn read(
+        &self,
+        stream: &mut BufReader<TcpStream>,
+    ) -> Option<(Asked, Result<RequestMac, Refused>)> {
         let line = read_line(stream).await?;
         let (mut authorization, mut length) = (String::new(), 0);
         loop {
@@ -259,14 +255,8 @@ impl Inner {
         let (method, path) = line.split_once(' ').unwrap();
         let request = Request { method, path, node: &self.id, body: &body };
         let signature = Signature::read(&authorization, self.clock.now(), Span(60_000));
-        let mac = signature.and_then(|signature| self.keys.verify(&request, &signature));
-        let taken = match mac {
-            Ok(mac) => Taken::Accepted(mac),
-            Err(Refused::OtherTime { request, .. }) => Taken::OtherTime(request),
-            Err(Refused::OtherDay(_)) => Taken::OtherDay,
-            Err(refused) => panic!("the request is not signed for this node: {refused}"),
-        };
-        Some((Asked { line, body }, taken))
+        let verified = signature.and_then(|signature| self.keys.verify(&request, &signature));
+        Some((Asked { line, body }, verified))
     }
 }
 

@@ -103,8 +103,7 @@ fn a_signed_text_of_another_form_is_refused() {
         "kf1.rw.x.-1",
         "kf1.rw.x.99999999999999999999",
     ] {
-        let mac = URL_SAFE_NO_PAD.encode(ours.0.sign(signed.as_bytes()));
-        let token = format!("{signed}.{mac}");
+        let token = format!("{signed}.{}", ours.0.sign(signed));
         assert_eq!(ours.check(&token, NOW), Err(FeedTokenError::Unknown), "{signed}");
     }
 }

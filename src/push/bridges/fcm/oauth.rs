@@ -1,7 +1,6 @@
 //! Access tokens of a service account (RFC 7523).
 
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use actors::Clock;
@@ -9,6 +8,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::Request;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use state_machine::{BridgeOutcome, Span, Time};
@@ -18,7 +18,7 @@ use url::form_urlencoded;
 use crate::push::bridges::config::{self, BridgesError};
 use crate::push::bridges::http_client::{HttpAnswer, HttpClient};
 use crate::push::bridges::platform::Verdict;
-use crate::push::jwt::SigningKey;
+use crate::system::jwt::SigningKey;
 
 const SCOPE: &str = "https://www.googleapis.com/auth/firebase.messaging";
 
@@ -132,7 +132,7 @@ impl AccessTokens {
     /// The token, or why there is none.
     pub(super) async fn get(&self, client: &HttpClient) -> Result<HeaderValue, Verdict> {
         let (valid, seen) = {
-            let (state, now) = (self.state(), self.clock.now());
+            let (state, now) = (self.state.lock(), self.clock.now());
             if let Some(header) = state.token_at(now, |token| token.renew_at) {
                 return Ok(header);
             }
@@ -145,12 +145,12 @@ impl AccessTokens {
             (Err(_), None) => self.renewal.lock().await,
         };
         // Unless a renewal has ended since this push began to wait for one.
-        if self.state().renewals == seen {
+        if self.state.lock().renewals == seen {
             let renewed = timeout(self.wait, self.request(client)).await;
             let renewed = renewed.unwrap_or_else(|_| Err(Verdict::timed_out(self.wait)));
-            self.state().renewed(renewed, self.clock.now());
+            self.state.lock().renewed(renewed, self.clock.now());
         }
-        let state = self.state();
+        let state = self.state.lock();
         let failed =
             || state.failure.clone().unwrap_or_else(|| no_token("the token has ended".into()));
         state.token_at(self.clock.now(), |token| token.expires_at).ok_or_else(failed)
@@ -158,7 +158,7 @@ impl AccessTokens {
 
     /// Drops the token if it is still this one.
     pub(super) fn drop(&self, refused: &HeaderValue) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.token.take_if(|token| token.header == *refused);
     }
 
@@ -175,11 +175,6 @@ impl AccessTokens {
                 Err(Verdict::new(BridgeOutcome::Unavailable, format!("token server: {error}")))
             }
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // A panic cannot leave the state half-updated.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

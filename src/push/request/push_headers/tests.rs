@@ -355,7 +355,7 @@ fn a_body_is_compared_with_rfc_8291_by_the_setting_only() {
 fn the_key_of_a_message_that_is_the_vapid_key_is_refused() {
     let point = |byte| [&[UNCOMPRESSED][..], &[byte; 64]].concat();
     let text = |byte| URL_SAFE_NO_PAD.encode(point(byte));
-    let (key, other) = (VapidKey::parse(&text(9)).unwrap(), VapidKey::parse(&text(8)).unwrap());
+    let (key, other) = (parse_key(&text(9)).unwrap(), parse_key(&text(8)).unwrap());
     let none = PushRules::default();
     let aesgcm = |keys: &str| {
         let mut map = headers(&[("content-encoding", "aesgcm"), ("encryption", "salt=c2FsdA")]);

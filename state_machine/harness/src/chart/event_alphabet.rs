@@ -69,8 +69,8 @@ pub(super) fn events() -> Vec<Event> {
 }
 
 /// The answers that the store may give to an operation.
-pub(super) fn answers(order: &StoreOp) -> Vec<StoreAnswer> {
-    match order {
+pub(super) fn answers(operation: &StoreOp) -> Vec<StoreAnswer> {
+    match operation {
         StoreOp::Register(registration) => registered(registration),
         StoreOp::ReadChannels { .. } => {
             let known = BTreeSet::from([KNOWN, OTHER_KNOWN]);

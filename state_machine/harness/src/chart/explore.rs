@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::event_alphabet::{START, answers, connection, events};
-use crate::transcript::ordered;
+use crate::transcript::submitted;
 use state_machine::connection::{Connection, Effect, Effects, Event, PhaseName};
 use state_machine::ids::OpId;
 use state_machine::store::{StoreAnswer, StoreFailed, StoreOp};
@@ -29,7 +29,7 @@ pub(super) struct Watched {
     pub(super) connection: Connection,
     pub(super) now: Time,
     /// Store operations without an answer.
-    pub(super) orders: Vec<(OpId, StoreOp)>,
+    pub(super) operations: Vec<(OpId, StoreOp)>,
 }
 
 /// A connection in the search.
@@ -65,29 +65,29 @@ impl Watched {
     pub(super) fn step(&mut self, now: Time, event: Event) -> Effects {
         self.now = now;
         if let Event::StoreAnswered { op, .. } = &event {
-            self.orders.retain(|(open, _)| open != op);
+            self.operations.retain(|(open, _)| open != op);
         }
         let effects = self.connection.step(now, event);
-        self.orders.extend(effects.iter().filter_map(ordered));
+        self.operations.extend(effects.iter().filter_map(submitted));
         effects
     }
 }
 
 impl SearchState {
     fn fresh() -> Self {
-        let watched = Watched { connection: connection(), now: START, orders: Vec::new() };
+        let watched = Watched { connection: connection(), now: START, operations: Vec::new() };
         Self { watched, stale: 0 }
     }
 
     /// Every event that may happen next, and its time.
     fn happenings(&self) -> Vec<(Time, Event)> {
-        let Watched { connection, now, orders } = &self.watched;
+        let Watched { connection, now, operations } = &self.watched;
         let now = |event| (*now, event);
         let mut happenings: Vec<(Time, Event)> = events().into_iter().map(now).collect();
         happenings.extend(connection.deadline().map(|(at, _)| (at, Event::TimePassed)));
-        for (op, order) in orders {
-            let no_space = order.is_write().then_some(StoreAnswer::NoSpace);
-            let answers = answers(order).into_iter().chain(no_space);
+        for (op, operation) in operations {
+            let no_space = operation.is_write().then_some(StoreAnswer::NoSpace);
+            let answers = answers(operation).into_iter().chain(no_space);
             let answered = answers.map(Ok).chain([Err(StoreFailed)]);
             let answered = answered.map(|answer| Event::StoreAnswered { op: *op, answer });
             happenings.extend(answered.map(now));
@@ -107,10 +107,10 @@ impl SearchState {
     /// The connection as text without times and counters, the reason for its deadline and the
     /// operations without an answer. Of the states with one key, only the first is searched.
     fn state_key(&self) -> String {
-        let Watched { connection, orders, .. } = &self.watched;
+        let Watched { connection, operations, .. } = &self.watched;
         let wait = connection.deadline().map(|(_, wait)| wait);
-        let orders = orders.iter().map(|(_, order)| order.effect_name());
-        let text = format!("{wait:?} {:?} {:?}", orders.collect::<Vec<_>>(), connection);
+        let operations = operations.iter().map(|(_, operation)| operation.effect_name());
+        let text = format!("{wait:?} {:?} {:?}", operations.collect::<Vec<_>>(), connection);
         let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
         let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         words.filter(|word| !is_number(word)).collect()

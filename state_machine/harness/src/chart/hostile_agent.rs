@@ -60,7 +60,7 @@ fn victims() -> Vec<Watched> {
         let script = Transcript::parse(&text).expect("fixtures are scripts");
         let connection =
             Connection::new(Arc::new(script.config.clone()), script.seed, script.start);
-        let mut victim = Watched { connection, now: script.start, orders: Vec::new() };
+        let mut victim = Watched { connection, now: script.start, operations: Vec::new() };
         for StepReport { at, event, .. } in run(&script).expect("fixtures run") {
             victim.step(at, event);
             let phase = victim.connection.phase();
@@ -95,8 +95,8 @@ impl Watched {
     fn happening(&self, nth: usize) -> Option<(Time, Event)> {
         let deadline =
             self.connection.deadline().map(|(at, _)| (at.max(self.now), Event::TimePassed));
-        let answered = self.orders.iter().flat_map(|(op, order)| {
-            let all = answers(order).into_iter().map(Ok).chain([Err(StoreFailed)]);
+        let answered = self.operations.iter().flat_map(|(op, operation)| {
+            let all = answers(operation).into_iter().map(Ok).chain([Err(StoreFailed)]);
             all.map(|answer| (self.now, Event::StoreAnswered { op: *op, answer }))
         });
         let all: Vec<_> = answered.chain(deadline).collect();

@@ -1,10 +1,10 @@
 //! Parses a delivery script line by line.
 
 use super::{DeliveryScript, Input};
-use crate::script::{self, Grammar, ParseError};
-use crate::transcript::tokens::{
+use crate::script::tokens::{
     Fields, OFFSET, SPAN, SyntaxError, Tokens, offset, one_of, span, unquoted,
 };
+use crate::script::{self, Grammar, ParseError};
 use crate::transcript::{Head, Reader, channels, yes_or_no};
 use state_machine::bridge::{BridgeName, BridgeOutcome, BridgeRecipient};
 use state_machine::delivery::{BridgedRoute, DeliveryEvent, NodeAnswer, Route, WriteError};

@@ -22,7 +22,7 @@ struct Push {
     uaid: Uaid,
     message: Message,
     machine: Delivery,
-    order: Option<Do>,
+    effect: Option<Do>,
 }
 
 impl DeliveryScript {
@@ -66,32 +66,32 @@ impl DeliveryWorld {
             message_month: self.frozen_month.unwrap_or(this_month),
         });
         let line = DeliveryWriter { uaid, message, start: self.start }.effect(&first);
-        self.push = Some(Push { uaid, message: message.clone(), machine, order: Some(first) });
+        self.push = Some(Push { uaid, message: message.clone(), machine, effect: Some(first) });
         line
     }
 }
 
 impl Push {
     fn answered(&mut self, input: &Input, start: Time) -> Result<Vec<String>, String> {
-        let Self { uaid, message, machine, order } = self;
+        let Self { uaid, message, machine, effect } = self;
         let writer = DeliveryWriter { uaid: *uaid, message, start };
         let waiting =
-            order.as_ref().ok_or("the delivery has ended: nothing waits for an answer")?;
+            effect.as_ref().ok_or("the delivery has ended: nothing waits for an answer")?;
         let event = event(waiting, input, message).ok_or_else(|| {
             format!("the delivery waits for another answer, to `{}`", writer.effect(waiting))
         })?;
         let effects = machine.step(event);
-        *order = effects
+        *effect = effects
             .iter()
-            .find(|effect| !matches!(effect, Do::Answer(_) | Do::NotifyMessageStored { .. }))
+            .find(|next| !matches!(next, Do::Answer(_) | Do::NotifyMessageStored { .. }))
             .cloned();
         Ok(effects.iter().map(|effect| writer.effect(effect)).collect())
     }
 }
 
 /// The event of an input, if it answers this order.
-fn event(order: &Do, input: &Input, message: &Message) -> Option<Is> {
-    Some(match (order, input) {
+fn event(effect: &Do, input: &Input, message: &Message) -> Option<Is> {
+    Some(match (effect, input) {
         (Do::ReadRecord, Input::Record(route)) => Is::RecordRead(Ok(route.clone())),
         (Do::MoveAgent, Input::Record(route)) => Is::AgentMoved(Ok(route.clone())),
         (Do::ConfirmChannel { .. }, Input::Channels(channels)) => {
@@ -105,14 +105,14 @@ fn event(order: &Do, input: &Input, message: &Message) -> Option<Is> {
         (Do::DeleteStored { .. }, Input::Failed) => Is::OldRowDeleted,
         (Do::MoveAgent, Input::Failed) => Is::AgentMoved(Err(StoreFailed)),
         (Do::DropRecipient { .. }, Input::Failed) => Is::RecipientDropped(Err(StoreFailed)),
-        (order, Input::Event(event)) if answers(event, order) => event.clone(),
+        (effect, Input::Event(event)) if answers(event, effect) => event.clone(),
         _ => return None,
     })
 }
 
-fn answers(event: &Is, order: &Do) -> bool {
+fn answers(event: &Is, effect: &Do) -> bool {
     matches!(
-        (event, order),
+        (event, effect),
         (Is::OtherProtocol, Do::ReadRecord)
             | (Is::NodeAnswered(_), Do::Deliver { .. })
             | (Is::NodeCleared, Do::ClearNode { .. })

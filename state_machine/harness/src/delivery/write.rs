@@ -1,8 +1,9 @@
 //! Writes the effects of a delivery as lines.
 
 use super::parse::BRIDGE_OUTCOMES;
-use crate::transcript::tokens::{offset_text, quoted, span_text, word_of};
-use crate::transcript::{NameKind, list, reference};
+use crate::script::NameKind;
+use crate::script::tokens::{offset_text, quoted, span_text, word_of};
+use crate::transcript::{list, reference};
 use state_machine::bridge::{BridgeOutcome, BridgeRecipient};
 use state_machine::delivery::{DeliveryEffect, Outcome};
 use state_machine::store::FullScope;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Checked, Invariant as Is};
+use super::rule::{Checked, Invariant as Is, check};
 use state_machine::broadcast::{BroadcastRefusal, BroadcastUpdate, Broadcasts, Versions};
 use state_machine::connection::Event;
 use state_machine::feed::FeedKey;
@@ -51,7 +51,7 @@ impl BroadcastChecker {
     }
 
     /// Checks an update that was sent to the agent.
-    pub(super) fn told(&mut self, news: &BroadcastUpdate) -> Checked {
+    pub(super) fn sent(&mut self, news: &BroadcastUpdate) -> Checked {
         let latest = |id: &FeedKey| self.latest.as_ref().and_then(|all| all.version(id.as_str()));
         for (id, version) in &news.versions {
             let is_named = self.has.contains_key(id);

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::broadcast_checker::BroadcastChecker;
 use super::fairness_checker::FairnessChecker;
+use super::known::State;
 use super::location_checker::LocationChecker;
-use super::{Checked, Invariant, StepRecord};
+use super::rule::{Checked, Invariant, StepRecord, check};
 use state_machine::connection::{Config, Effect, Event, Limits, PhaseName, PushAnswer};
 use state_machine::ids::{Chid, MessageId, OpId, PushId, Uaid};
 use state_machine::message::{Message, MessageKey, Urgency};
@@ -44,21 +45,6 @@ struct Push {
     is_sent: bool,
 }
 
-/// What is known of a message that was sent or acked on this connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum State {
-    Unacked {
-        chid: Chid,
-        ttl_is_zero: bool,
-        sent_at: Time,
-        expires_at: Time,
-        /// Whether its channel was not given up since it was sent, and it was not acked before that.
-        is_wanted: bool,
-    },
-    /// The number of the ack, counted from the first.
-    Acked(usize),
-}
-
 use Invariant as Is;
 
 /// The most overdue messages of a connection, in windows of `unacked_max`.
@@ -93,7 +79,7 @@ impl ConnectionChecker {
         self.broadcasts.happened(seen.event, self.config.limits.broadcasts_per_agent_max);
         self.location_checker.happened(seen, &self.config);
         for effect in seen.effects {
-            self.ordered(effect, seen)?;
+            self.effect_seen(effect, seen)?;
         }
         self.rested(seen)?;
         self.fairness.observe(seen, &self.messages, &self.config.limits)
@@ -145,13 +131,13 @@ impl ConnectionChecker {
         self.acks += 1;
     }
 
-    fn ordered(&mut self, effect: &Effect, seen: &StepRecord<'_>) -> Checked {
+    fn effect_seen(&mut self, effect: &Effect, seen: &StepRecord<'_>) -> Checked {
         match effect {
             Effect::Send(message) => self.sent(message, seen),
             Effect::Ping => Ok(()),
-            Effect::SubmitStoreOp { op, order } => {
-                self.location_checker.asked(*op, order, seen, &self.config)?;
-                self.asked(*op, order)
+            Effect::SubmitStoreOp { op, operation } => {
+                self.location_checker.asked(*op, operation, seen, &self.config)?;
+                self.asked(*op, operation)
             }
             Effect::AnswerPush { push, answer, message } => {
                 self.push_answered(*push, *answer, message, seen)
@@ -176,7 +162,7 @@ impl ConnectionChecker {
                 Ok(())
             }
             Effect::NotifyPreviousNode { node, uaid, connected_at } => {
-                self.location_checker.told(node, *uaid, *connected_at)
+                self.location_checker.notified(node, *uaid, *connected_at)
             }
             Effect::SubscribeBroadcasts { .. } => self.broadcasts.follows(true),
             Effect::UnsubscribeBroadcasts => self.broadcasts.follows(false),
@@ -200,12 +186,12 @@ impl ConnectionChecker {
                 check!(!self.is_greeted, Is::HelloFirst, "hello was answered twice");
                 self.is_greeted = true;
                 if let ServerMessage::Hello { broadcasts, .. } = message {
-                    self.broadcasts.told(broadcasts)?;
+                    self.broadcasts.sent(broadcasts)?;
                 }
             }
             ServerMessage::Broadcast(broadcasts) => {
                 check!(!broadcasts.is_empty(), Is::BroadcastsNamed, "an empty update was sent");
-                self.broadcasts.told(broadcasts)?;
+                self.broadcasts.sent(broadcasts)?;
             }
             ServerMessage::Pong | ServerMessage::Error { .. } => {}
         }
@@ -291,10 +277,10 @@ impl ConnectionChecker {
         }
     }
 
-    fn asked(&mut self, op: OpId, order: &StoreOp) -> Checked {
+    fn asked(&mut self, op: OpId, operation: &StoreOp) -> Checked {
         let last = self.last_op.replace(op);
         check!(last < Some(op), Is::OrdersNumbered, "{op:?} after {last:?}");
-        if let StoreOp::Delete { messages, .. } = order {
+        if let StoreOp::Delete { messages, .. } = operation {
             for MessageKey { id, .. } in messages {
                 let is_wanted = matches!(
                     self.messages.get(id),

@@ -5,7 +5,7 @@
 
 use std::fmt::Debug;
 
-use super::{Broken, Invariant};
+use super::rule::{Broken, Invariant};
 use state_machine::connection::{Connection, Event};
 use state_machine::time::{Span, Time};
 

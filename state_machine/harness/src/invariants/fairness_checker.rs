@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::connection_checker::State;
-use super::{Checked, Invariant, StepRecord};
+use super::known::State;
+use super::rule::{Checked, Invariant, StepRecord, check};
 use state_machine::connection::{Effect, Event, Limits, PhaseName, PushAnswer};
 use state_machine::ids::{Chid, MessageId, OpId};
 use state_machine::message::Message;
@@ -149,7 +149,7 @@ impl FairnessChecker {
             let doubted = updates.iter().map(|update| update.id);
             self.doubted_acks.extend(doubted.filter(|id| !messages.contains_key(id)));
         }
-        seen.effects.iter().for_each(|effect| self.ordered(effect, seen));
+        seen.effects.iter().for_each(|effect| self.effect_seen(effect, seen));
         self.deleted_unsent.retain(|id| !messages.contains_key(id));
         self.forgiven.retain(|id| matches!(messages.get(id), Some(State::Unacked { .. })));
         let accused = &self.accused;
@@ -229,7 +229,7 @@ impl FairnessChecker {
         }
     }
 
-    fn ordered(&mut self, effect: &Effect, seen: &StepRecord<'_>) {
+    fn effect_seen(&mut self, effect: &Effect, seen: &StepRecord<'_>) {
         match effect {
             Effect::AnswerPush { answer: PushAnswer::Busy | PushAnswer::Unconfirmed, .. }
                 if matches!(seen.event, Event::PushArrived { .. }) =>
@@ -241,7 +241,7 @@ impl FairnessChecker {
             }
             Effect::SubmitStoreOp {
                 op,
-                order: StoreOp::Fetch { after, .. } | StoreOp::FetchVersions { after, .. },
+                operation: StoreOp::Fetch { after, .. } | StoreOp::FetchVersions { after, .. },
             } => {
                 self.is_first_page = after.is_none();
                 if self.is_first_page {
@@ -255,10 +255,10 @@ impl FairnessChecker {
                 }
                 self.in_flight.insert(Awaited::Page, *op);
             }
-            Effect::SubmitStoreOp { op, order: StoreOp::ReadChannels { .. } } => {
+            Effect::SubmitStoreOp { op, operation: StoreOp::ReadChannels { .. } } => {
                 self.in_flight.insert(Awaited::Channels, *op);
             }
-            Effect::SubmitStoreOp { op, order: StoreOp::Delete { messages, .. } } => {
+            Effect::SubmitStoreOp { op, operation: StoreOp::Delete { messages, .. } } => {
                 self.in_flight.insert(Awaited::Delete, *op);
                 self.deleted_unsent.extend(messages.iter().map(|message| message.id));
             }
@@ -305,7 +305,7 @@ impl FairnessChecker {
         let offered_in_vain = page.messages.iter().filter(|message| message.offers > 0);
         self.suspects.extend(offered_in_vain.map(|message| message.chid));
         let is_doubtful = |effect: &Effect| {
-            matches!(effect, Effect::SubmitStoreOp { order: StoreOp::ReadChannels { .. }, .. })
+            matches!(effect, Effect::SubmitStoreOp { operation: StoreOp::ReadChannels { .. }, .. })
         };
         if seen.effects.iter().any(is_doubtful) {
             return Ok(());
@@ -350,7 +350,8 @@ fn begins_scan(effect: &Effect) -> bool {
     matches!(
         effect,
         Effect::SubmitStoreOp {
-            order: StoreOp::Fetch { after: None, .. } | StoreOp::FetchVersions { after: None, .. },
+            operation: StoreOp::Fetch { after: None, .. }
+                | StoreOp::FetchVersions { after: None, .. },
             ..
         }
     )

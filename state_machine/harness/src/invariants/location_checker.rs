@@ -1,6 +1,6 @@
 //! Records what the rules about several nodes need to know of a connection, and checks them.
 
-use super::{Checked, Invariant as Is, StepRecord};
+use super::rule::{Checked, Invariant as Is, StepRecord, check};
 use state_machine::connection::{CloseReason, Config, Effect, Event, PhaseName};
 use state_machine::ids::{NodeId, OpId, Uaid};
 use state_machine::record::NodeBinding;
@@ -19,7 +19,7 @@ pub(super) struct LocationChecker {
     /// The latest connection to another node that was reported during registration.
     elsewhere: Option<Time>,
     /// The node that must be notified in this step.
-    to_tell: Option<NodeId>,
+    to_notify: Option<NodeId>,
     is_cleared: bool,
 }
 
@@ -35,7 +35,7 @@ impl LocationChecker {
             {
                 self.registering = None;
                 if let RegisterResult::Registered(_, Some(NodeBinding { node, .. })) = outcome {
-                    self.to_tell = Some(node.clone()).filter(|node| *node != config.node);
+                    self.to_notify = Some(node.clone()).filter(|node| *node != config.node);
                 }
             }
             _ => {}
@@ -48,18 +48,18 @@ impl LocationChecker {
     }
 
     /// Checks a notification to another node.
-    pub(super) fn told(&mut self, node: &NodeId, uaid: Uaid, connected_at: Time) -> Checked {
-        let expected = self.to_tell.take();
+    pub(super) fn notified(&mut self, node: &NodeId, uaid: Uaid, connected_at: Time) -> Checked {
+        let expected = self.to_notify.take();
         check!(
             expected.as_ref() == Some(node),
             Is::PreviousNodeNotified,
             "{node} for {expected:?}"
         );
-        let (own, told) = (self.own, Some((uaid, connected_at)));
+        let (own, notified) = (self.own, Some((uaid, connected_at)));
         check!(
-            own == told,
+            own == notified,
             Is::PreviousNodeNotified,
-            "{node} is notified of {told:?}, it is {own:?}"
+            "{node} is notified of {notified:?}, it is {own:?}"
         );
         Ok(())
     }
@@ -68,18 +68,18 @@ impl LocationChecker {
     pub(super) fn asked(
         &mut self,
         op: OpId,
-        order: &StoreOp,
+        operation: &StoreOp,
         seen: &StepRecord<'_>,
         config: &Config,
     ) -> Checked {
-        match order {
+        match operation {
             StoreOp::Register(Registration { uaid, connected_at, .. }) => {
                 self.own = Some((*uaid, *connected_at));
                 self.has_record = true;
                 self.registering = Some(op);
             }
-            StoreOp::ClearNode { uaid, binding: place } => {
-                self.cleared(*uaid, place, seen, config)?;
+            StoreOp::ClearNode { uaid, binding } => {
+                self.cleared(*uaid, binding, seen, config)?;
             }
             _ => {}
         }
@@ -89,13 +89,13 @@ impl LocationChecker {
     fn cleared(
         &mut self,
         uaid: Uaid,
-        place: &NodeBinding,
+        binding: &NodeBinding,
         seen: &StepRecord<'_>,
         config: &Config,
     ) -> Checked {
-        let (own, cleared) = (self.own, Some((uaid, place.connected_at)));
-        let is_own = place.node == config.node && own == cleared;
-        check!(is_own, Is::NodeClearedAtShutdown, "{place:?} of {uaid}, it is {own:?}");
+        let (own, cleared) = (self.own, Some((uaid, binding.connected_at)));
+        let is_own = binding.node == config.node && own == cleared;
+        check!(is_own, Is::NodeClearedAtShutdown, "{binding:?} of {uaid}, it is {own:?}");
         check!(is_shut_down(seen), Is::NodeClearedAtShutdown, "cleared by {:?}", seen.event);
         check!(self.has_record, Is::NodeClearedAtShutdown, "no record of {uaid} was written");
         check!(!self.is_cleared, Is::NodeClearedAtShutdown, "{uaid} is cleared twice");
@@ -105,8 +105,8 @@ impl LocationChecker {
 
     /// Checks what must hold between steps.
     pub(super) fn rested(&mut self, seen: &StepRecord<'_>) -> Checked {
-        let untold = &self.to_tell;
-        check!(untold.is_none(), Is::PreviousNodeNotified, "{untold:?} is not notified");
+        let unnotified = &self.to_notify;
+        check!(unnotified.is_none(), Is::PreviousNodeNotified, "{unnotified:?} is not notified");
         let is_cleared = self.is_cleared == (self.has_record && is_shut_down(seen));
         check!(is_cleared, Is::NodeClearedAtShutdown, "{:?} is not cleared", self.own);
         self.gives_way(seen)

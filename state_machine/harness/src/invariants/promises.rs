@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Broken;
+use super::rule::{Broken, sentences};
 use state_machine::ids::{Chid, MessageId};
 use state_machine::message::{Message, Topic};
 use state_machine::month::Month;

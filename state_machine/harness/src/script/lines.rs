@@ -1,7 +1,7 @@
 //! The lines that all script languages share: a title, a head, and inputs with their effects.
 
-use super::{Expected, Step};
-use crate::transcript::tokens::SyntaxError;
+use super::step::{Expected, Step};
+use super::tokens::SyntaxError;
 
 /// The error for a line that cannot be parsed. It displays as `14: why`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! An input with its expected effects, and their comparison with what the machines did.
 
-use crate::transcript::Bindings;
+use super::bindings::Bindings;
 
 /// An input and all its expected effects.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::transcript::tokens::span_text;
+use super::tokens::span_text;
 use state_machine::Time;
 use state_machine::time::Span;
 

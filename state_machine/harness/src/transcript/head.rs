@@ -1,8 +1,8 @@
 //! Writes the head of a transcript, and reads the limits in it.
 
-use super::Transcript;
-use super::bindings::NameKind;
-use super::tokens::{SPAN, SyntaxError, date_text, span, span_text};
+use super::input::Transcript;
+use crate::script::NameKind;
+use crate::script::tokens::{SPAN, SyntaxError, date_text, span, span_text};
 use state_machine::connection::Limits;
 use state_machine::record::LastConnect;
 use state_machine::time::Span;

@@ -67,7 +67,7 @@
 //! | `broadcasts< subscribe 4`, `broadcasts< unsubscribe` | receive changes after number 4, or none |
 //! | `close< 1001 server is shutting down` | the end; `close< socket closed` is without a close frame |
 //!
-//! `U1`, `C1`, `M1` and `K1` name user agents, channels, messages and keys ([`bindings`]). A message with a topic is
+//! `U1`, `C1`, `M1` and `K1` name user agents, channels, messages and keys. A message with a topic is
 //! `M1t`, one whose sender wants a receipt `M1r`, one with both `M1tr`. A delete then has the code of the ack
 //! (`M1r=101`), if it is not 100. `V5C1` is version 5 of a SimplePush channel, in `push> 7 V5C1 C1`, which has no
 //! `ttl=`. In JSON they are in braces, and `{endpoint U1 C1}` is the URL of a channel.
@@ -76,69 +76,20 @@
 //! `bytes` of a fetch are present only if they differ from the time and the limits. Close frames are those for an agent
 //! with the subprotocol.
 
-mod bindings;
 mod head;
+mod input;
 mod parse;
 mod read;
 mod replay;
-pub(crate) mod tokens;
 mod write;
 
-pub(crate) use bindings::NameKind;
-pub use bindings::{Bindings, UnknownName};
 pub use head::default_limits;
+pub use input::{Input, Step, Transcript};
 pub(crate) use parse::{Head, check_effect};
 pub(crate) use read::{Reader, channels, yes_or_no};
-pub(crate) use replay::ordered;
+pub(crate) use replay::submitted;
 pub use replay::{SessionWorld, StepReport, run};
 pub use write::TranscriptWriter;
 pub(crate) use write::{list, reference};
 
-pub use crate::script::{Expected, Mismatch, ParseError};
-
-use state_machine::connection::{Config, ConnectionSeed, Event};
-use state_machine::time::{Span, Time};
-use state_machine::wire::ClientMessage;
-
-/// A parsed session script, ready to run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Transcript {
-    /// The sentence of the first line.
-    pub title: String,
-    /// The time at which the socket was accepted, by the node's clock.
-    pub start: Time,
-    /// The node's name and its limits.
-    pub config: Config,
-    /// The uaid for a new agent, and the connection's jitter.
-    pub seed: ConnectionSeed,
-    /// The inputs, each with its expected effects.
-    pub steps: Vec<Step>,
-}
-
-/// An input and all its expected effects.
-pub type Step = crate::script::Step<Input>;
-
-/// An input of a script: one line with `>`, or `wait`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Input {
-    /// The agent sent this text frame, in which [`Bindings::substitute`] replaces names by ids.
-    Frame(String),
-    /// Time passes. The span may not pass a deadline.
-    Wait(Span),
-    /// Any other event, as the connection receives it.
-    Event(Event),
-}
-
-impl Input {
-    /// The connection's event for this input, with the ids of `names`.
-    pub fn event(&self, names: &Bindings) -> Result<Event, UnknownName> {
-        Ok(match self {
-            Self::Frame(template) => match ClientMessage::parse(&names.substitute(template)?) {
-                Ok(message) => Event::MessageReceived(message),
-                Err(frame) => Event::InvalidFrame(frame),
-            },
-            Self::Wait(_) => Event::TimePassed,
-            Self::Event(event) => event.clone(),
-        })
-    }
-}
+pub use crate::script::{Bindings, Expected, Mismatch, ParseError, UnknownName};

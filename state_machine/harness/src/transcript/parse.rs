@@ -1,11 +1,10 @@
 //! Parses a script line by line.
 
-use super::bindings::{Bindings, NameKind};
 use super::head::{DEFAULT_NODE, default_limits, read_limit};
+use super::input::{Input, Transcript};
 use super::read::Reader;
-use super::tokens::{SyntaxError, date, wait};
-use super::{Input, Transcript};
-use crate::script::{self, Grammar, ParseError};
+use crate::script::tokens::{SyntaxError, date, wait};
+use crate::script::{self, Bindings, Grammar, NameKind, ParseError};
 use state_machine::connection::{Config, ConnectionSeed};
 use state_machine::ids::{NodeId, Uaid};
 use state_machine::time::Time;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use base64::Engine;
 
-use super::tokens::{OFFSET, SPAN, SyntaxError, Tokens, offset, span, unquoted};
-use super::{Bindings, Input};
+use super::input::Input;
+use crate::script::Bindings;
+use crate::script::tokens::{OFFSET, SPAN, SyntaxError, Tokens, offset, span, unquoted};
 use state_machine::broadcast::Broadcasts;
 use state_machine::connection::{CloseReason, Event};
 use state_machine::feed::{FeedKey, FeedPage, FeedSyncId, FeedValue, Update, Version};
@@ -143,12 +144,12 @@ impl Reader<'_> {
             curmonth: fields.need("curmonth", "a month such as 2026_11", month)?,
             oldmonth: fields.read("oldmonth", "a month such as 2026_11", month)?,
         };
-        let before = fields.read("before", "a node, @ and an offset", |text| self.place(text))?;
+        let before = fields.read("before", "a node, @ and an offset", |text| self.binding(text))?;
         fields.end()?;
         Ok((record, before))
     }
 
-    fn place(&self, text: &str) -> Option<NodeBinding> {
+    fn binding(&self, text: &str) -> Option<NodeBinding> {
         let (name, at) = text.rsplit_once('@')?;
         Some(NodeBinding { node: node(name)?, connected_at: offset(at, self.start)? })
     }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::bindings::NameKind;
-use super::tokens::offset_text;
+use super::input::{Input, Transcript};
 use super::write::TranscriptWriter;
-use super::{Bindings, Input, Transcript};
-use crate::script::{MachineKind, MachineState, Mismatch, Unacked, World, since};
+use crate::script::tokens::offset_text;
+use crate::script::{
+    Bindings, MachineKind, MachineState, Mismatch, NameKind, Unacked, World, since,
+};
 use state_machine::connection::{
     Config, Connection, ConnectionSeed, Effect, Effects, Event, UnackedMessage, Wait,
 };
@@ -107,7 +108,7 @@ impl SessionWorld {
         let writer = TranscriptWriter { config: &self.config, start: self.start };
         check_answer(&event, &mut self.open, &writer)?;
         let effects = self.connection.step(self.now, event.clone());
-        self.open.extend(effects.iter().filter_map(ordered));
+        self.open.extend(effects.iter().filter_map(submitted));
         Ok(StepReport { at: self.now, event, effects })
     }
 
@@ -163,9 +164,9 @@ impl World for SessionWorld {
 }
 
 /// The operation that an effect submits.
-pub(crate) fn ordered(effect: &Effect) -> Option<(OpId, StoreOp)> {
+pub(crate) fn submitted(effect: &Effect) -> Option<(OpId, StoreOp)> {
     match effect {
-        Effect::SubmitStoreOp { op, order } => Some((*op, order.clone())),
+        Effect::SubmitStoreOp { op, operation } => Some((*op, operation.clone())),
         _ => None,
     }
 }
@@ -179,10 +180,10 @@ fn check_answer(
     let Event::StoreAnswered { op, answer } = event else { return Ok(()) };
     match (open.remove(op), answer) {
         (Some(_), Err(_)) => Ok(()),
-        (Some(order), Ok(answer)) if answer.fits(&order) => Ok(()),
-        (Some(order), Ok(_)) => {
-            let order = writer.order(&order, writer.start);
-            Err(format!("operation {} is `{order}`, which has another answer", op.0))
+        (Some(operation), Ok(answer)) if answer.fits(&operation) => Ok(()),
+        (Some(operation), Ok(_)) => {
+            let operation = writer.operation(&operation, writer.start);
+            Err(format!("operation {} is `{operation}`, which has another answer", op.0))
         }
         (None, _) => Err(format!("no operation {} waits for an answer", op.0)),
     }

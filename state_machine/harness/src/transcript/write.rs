@@ -3,8 +3,8 @@
 use base64::Engine;
 use serde_json::{Value, json};
 
-use super::bindings::{NameKind, NamedEndpoints, abstract_names};
-use super::tokens::{offset_text, quoted, span_text};
+use crate::script::tokens::{offset_text, quoted, span_text};
+use crate::script::{NameKind, NamedEndpoints, abstract_names};
 use state_machine::broadcast::{Broadcasts, Versions};
 use state_machine::connection::{CloseReason, Config, Effect, Event};
 use state_machine::feed::{FeedKey, FeedSyncId, FeedValue};
@@ -69,8 +69,8 @@ impl TranscriptWriter<'_> {
         match effect {
             Effect::Send(message) => format!("agent< {}", frame(message)),
             Effect::Ping => "agent< <ping>".to_owned(),
-            Effect::SubmitStoreOp { op, order } => {
-                format!("store< {} {}", op.0, self.order(order, now))
+            Effect::SubmitStoreOp { op, operation } => {
+                format!("store< {} {}", op.0, self.operation(operation, now))
             }
             Effect::AnswerPush { push, answer, message } => {
                 let answer = answer.name().replace(' ', "_");
@@ -82,8 +82,8 @@ impl TranscriptWriter<'_> {
                 let at = offset_text(*connected_at, self.start);
                 format!("node< notify_previous {} {} at={at}", quoted(node.as_str()), uaid.name())
             }
-            Effect::SubscribeBroadcasts { last_sent: told } => {
-                format!("broadcasts< subscribe {told}")
+            Effect::SubscribeBroadcasts { last_sent } => {
+                format!("broadcasts< subscribe {last_sent}")
             }
             Effect::UnsubscribeBroadcasts => "broadcasts< unsubscribe".to_owned(),
             Effect::Close(reason) => format!("close< {}", close(*reason)),
@@ -91,8 +91,8 @@ impl TranscriptWriter<'_> {
     }
 
     /// A store operation without its number.
-    pub fn order(&self, order: &StoreOp, now: Time) -> String {
-        let (uaid, arguments) = match order {
+    pub fn operation(&self, operation: &StoreOp, now: Time) -> String {
+        let (uaid, arguments) = match operation {
             StoreOp::Register(registration) => {
                 (registration.uaid, self.register(registration, now))
             }
@@ -127,7 +127,7 @@ impl TranscriptWriter<'_> {
                 (*uaid, format!(" at={}", offset_text(binding.connected_at, self.start)))
             }
         };
-        let name = order.effect_name().trim_start_matches("store: ").replace(' ', "_");
+        let name = operation.effect_name().trim_start_matches("store: ").replace(' ', "_");
         format!("{name} {}{arguments}", uaid.name())
     }
 

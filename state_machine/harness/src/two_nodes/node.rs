@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::NodeName;
+use super::input::NodeName;
 use crate::script::MachineState;
+use crate::script::tokens::offset_text;
 use crate::transcript::SessionWorld;
-use crate::transcript::tokens::offset_text;
 use state_machine::connection::{Config, ConnectionSeed, Effect, Event, PhaseName};
 use state_machine::time::Span;
 use state_machine::{NodeId, Time, Uaid};
@@ -24,11 +24,11 @@ pub(super) struct Node {
     pub(super) session: Option<SessionWorld>,
     registered: Option<Uaid>,
     /// Notifications on their way to this node, for an agent.
-    pub(super) letters: VecDeque<(Uaid, Event)>,
+    pub(super) notifications: VecDeque<(Uaid, Event)>,
 }
 
 /// A notification that a connection orders for the other node.
-pub(super) struct Letter {
+pub(super) struct Notification {
     pub(super) to: NodeId,
     pub(super) uaid: Uaid,
     pub(super) event: Event,
@@ -43,7 +43,7 @@ impl Node {
         zero: Time,
     ) -> Self {
         let config = Arc::new(Config { node: NodeId::new(name.as_str()), ..config.clone() });
-        let letters = VecDeque::new();
+        let notifications = VecDeque::new();
         Self {
             name,
             config,
@@ -53,7 +53,7 @@ impl Node {
             now: zero,
             session: None,
             registered: None,
-            letters,
+            notifications,
         }
     }
 
@@ -82,32 +82,31 @@ impl Node {
     }
 
     /// The next notification. It reaches a connection if the agent is registered here.
-    pub(super) fn next_letter(&mut self) -> Result<Option<Event>, String> {
-        let next = self.letters.pop_front();
+    pub(super) fn next_notification(&mut self) -> Result<Option<Event>, String> {
+        let next = self.notifications.pop_front();
         let (uaid, event) =
             next.ok_or_else(|| format!("no notification is on its way to {}", self.name))?;
         Ok(Some(event).filter(|_| self.registered == Some(uaid)))
     }
 
     /// Notes effects that concern this node, and returns all as lines, with what is on its way to the other node.
-    pub(super) fn ordered(&mut self, effects: &[Effect]) -> (Vec<String>, Vec<Letter>) {
-        let mut letters = Vec::new();
+    pub(super) fn execute(&mut self, effects: &[Effect]) -> (Vec<String>, Vec<Notification>) {
+        let mut notifications = Vec::new();
         for effect in effects {
             match effect {
                 Effect::Register { uaid } => self.registered = Some(*uaid),
                 Effect::Deregister { uaid } if self.registered == Some(*uaid) => {
                     self.registered = None;
                 }
-                Effect::NotifyPreviousNode { node, uaid, connected_at } => letters.push(Letter {
-                    to: node.clone(),
-                    uaid: *uaid,
-                    event: Event::ConnectedElsewhere { connected_at: *connected_at },
-                }),
+                Effect::NotifyPreviousNode { node, uaid, connected_at } => {
+                    let event = Event::ConnectedElsewhere { connected_at: *connected_at };
+                    notifications.push(Notification { to: node.clone(), uaid: *uaid, event });
+                }
                 _ => {}
             }
         }
         let lines = self.session.iter().flat_map(|session| session.lines(effects));
-        (lines.map(|line| format!("{}.{line}", self.name)).collect(), letters)
+        (lines.map(|line| format!("{}.{line}", self.name)).collect(), notifications)
     }
 
     pub(super) fn check_wait(&self, span: Span) -> Result<(), String> {
@@ -122,7 +121,7 @@ impl Node {
 
     /// The notifications on their way, for a trace.
     pub(super) fn post(&self) -> impl Iterator<Item = String> {
-        self.letters.iter().map(|(_, event)| match event {
+        self.notifications.iter().map(|(_, event)| match event {
             Event::ConnectedElsewhere { connected_at } => {
                 let at = offset_text(*connected_at, self.start);
                 format!("on its way to {}: connected elsewhere at {at}", self.name)

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Execution, Input, NodeInput, NodeName, TwoNodesScript};
+use super::input::{Execution, Input, NodeInput, NodeName, TwoNodesScript};
+use crate::script::tokens::{OFFSET, SyntaxError, Tokens, offset, wait};
 use crate::script::{self, Grammar, ParseError};
-use crate::transcript::tokens::{OFFSET, SyntaxError, Tokens, offset, wait};
 use crate::transcript::{Head, Reader, check_effect};
 use state_machine::connection::Event;
 use state_machine::{Chid, Month, OpId, RouterRecord, Time, Uaid};

@@ -1,10 +1,10 @@
 //! Runs an agent script against the machines.
 
-use super::node::{Letter, Node};
-use super::{Execution, Input, NodeInput, NodeName, TwoNodesScript};
+use super::input::{Execution, Input, NodeInput, NodeName, TwoNodesScript};
+use super::node::{Node, Notification};
 use crate::model_store::Store;
-use crate::script::{MachineState, World};
-use crate::transcript::{Input as SessionInput, NameKind, StepReport, TranscriptWriter};
+use crate::script::{MachineState, NameKind, World};
+use crate::transcript::{Input as SessionInput, StepReport, TranscriptWriter};
 use state_machine::connection::{Config, Event};
 use state_machine::store::{FullScope, StoreAnswer, StoreFailed, StoreOp, Stored};
 use state_machine::time::Span;
@@ -28,7 +28,7 @@ impl TwoNodes {
         store.records.extend(record.iter().map(|record| (record.uaid, record.clone())));
         for (uaid, month, channels) in channels {
             let (uaid, month, channels) = (*uaid, *month, channels.clone());
-            store.carry_out(&StoreOp::AddChannels { uaid, month, channels });
+            store.execute(&StoreOp::AddChannels { uaid, month, channels });
         }
         let node = |name| Node::new(name, config, *seed, *start, clocks[name as usize]);
         let config = Config { node: NodeId::new(""), ..config.clone() };
@@ -43,7 +43,7 @@ impl TwoNodes {
                 node.crashes();
                 Ok(Vec::new())
             }
-            NodeInput::Notified(arrives) => match node.next_letter()?.filter(|_| *arrives) {
+            NodeInput::Notified(arrives) => match node.next_notification()?.filter(|_| *arrives) {
                 Some(event) => self.session(name, &SessionInput::Event(event)),
                 None => Ok(Vec::new()),
             },
@@ -54,19 +54,19 @@ impl TwoNodes {
 
     fn session(&mut self, name: NodeName, input: &SessionInput) -> Result<Vec<String>, String> {
         let ran = self.nodes[name as usize].connection()?.step(input)?;
-        Ok(self.ordered(name, &ran))
+        Ok(self.executed(name, &ran))
     }
 
-    fn ordered(&mut self, name: NodeName, ran: &StepReport) -> Vec<String> {
-        let (lines, letters) = self.nodes[name as usize].ordered(&ran.effects);
-        letters.into_iter().for_each(|letter| self.post(letter));
+    fn executed(&mut self, name: NodeName, ran: &StepReport) -> Vec<String> {
+        let (lines, notifications) = self.nodes[name as usize].execute(&ran.effects);
+        notifications.into_iter().for_each(|notification| self.post(notification));
         lines
     }
 
     /// A notification for a node that is not one of the two is lost.
-    fn post(&mut self, Letter { to, uaid, event }: Letter) {
+    fn post(&mut self, Notification { to, uaid, event }: Notification) {
         if let Some(name) = NodeName::read(to.as_str()) {
-            self.nodes[name as usize].letters.push_back((uaid, event));
+            self.nodes[name as usize].notifications.push_back((uaid, event));
         }
     }
 
@@ -77,14 +77,14 @@ impl TwoNodes {
         execution: Execution,
     ) -> Result<Vec<String>, String> {
         let session = self.nodes[name as usize].connection()?;
-        let order = session.open(op).cloned();
-        let order =
-            order.ok_or_else(|| format!("no operation {} of {name} waits for an answer", op.0))?;
+        let operation = session.open(op).cloned();
+        let operation = operation
+            .ok_or_else(|| format!("no operation {} of {name} waits for an answer", op.0))?;
         let mut lines = Vec::new();
         let mut answer = Err(StoreFailed);
         if execution != Execution::Failed {
             let before = self.store.records.clone();
-            let executed = self.store.carry_out(&order);
+            let executed = self.store.execute(&operation);
             lines.push(format!("table< {}", self.writer().answer(&Ok(executed.clone()))));
             let is_registration = matches!(executed, StoreAnswer::Registered(_));
             if !is_registration && self.store.records != before {
@@ -114,7 +114,7 @@ impl TwoNodes {
         let mut lines = vec![format!("table< {stored}")];
         if let Some(to) = node.filter(|_| stored == "stored") {
             lines.push(format!("node< message_stored {to} {}", uaid.name()));
-            self.post(Letter { to, uaid, event: Event::MessageStored });
+            self.post(Notification { to, uaid, event: Event::MessageStored });
         }
         lines
     }

@@ -163,7 +163,7 @@ fn execute(
 ) -> state_machine::store::StoreAnswer {
     match (mutation, op.clone()) {
         (Some(Mutation::CopyAdds), StoreOp::CreateChannels { uaid, month, channels }) => {
-            store.carry_out(&StoreOp::AddChannels { uaid, month, channels })
+            store.execute(&StoreOp::AddChannels { uaid, month, channels })
         }
         (Some(Mutation::MoveFromAnyMonth), StoreOp::UpdateMonth(step)) => {
             let record = store.records.get_mut(&UAID).expect("no process drops it");
@@ -171,7 +171,7 @@ fn execute(
             (record.curmonth, record.oldmonth) = (to, Some(from));
             state_machine::store::StoreAnswer::MonthUpdated(true)
         }
-        (_, op) => store.carry_out(&op),
+        (_, op) => store.execute(&op),
     }
 }
 
@@ -329,7 +329,7 @@ impl Model for Search {
         };
         store.records.insert(UAID, record);
         let channels = BTreeSet::from([KEPT, GIVEN_UP]);
-        store.carry_out(&StoreOp::AddChannels { uaid: UAID, month: month(10), channels });
+        store.execute(&StoreOp::AddChannels { uaid: UAID, month: month(10), channels });
         vec![World {
             store,
             settled: BTreeSet::from([KEPT, GIVEN_UP]),

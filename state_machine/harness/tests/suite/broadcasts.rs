@@ -42,7 +42,7 @@ enum Happening {
 struct Scene {
     watched: CheckedConnection,
     broadcasts: Broadcasts,
-    orders: Vec<(OpId, StoreOp)>,
+    operations: Vec<(OpId, StoreOp)>,
     follows: bool,
     /// The agent's versions of the broadcasts that it named, up to the limit.
     has: Versions,
@@ -61,7 +61,7 @@ impl Scene {
         Self {
             watched: CheckedConnection::new(Arc::new(config), seed, NOW),
             broadcasts: Broadcasts::default(),
-            orders: Vec::new(),
+            operations: Vec::new(),
             follows: false,
             has: Versions::new(),
             is_known,
@@ -87,10 +87,10 @@ impl Scene {
                 }))?;
                 self.tells()
             }
-            Happening::StoreAnswers if self.orders.is_empty() => Ok(()),
+            Happening::StoreAnswers if self.operations.is_empty() => Ok(()),
             Happening::StoreAnswers => {
-                let (op, order) = self.orders.remove(0);
-                self.step(&Event::StoreAnswered { op, answer: Ok(answer(order)) })
+                let (op, operation) = self.operations.remove(0);
+                self.step(&Event::StoreAnswered { op, answer: Ok(answer(operation)) })
             }
         }
     }
@@ -133,14 +133,14 @@ impl Scene {
     fn step(&mut self, event: &Event) -> Result<(), TestCaseError> {
         let kept = self.watched.step(NOW, event);
         let effects = kept.map_err(|violation| TestCaseError::fail(violation.to_string()))?;
-        self.carry_out(effects);
+        self.execute(effects);
         Ok(())
     }
 
-    fn carry_out(&mut self, effects: Effects) {
+    fn execute(&mut self, effects: Effects) {
         for effect in effects {
             match effect {
-                Effect::SubmitStoreOp { op, order } => self.orders.push((op, order)),
+                Effect::SubmitStoreOp { op, operation } => self.operations.push((op, operation)),
                 Effect::SubscribeBroadcasts { last_sent: told } => {
                     assert!(told <= self.broadcasts.cursor() && !self.follows);
                     self.follows = true;
@@ -176,8 +176,8 @@ impl Scene {
     }
 }
 
-fn answer(order: StoreOp) -> StoreAnswer {
-    match order {
+fn answer(operation: StoreOp) -> StoreAnswer {
+    match operation {
         StoreOp::Register(registration) => StoreAnswer::Registered(RegisterResult::Registered(
             RouterRecord {
                 uaid: registration.uaid,

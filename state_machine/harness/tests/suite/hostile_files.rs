@@ -1,6 +1,6 @@
 //! Hostile files for `kalends dev replay`.
 
-use harness::script::{Language, Script};
+use harness::scripts::{Language, Script};
 
 use crate::fuzz::fuzz;
 use crate::scripts::scripts;

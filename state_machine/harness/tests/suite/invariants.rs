@@ -426,6 +426,6 @@ fn delete(op: u32, push: &str) -> Effect {
     let months = vec![Month::new(2026, 11).unwrap()];
     Effect::SubmitStoreOp {
         op: OpId(op),
-        order: StoreOp::Delete { uaid: uaid(), months, messages, acks: Vec::new() },
+        operation: StoreOp::Delete { uaid: uaid(), months, messages, acks: Vec::new() },
     }
 }

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use harness::script::{Language, Script};
+use harness::scripts::{Language, Script};
 
 const DELIVERY: &str = "# A push.\nat 2026-11-03T10:00:00Z\n";
 const PUSHED: &str =

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use harness::script::{Language, Script};
+use harness::scripts::{Language, Script};
 
 use crate::fixtures::{Fixture, fixtures};
 

@@ -39,7 +39,7 @@ pub(crate) trait Scenario: Clone + Send + Sync + 'static {
     fn is_broken(&self, world: &Self::World) -> bool;
 
     /// The path to a counterexample: each action with the machines' reaction to it, and the broken rule.
-    fn told(&self, path: Vec<Self::Action>) -> String;
+    fn report(&self, path: Vec<Self::Action>) -> String;
 }
 
 /// A name and a predicate of states that the search must reach.
@@ -107,7 +107,7 @@ fn is_clean<S: Scenario>(scenario: &S, begun: Instant, checker: &impl Checker<Se
     let seconds = begun.elapsed().as_secs_f32();
     println!("{name}: {states} states, {} steps deep, {seconds:.1} s", checker.max_depth());
     if let Some(path) = checker.discovery(UNBROKEN) {
-        panic!("a rule is broken in {name}:\n\n{}", scenario.told(path.into_actions()));
+        panic!("a rule is broken in {name}:\n\n{}", scenario.report(path.into_actions()));
     }
     checker.assert_properties();
 }
@@ -124,7 +124,7 @@ pub(crate) fn hunt<S: Scenario>(scenario: &S) {
     };
     println!(
         "{quarry} in {name}, found after {states} states, {seconds:.1} s:\n\n{}",
-        scenario.told(path.into_actions())
+        scenario.report(path.into_actions())
     );
 }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::{env, fs};
 
-use harness::script::{Language, Script};
+use harness::scripts::{Language, Script};
 use harness::transcript::{TranscriptWriter, default_limits};
 use state_machine::connection::Config;
 use state_machine::receipt::AckCode;
@@ -93,7 +93,7 @@ pub(crate) fn module_docs(source: &str) -> String {
     let lines = source.lines().map_while(|line| line.strip_prefix("//!"));
     let text: String =
         lines.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect();
-    text.replace(" ([`bindings`])", "").replace("[`", "`").replace("`]", "`")
+    text.replace("[`", "`").replace("`]", "`")
 }
 
 /// The first sample of a documentation.
@@ -123,16 +123,16 @@ fn orders() -> String {
     let mut table = "| order | meaning |\n|---|---|\n".to_owned();
     for (name, meaning) in documented {
         let mut meaning = meaning.as_str();
-        for (_, order) in sampled.iter().zip(&samples).filter(|(its, _)| **its == name) {
-            table += &row(&writer.order(order, START), meaning);
+        for (_, operation) in sampled.iter().zip(&samples).filter(|(its, _)| **its == name) {
+            table += &row(&writer.operation(operation, START), meaning);
             meaning = "";
         }
     }
     table
 }
 
-fn row(order: &str, meaning: &str) -> String {
-    let mut head = format!("| `{order}` | ");
+fn row(operation: &str, meaning: &str) -> String {
+    let mut head = format!("| `{operation}` | ");
     let mut lines = vec![String::new()];
     for word in meaning.split(' ') {
         let line = lines.last_mut().expect("there is always one");
@@ -171,8 +171,8 @@ fn documented() -> Vec<(String, String)> {
 }
 
 /// The name of its variant.
-fn variant(order: &StoreOp) -> String {
-    format!("{order:?}").chars().take_while(char::is_ascii_alphanumeric).collect()
+fn variant(operation: &StoreOp) -> String {
+    format!("{operation:?}").chars().take_while(char::is_ascii_alphanumeric).collect()
 }
 
 const START: Time = Time(1_793_700_000_000);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::fixtures::Fixture;
 use crate::scripts::scripts;
 use harness::invariants::CheckedConnection;
-use harness::script::Language;
+use harness::scripts::Language;
 use harness::transcript::{StepReport, Transcript, run};
 use state_machine::connection::{BroadcastsDue, Connection, Event};
 use state_machine::wire::ClientMessage;

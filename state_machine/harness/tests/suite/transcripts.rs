@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use harness::script::Language;
+use harness::scripts::Language;
 use harness::transcript::{Bindings, Input, Transcript, run};
 use state_machine::Span;
 use state_machine::connection::{Event, Limits};

@@ -1,6 +1,6 @@
 //! The first page of stored messages: a small one, so that an agent that connects and leaves costs few reads.
 
-use crate::connection::Limits;
+use crate::connection::config::Limits;
 use crate::time::{Span, Time};
 
 /// Time from the first page to the next one, if no ack arrives before.

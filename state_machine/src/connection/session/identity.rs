@@ -1,8 +1,8 @@
 //! The agent's id, and the record that names this connection.
 
 use super::Session;
-use crate::connection::StepContext;
 use crate::connection::effect::Effect;
+use crate::connection::step::StepContext;
 use crate::month::{Month, MonthMove};
 use crate::record::{LastConnect, NodeBinding, RouterType};
 use crate::store::{MonthStep, Registration, StoreOp};

@@ -20,9 +20,10 @@ use pending_ops::PendingOps;
 use storage_scan::StorageScan;
 pub(super) use unacked_window::UnackedWindow;
 
+use super::config::Limits;
 use super::effect::{CloseReason, Effect};
 use super::event::Event;
-use super::{Limits, StepContext, Wait};
+use super::step::{StepContext, Wait};
 use crate::broadcast::{Broadcasts, Versions};
 use crate::ids::{OpId, PushId, Uaid};
 use crate::message::{Message, Urgency};

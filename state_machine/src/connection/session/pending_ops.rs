@@ -17,7 +17,7 @@ pub(super) struct PendingOps {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct InFlight {
     op: OpId,
-    order: StoreOp,
+    operation: StoreOp,
     failures: u32,
     /// Whether the agent is answered if the store has no space for it. Any other operation is submitted again.
     is_command: bool,
@@ -32,8 +32,8 @@ const RETRY_FACTOR_MAX: u64 = 64;
 
 impl PendingOps {
     /// Submits an operation, that of a command or another.
-    pub(super) fn submit(&mut self, order: StoreOp, is_command: bool, out: &mut Effects) {
-        self.push(order, 0, is_command, out);
+    pub(super) fn submit(&mut self, operation: StoreOp, is_command: bool, out: &mut Effects) {
+        self.push(operation, 0, is_command, out);
     }
 
     /// The answer, if it is awaited. A failure is kept, and its operation submitted again after a back-off.
@@ -48,9 +48,9 @@ impl PendingOps {
         let failed = &mut self.in_flight[at];
         if let Ok(answer) = &answer {
             debug_assert!(
-                answer.fits(&failed.order),
+                answer.fits(&failed.operation),
                 "{answer:?} is no answer to {:?}",
-                failed.order
+                failed.operation
             );
         }
         match answer {
@@ -69,7 +69,7 @@ impl PendingOps {
 
     pub(super) fn is_recording_offers(&self) -> bool {
         let is_record =
-            |in_flight: &InFlight| matches!(in_flight.order, StoreOp::RecordOffers { .. });
+            |in_flight: &InFlight| matches!(in_flight.operation, StoreOp::RecordOffers { .. });
         self.in_flight.iter().any(is_record)
     }
 
@@ -84,7 +84,7 @@ impl PendingOps {
 
     pub(super) fn resubmit_due(&mut self, now: Time, out: &mut Effects) {
         while let Some(failed) = self.due(now).and_then(|op| self.take(op)) {
-            self.push(failed.order, failed.failures, failed.is_command, out);
+            self.push(failed.operation, failed.failures, failed.is_command, out);
         }
     }
 
@@ -103,13 +103,13 @@ impl PendingOps {
         Some(in_flight)
     }
 
-    fn push(&mut self, order: StoreOp, failures: u32, is_command: bool, out: &mut Effects) {
+    fn push(&mut self, operation: StoreOp, failures: u32, is_command: bool, out: &mut Effects) {
         let op = OpId(self.submitted);
         self.submitted = self.submitted.wrapping_add(1);
-        out.push(Effect::SubmitStoreOp { op, order: order.clone() });
+        out.push(Effect::SubmitStoreOp { op, operation: operation.clone() });
         self.in_flight.push(InFlight {
             op,
-            order,
+            operation,
             failures,
             is_command,
             lacks_space: false,

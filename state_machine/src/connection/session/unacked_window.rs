@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::connection::effect::{Effect, Effects, PushAnswer};
-use crate::connection::{UnackedMessage, Wait};
+use crate::connection::step::{UnackedMessage, Wait};
 use crate::ids::{Chid, MessageId, PushId};
 use crate::message::{Message, MessageKey, Topic};
 use crate::time::{Span, Time};

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{Next, Ready, Stage, StageRules, enter_month};
-use crate::connection::StepContext;
+use super::rules::{Next, StageRules};
 use crate::connection::effect::CloseReason;
 use crate::connection::event::Event;
 use crate::connection::session::{Session, SessionOutcome};
+use crate::connection::step::StepContext;
 use crate::ids::Chid;
 use crate::month::Month;
 use crate::record::{NodeBinding, RouterRecord};
@@ -29,9 +29,9 @@ const REFUSALS_MAX: u8 = 5;
 
 impl Identified {
     /// Registers an agent that has a uaid.
-    pub(in crate::connection) fn begin(session: &mut Session, cx: &mut StepContext<'_>) -> Stage {
+    pub(super) fn begin(session: &mut Session, cx: &mut StepContext<'_>) -> Self {
         session.register(None, cx);
-        Stage::Identified(Self { refusals: 0, months: None, elsewhere: None })
+        Self { refusals: 0, months: None, elsewhere: None }
     }
 
     fn registered(
@@ -70,14 +70,14 @@ impl Identified {
         channels: Option<BTreeSet<Chid>>,
         cx: &mut StepContext<'_>,
     ) -> Next {
-        Next::Enter(match (self.months, channels) {
+        match (self.months, channels) {
             (Some((curmonth, oldmonth)), Some(channels)) => {
                 session.channels = channels.into();
                 session.send_hello(cx);
-                enter_month(session, curmonth, oldmonth, cx)
+                Next::Month(curmonth, oldmonth)
             }
             _ => assign_new_uaid(session, cx),
-        })
+        }
     }
 }
 
@@ -109,9 +109,7 @@ impl StageRules for Identified {
             StoreAnswer::Registered(RegisterResult::Registered(record, before)) => {
                 self.registered(session, &record, before, cx)
             }
-            StoreAnswer::Registered(RegisterResult::UnknownAgent) => {
-                Next::Enter(assign_new_uaid(session, cx))
-            }
+            StoreAnswer::Registered(RegisterResult::UnknownAgent) => assign_new_uaid(session, cx),
             StoreAnswer::Registered(RegisterResult::Superseded(seen)) => {
                 self.superseded(session, seen, cx)
             }
@@ -133,7 +131,7 @@ impl StageRules for Identified {
 }
 
 /// The agent is unknown, or its channels were dropped with their table: with a new uaid it subscribes again.
-fn assign_new_uaid(session: &mut Session, cx: &mut StepContext<'_>) -> Stage {
+fn assign_new_uaid(session: &mut Session, cx: &mut StepContext<'_>) -> Next {
     session.assign_new_uaid(cx);
-    Ready::welcome(session, cx)
+    Next::NoRecord
 }

@@ -1,27 +1,23 @@
-//! The stages of an open connection: one type, and what each of them decides.
+//! The stages of an open connection as one type.
 
 mod identified;
 mod moving;
 mod ready;
+mod rules;
 
-pub(super) use identified::Identified;
-pub(super) use ready::Ready;
-
-use moving::Moving;
+pub(super) use rules::Next;
 
 use std::ops::Deref;
 
-use super::StepContext;
-use super::Wait;
-use super::effect::CloseReason;
-use super::event::Event;
-use super::phase::PhaseName;
-use super::session::{Session, SessionOutcome};
-use crate::ids::PushId;
-use crate::message::Message;
+use identified::Identified;
+use moving::Moving;
+use ready::Ready;
+use rules::StageRules;
+
+use super::phase_name::PhaseName;
+use super::session::Session;
+use super::step::StepContext;
 use crate::month::{DueMove, Month};
-use crate::store::StoreAnswer;
-use crate::time::Time;
 
 /// What a session is doing. Each stage holds only what is valid in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -31,64 +27,31 @@ pub(super) enum Stage {
     Ready(Ready),
 }
 
-/// What follows for a stage.
-pub(super) enum Next {
-    Stay,
-    Enter(Stage),
-    Close(CloseReason),
-}
-
-/// What a stage decides. The session does what all stages do alike.
-pub(super) trait StageRules {
-    /// The stage's own deadline, besides those of the session.
-    fn deadline(&self, _: &Session) -> Option<(Time, Wait)> {
-        None
+impl Stage {
+    /// Registers an agent that has a uaid.
+    pub(super) fn identify(session: &mut Session, cx: &mut StepContext<'_>) -> Self {
+        Self::Identified(Identified::begin(session, cx))
     }
 
-    fn on_event(&mut self, session: &mut Session, event: Event, cx: &mut StepContext<'_>) -> Next {
-        match session.on_event(event, cx) {
-            SessionOutcome::Stay => Next::Stay,
-            SessionOutcome::Close(reason) => Next::Close(reason),
-            SessionOutcome::Push(push, message) => {
-                self.on_push(session, push, message, cx);
-                Next::Stay
-            }
+    /// Answers the hello of an agent without a record.
+    pub(super) fn welcome(session: &mut Session, cx: &mut StepContext<'_>) -> Self {
+        Self::Ready(Ready::welcome(session, cx))
+    }
+
+    /// The stage of an agent whose record has this `curmonth`.
+    pub(super) fn of_month(
+        session: &mut Session,
+        curmonth: Month,
+        oldmonth: Option<Month>,
+        cx: &StepContext<'_>,
+    ) -> Self {
+        match DueMove::of(curmonth, oldmonth, cx.config.message_month(cx.now)) {
+            Some(DueMove::Resume(months)) => Self::Moving(Moving::resume(session, months, cx)),
+            Some(DueMove::Begin(months)) => Self::Moving(Moving::begin(session, months, cx)),
+            None => Self::Ready(Ready::begin(session, curmonth, cx)),
         }
     }
 
-    fn on_push(
-        &mut self,
-        session: &mut Session,
-        push: PushId,
-        message: Message,
-        cx: &mut StepContext<'_>,
-    ) {
-        session.reject_to_store(push, &message, cx);
-    }
-
-    /// Processes the answer to an operation that only this stage submits. The others submit none, and get none.
-    fn on_store_answer(
-        &mut self,
-        _: &mut Session,
-        _: StoreAnswer,
-        _: &mut StepContext<'_>,
-    ) -> Next {
-        Next::Stay
-    }
-
-    /// Does what the time and the last event allow. `months` are those of [`Stage::months`].
-    fn advance(
-        &mut self,
-        session: &mut Session,
-        months: &[Month],
-        cx: &mut StepContext<'_>,
-    ) -> Next {
-        session.flush_acks(months, cx);
-        Next::Stay
-    }
-}
-
-impl Stage {
     pub(super) fn rules(&self) -> &dyn StageRules {
         match self {
             Self::Identified(stage) => stage,
@@ -145,20 +108,5 @@ impl Deref for Months {
             Self::One(months) => months,
             Self::Two(months) => months,
         }
-    }
-}
-
-/// The stage of an agent whose record has this `curmonth`.
-fn enter_month(
-    session: &mut Session,
-    curmonth: Month,
-    oldmonth: Option<Month>,
-    cx: &mut StepContext<'_>,
-) -> Stage {
-    let this_month = cx.config.message_month(cx.now);
-    match DueMove::of(curmonth, oldmonth, this_month) {
-        Some(DueMove::Resume(months)) => Moving::resume(session, months, cx),
-        Some(DueMove::Begin(months)) => Moving::begin(session, months, cx),
-        None => Ready::begin(session, curmonth, cx),
     }
 }

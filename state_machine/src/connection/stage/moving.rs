@@ -14,11 +14,11 @@
 //! From `DrainingAgain` on the record has `curmonth = to` and `oldmonth = from`. If the connection ends there, the next
 //! one resumes with `DrainingAgain`.
 
-use super::{Next, Stage, StageRules, enter_month};
+use super::rules::{Next, StageRules};
 use crate::connection::effect::CloseReason;
-use crate::connection::phase::PhaseName;
+use crate::connection::phase_name::PhaseName;
 use crate::connection::session::Session;
-use crate::connection::{StepContext, Wait};
+use crate::connection::step::{StepContext, Wait};
 use crate::month::{Month, MonthMove};
 use crate::store::{StoreAnswer, StoreOp};
 use crate::time::{Span, Time};
@@ -59,13 +59,13 @@ struct Drain {
 
 impl Moving {
     /// Begins a move: the record names an earlier month.
-    pub(super) fn begin(session: &mut Session, months: MonthMove, cx: &StepContext<'_>) -> Stage {
-        Stage::Moving(Self { months, step: Step::DrainingOldMonth(Drain::begin(session, cx)) })
+    pub(super) fn begin(session: &mut Session, months: MonthMove, cx: &StepContext<'_>) -> Self {
+        Self { months, step: Step::DrainingOldMonth(Drain::begin(session, cx)) }
     }
 
     /// Goes on with a move whose record is written.
-    pub(super) fn resume(session: &mut Session, months: MonthMove, cx: &StepContext<'_>) -> Stage {
-        Stage::Moving(Self { months, step: Step::DrainingAgain(Drain::begin(session, cx)) })
+    pub(super) fn resume(session: &mut Session, months: MonthMove, cx: &StepContext<'_>) -> Self {
+        Self { months, step: Step::DrainingAgain(Drain::begin(session, cx)) }
     }
 
     pub(super) fn name(&self) -> PhaseName {
@@ -80,12 +80,13 @@ impl Moving {
         }
     }
 
-    fn enter(&self, step: Step) -> Next {
-        Next::Enter(Stage::Moving(Self { months: self.months, step }))
+    fn enter(&mut self, step: Step) -> Next {
+        self.step = step;
+        Next::Step
     }
 
     fn copy_chids(
-        &self,
+        &mut self,
         has_leftovers: bool,
         session: &mut Session,
         cx: &mut StepContext<'_>,
@@ -95,12 +96,12 @@ impl Moving {
         self.enter(Step::CopyingChids { has_leftovers })
     }
 
-    fn await_deletes(&self, session: &mut Session) -> Next {
+    fn await_deletes(&mut self, session: &mut Session) -> Next {
         session.stop_scan();
         self.enter(Step::AwaitingDeletes)
     }
 
-    fn clear_old_month(&self, session: &mut Session, cx: &mut StepContext<'_>) -> Next {
+    fn clear_old_month(&mut self, session: &mut Session, cx: &mut StepContext<'_>) -> Next {
         session.submit(StoreOp::FinishMove(session.month_step(self.months, cx)), cx);
         self.enter(Step::ClearingOldMonth)
     }
@@ -122,18 +123,19 @@ impl StageRules for Moving {
     ) -> Next {
         match (&self.step, answer) {
             (Step::CopyingChids { has_leftovers }, StoreAnswer::ChannelsAdded) => {
+                let has_leftovers = *has_leftovers;
                 session.submit(StoreOp::UpdateMonth(session.month_step(self.months, cx)), cx);
-                self.enter(Step::WritingRecord { has_leftovers: *has_leftovers })
+                self.enter(Step::WritingRecord { has_leftovers })
             }
             (Step::WritingRecord { has_leftovers: true }, StoreAnswer::MonthUpdated(true)) => {
                 self.await_deletes(session)
             }
             (Step::WritingRecord { has_leftovers: false }, StoreAnswer::MonthUpdated(true)) => {
-                Next::Enter(Self::resume(session, self.months, cx))
+                self.enter(Step::DrainingAgain(Drain::begin(session, cx)))
             }
             (Step::MovingMessages, StoreAnswer::Moved) => self.clear_old_month(session, cx),
             (Step::ClearingOldMonth, StoreAnswer::MoveFinished(true)) => {
-                Next::Enter(enter_month(session, self.months.to, None, cx))
+                Next::Month(self.months.to, None)
             }
             // Another connection has written the record since.
             (Step::WritingRecord { .. }, StoreAnswer::MonthUpdated(false))

@@ -1,9 +1,9 @@
 //! Commands and pushes are served.
 
-use super::{Next, Stage, StageRules};
+use super::rules::{Next, StageRules};
 use crate::connection::effect::{CloseReason, PushAnswer};
 use crate::connection::session::{Session, refuse_for_space};
-use crate::connection::{StepContext, Wait};
+use crate::connection::step::{StepContext, Wait};
 use crate::ids::{Chid, PushId};
 use crate::message::{Message, Urgency};
 use crate::month::Month;
@@ -33,16 +33,16 @@ enum Command {
 }
 
 impl Ready {
-    pub(super) fn begin(session: &mut Session, month: Month, cx: &StepContext<'_>) -> Stage {
+    pub(super) fn begin(session: &mut Session, month: Month, cx: &StepContext<'_>) -> Self {
         session.request_scan();
         session.schedule_recheck(cx);
-        Stage::Ready(Self { month: Some(month), command: None })
+        Self { month: Some(month), command: None }
     }
 
     /// Answers the hello of a new agent. Its record is written with its first channel.
-    pub(in crate::connection) fn welcome(session: &mut Session, cx: &mut StepContext<'_>) -> Stage {
+    pub(super) fn welcome(session: &mut Session, cx: &mut StepContext<'_>) -> Self {
         session.send_hello(cx);
-        Stage::Ready(Self { month: None, command: None })
+        Self { month: None, command: None }
     }
 
     fn start(&mut self, session: &mut Session, command: ClientMessage, cx: &mut StepContext<'_>) {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::bridge::BridgeName;
+use crate::bridge::BridgeRecipient;
 use crate::delivery::{Delivery, PushParams};
 use crate::ids::NodeId;
 use crate::time::{Span, Time};

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::input::{ConsumerName, ConsumerStep};
-use super::outcome::Outcome;
-use super::world::OutOfTurn;
+use super::outcome::{OutOfTurn, Outcome};
 use state_machine::feed::{
     Consumer, ConsumerEffect, ConsumerEvent, ConsumerLimits, FeedKey, FeedPage, FeedSyncId, Table,
     Version,
@@ -19,7 +18,7 @@ pub(super) struct Follower {
     limits: ConsumerLimits,
     /// None before the start and after a crash.
     pub(super) machine: Option<Consumer>,
-    order: Option<Order>,
+    fetching: Option<Fetching>,
     /// The page that the follower is consuming.
     page: Option<FeedPage>,
     /// The cursor and the versions of the consumed updates. Both survive a crash.
@@ -29,7 +28,7 @@ pub(super) struct Follower {
 
 /// A fetch, and the steps that were executed.
 #[derive(Debug, Clone, Copy)]
-struct Order {
+struct Fetching {
     after: FeedSyncId,
     limit: PageLimit,
     /// The head that was read: `None` before the read, `Some(None)` if there is no such feed.
@@ -44,7 +43,7 @@ impl Follower {
             name,
             limits,
             machine: None,
-            order: None,
+            fetching: None,
             page: None,
             cursor: FeedSyncId::NONE,
             versions: BTreeMap::new(),
@@ -59,7 +58,7 @@ impl Follower {
     ) -> Result<Vec<Outcome>, OutOfTurn> {
         match step {
             ConsumerStep::Starts(after) => self.starts(now, after),
-            ConsumerStep::Hears(head) => self.told(now, Is::HeadMoved(head)),
+            ConsumerStep::Hears(head) => self.drive(now, Is::HeadMoved(head)),
             ConsumerStep::ReadsHead => Ok(vec![self.reads_head(table)?]),
             ConsumerStep::ReadsUpdates => self.reads_updates(now, table),
             ConsumerStep::Fetches => {
@@ -72,7 +71,7 @@ impl Follower {
                 self.answered(now, Err(StoreFailed))
             }
             ConsumerStep::Crashes => {
-                (self.machine, self.order, self.page) = (None, None, None);
+                (self.machine, self.fetching, self.page) = (None, None, None);
                 Ok(Vec::new())
             }
             ConsumerStep::Compares => Ok(self.compares(table)),
@@ -80,23 +79,23 @@ impl Follower {
     }
 
     /// Steps the machine with an event and keeps its effects.
-    pub(super) fn told(
+    pub(super) fn drive(
         &mut self,
         now: Time,
         event: ConsumerEvent,
     ) -> Result<Vec<Outcome>, OutOfTurn> {
         let machine = self.machine.as_mut().ok_or(OutOfTurn::NotStarted(self.name))?;
-        let orders = machine.step(now, event);
-        for order in &orders {
-            match order {
+        let effects = machine.step(now, event);
+        for effect in &effects {
+            match effect {
                 ConsumerEffect::Fetch { after, limit } => {
-                    self.order = Some(Order { after: *after, limit: *limit, head: None });
+                    self.fetching = Some(Fetching { after: *after, limit: *limit, head: None });
                 }
                 ConsumerEffect::Consume(page) => self.page = Some(page.clone()),
                 ConsumerEffect::End(_) => {}
             }
         }
-        Ok(orders.into_iter().map(|order| Outcome::Consumer(self.name, order)).collect())
+        Ok(effects.into_iter().map(|effect| Outcome::Consumer(self.name, effect)).collect())
     }
 
     fn starts(&mut self, now: Time, after: Option<FeedSyncId>) -> Result<Vec<Outcome>, OutOfTurn> {
@@ -105,7 +104,7 @@ impl Follower {
         }
         self.cursor = after.unwrap_or(self.cursor);
         self.machine = Some(Consumer::new(self.limits, self.cursor));
-        self.told(now, Is::Started)
+        self.drive(now, Is::Started)
     }
 
     fn reads_head(&mut self, table: &Table) -> Result<Outcome, OutOfTurn> {
@@ -116,7 +115,7 @@ impl Follower {
     }
 
     fn reads_updates(&mut self, now: Time, table: &Table) -> Result<Vec<Outcome>, OutOfTurn> {
-        let Order { after, limit, head } = *self.open()?;
+        let Fetching { after, limit, head } = *self.open()?;
         let head = head.ok_or(OutOfTurn::NoHead(self.name))?;
         let page = head.map(|head| page(table, after, head, limit));
         self.answered(now, Ok(page))
@@ -127,8 +126,8 @@ impl Follower {
         now: Time,
         fetched: Result<Option<FeedPage>, StoreFailed>,
     ) -> Result<Vec<Outcome>, OutOfTurn> {
-        self.order = None;
-        self.told(now, Is::Fetched(fetched))
+        self.fetching = None;
+        self.drive(now, Is::Fetched(fetched))
     }
 
     fn consumed(&mut self, now: Time) -> Result<Vec<Outcome>, OutOfTurn> {
@@ -136,7 +135,7 @@ impl Follower {
         let seen = page.updates.into_iter().map(|update| (update.key, update.version));
         self.versions.extend(seen);
         self.cursor = page.cursor;
-        self.told(now, Is::Consumed)
+        self.drive(now, Is::Consumed)
     }
 
     fn compares(&self, table: &Table) -> Vec<Outcome> {
@@ -147,8 +146,8 @@ impl Follower {
         if missed.is_empty() { vec![Outcome::MissesNothing(self.name)] } else { missed }
     }
 
-    fn open(&mut self) -> Result<&mut Order, OutOfTurn> {
-        self.order.as_mut().ok_or(OutOfTurn::NothingToFetch(self.name))
+    fn open(&mut self) -> Result<&mut Fetching, OutOfTurn> {
+        self.fetching.as_mut().ok_or(OutOfTurn::NothingToFetch(self.name))
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use super::outcome::key;
-use crate::transcript::tokens::{
+use crate::script::tokens::{
     SyntaxError, Tokens, one_of, quoted, span_text, unquoted, wait, word_of,
 };
 use state_machine::feed::{FeedKey, FeedSyncId, FeedValue};
@@ -232,4 +231,9 @@ impl fmt::Display for ConsumerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "C{}", self.0)
     }
+}
+
+/// A key as one word.
+pub(super) fn key(key: &FeedKey) -> String {
+    quoted(key.as_str())
 }

@@ -108,8 +108,8 @@ mod parse;
 mod world;
 
 pub use input::{Change, ConsumerName, ConsumerStep, Input, PublisherName, PublisherStep};
-pub use outcome::Outcome;
-pub use world::{OutOfTurn, Setup, World};
+pub use outcome::{OutOfTurn, Outcome};
+pub use world::{Setup, World};
 
 /// A parsed feed history, ready to run.
 #[derive(Debug, Clone, PartialEq, Eq)]

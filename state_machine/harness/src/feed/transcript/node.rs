@@ -4,8 +4,7 @@
 use std::sync::Arc;
 
 use super::input::{PublisherName, PublisherStep};
-use super::outcome::Outcome;
-use super::world::OutOfTurn;
+use super::outcome::{OutOfTurn, Outcome};
 use state_machine::feed::{
     FeedKey, FeedSyncId, Publication, PublishResult, Publisher, PublisherEffect, PublisherEvent,
     PublisherLimits, Sequence, Table, UnpublishedKey,
@@ -21,12 +20,12 @@ pub(super) struct Node {
     is_naive: bool,
     limits: Arc<PublisherLimits>,
     pub(super) machine: Publisher,
-    order: Option<Order>,
+    publishing: Option<Publishing>,
 }
 
 /// A publication, and the steps that were executed.
 #[derive(Debug, Clone)]
-struct Order {
+struct Publishing {
     after: Option<FeedKey>,
     limit: usize,
     found: Option<Found>,
@@ -45,7 +44,7 @@ use PublisherEvent as Is;
 impl Node {
     pub(super) fn new(name: PublisherName, limits: Arc<PublisherLimits>, is_naive: bool) -> Self {
         let machine = Publisher::new(limits.clone());
-        Self { name, is_naive, limits, machine, order: None }
+        Self { name, is_naive, limits, machine, publishing: None }
     }
 
     pub(super) fn step(
@@ -55,8 +54,8 @@ impl Node {
         step: PublisherStep,
     ) -> Result<Vec<Outcome>, OutOfTurn> {
         Ok(match step {
-            PublisherStep::Written => self.told(now, Is::Written),
-            PublisherStep::Watched(is_watched) => self.told(now, Is::Watched(is_watched)),
+            PublisherStep::Written => self.drive(now, Is::Written),
+            PublisherStep::Watched(is_watched) => self.drive(now, Is::Watched(is_watched)),
             PublisherStep::Finds => vec![self.finds(table)?],
             PublisherStep::Reads => vec![self.reads(table)?],
             PublisherStep::Commits => self.commits(now, table, true)?,
@@ -78,14 +77,14 @@ impl Node {
     }
 
     /// Steps the machine with an event and keeps its effects.
-    pub(super) fn told(&mut self, now: Time, event: PublisherEvent) -> Vec<Outcome> {
-        let orders = self.machine.step(now, event);
-        for order in &orders {
-            if let PublisherEffect::Publish { after, limit } = order.clone() {
-                self.order = Some(Order { after, limit, found: None, read: None });
+    pub(super) fn drive(&mut self, now: Time, event: PublisherEvent) -> Vec<Outcome> {
+        let effects = self.machine.step(now, event);
+        for effect in &effects {
+            if let PublisherEffect::Publish { after, limit } = effect.clone() {
+                self.publishing = Some(Publishing { after, limit, found: None, read: None });
             }
         }
-        orders.into_iter().map(|order| Outcome::Publisher(self.name, order)).collect()
+        effects.into_iter().map(|effect| Outcome::Publisher(self.name, effect)).collect()
     }
 
     fn answered(
@@ -93,29 +92,29 @@ impl Node {
         now: Time,
         published: Result<Option<PublishResult>, StoreFailed>,
     ) -> Vec<Outcome> {
-        self.order = None;
-        self.told(now, Is::Published(published))
+        self.publishing = None;
+        self.drive(now, Is::Published(published))
     }
 
     fn finds(&mut self, table: &Table) -> Result<Outcome, OutOfTurn> {
-        let order = self.open()?;
-        let mut pending = table.pending(order.after.as_ref(), order.limit + 1);
-        let is_all = pending.len() <= order.limit;
-        pending.truncate(order.limit);
-        order.found = Some(Found { pending: pending.clone(), is_all });
+        let publishing = self.open()?;
+        let mut pending = table.pending(publishing.after.as_ref(), publishing.limit + 1);
+        let is_all = pending.len() <= publishing.limit;
+        pending.truncate(publishing.limit);
+        publishing.found = Some(Found { pending: pending.clone(), is_all });
         Ok(Outcome::Found(self.name, pending))
     }
 
     fn reads(&mut self, table: &Table) -> Result<Outcome, OutOfTurn> {
         let (name, is_naive) = (self.name, self.is_naive);
-        let order = self.open()?;
+        let publishing = self.open()?;
         let sequence = table.sequence();
         if is_naive {
             let max = greatest(table);
-            order.read = Some(Sequence { value: max, ..sequence });
+            publishing.read = Some(Sequence { value: max, ..sequence });
             return Ok(Outcome::Max(name, max));
         }
-        order.read = Some(sequence);
+        publishing.read = Some(sequence);
         Ok(Outcome::Sequence(name, sequence))
     }
 
@@ -126,13 +125,13 @@ impl Node {
         is_heard: bool,
     ) -> Result<Vec<Outcome>, OutOfTurn> {
         let name = self.name;
-        let order = self.open()?;
-        let looked = order.found.clone().zip(order.read);
+        let publishing = self.open()?;
+        let looked = publishing.found.clone().zip(publishing.read);
         let (found, read) = looked.ok_or(OutOfTurn::NothingRead(name))?;
         let (published, mut outcomes) = match Publication::of(read, found.pending) {
             None => (nothing_waits(read), Vec::new()),
             Some(publication) if table.commit(&publication).is_err() => {
-                (order.found, order.read) = (None, None);
+                (publishing.found, publishing.read) = (None, None);
                 return Ok(vec![Outcome::Conflict]);
             }
             Some(publication) => {
@@ -144,8 +143,8 @@ impl Node {
         Ok(outcomes)
     }
 
-    fn open(&mut self) -> Result<&mut Order, OutOfTurn> {
-        self.order.as_mut().ok_or(OutOfTurn::NothingToPublish(self.name))
+    fn open(&mut self) -> Result<&mut Publishing, OutOfTurn> {
+        self.publishing.as_mut().ok_or(OutOfTurn::NothingToPublish(self.name))
     }
 }
 

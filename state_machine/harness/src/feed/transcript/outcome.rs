@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::input::{ConsumerName, PublisherName};
+use super::input::{ConsumerName, PublisherName, key};
+use crate::script::tokens::quoted;
 use crate::transcript::list;
-use crate::transcript::tokens::quoted;
 use state_machine::feed::table::Row;
 use state_machine::feed::{
     ConsumerEffect, ConsumerEnd, FeedKey, FeedPage, FeedSyncId, FeedValue, PublisherEffect,
@@ -37,6 +37,33 @@ pub enum Outcome {
     MissesNothing(ConsumerName),
 }
 
+/// The error for an input that is not possible now. The world is unchanged.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OutOfTurn {
+    #[error("{0} has no pending publication: write `{0}> written` first")]
+    NothingToPublish(PublisherName),
+    #[error("{0} commits what it read: write `{0}> finds` and `{0}> reads` first")]
+    NothingRead(PublisherName),
+    #[error("{0} is not started: write `{0}> starts` first")]
+    NotStarted(ConsumerName),
+    #[error("{0} is already started: write `{0}> crashes` first")]
+    Started(ConsumerName),
+    #[error("{0} has no pending fetch")]
+    NothingToFetch(ConsumerName),
+    #[error("{0} reads updates up to the head it read: write `{0}> reads head` first")]
+    NoHead(ConsumerName),
+    #[error("{0} has no page to consume")]
+    NothingToConsume(ConsumerName),
+    /// The wait passes a deadline: a driver steps a machine at every deadline.
+    #[error("this waits until {until}, over a deadline ({what}): wait until that first")]
+    OverADeadline {
+        /// The end of the wait, as a time from the start.
+        until: String,
+        /// The deadline: its machine, its reason and its time.
+        what: String,
+    },
+}
+
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -52,10 +79,10 @@ impl fmt::Display for Outcome {
                 write!(f, "{name}< sequence {} version={}", sequence.value, sequence.version)
             }
             Self::Max(name, max) => write!(f, "{name}< max {max}"),
-            Self::Publisher(name, order) => write!(f, "{name}< {}", published(order)),
+            Self::Publisher(name, effect) => write!(f, "{name}< {}", published(effect)),
             Self::Head(name, Some(head)) => write!(f, "{name}< head {head}"),
             Self::Head(name, None) => write!(f, "{name}< no such feed"),
-            Self::Consumer(name, order) => write!(f, "{name}< {}", consumed(order)),
+            Self::Consumer(name, effect) => write!(f, "{name}< {}", consumed(effect)),
             Self::Misses(name, missed, row) => {
                 write!(f, "{name}< misses {} {}", key(missed), columns(row))
             }
@@ -64,8 +91,8 @@ impl fmt::Display for Outcome {
     }
 }
 
-fn published(order: &PublisherEffect) -> String {
-    match order {
+fn published(effect: &PublisherEffect) -> String {
+    match effect {
         PublisherEffect::Publish { after: None, .. } => "publish".to_owned(),
         PublisherEffect::Publish { after: Some(after), .. } => {
             format!("publish after={}", key(after))
@@ -74,8 +101,8 @@ fn published(order: &PublisherEffect) -> String {
     }
 }
 
-fn consumed(order: &ConsumerEffect) -> String {
-    match order {
+fn consumed(effect: &ConsumerEffect) -> String {
+    match effect {
         ConsumerEffect::Fetch { after, .. } => format!("fetch after={after}"),
         ConsumerEffect::Consume(FeedPage { updates, cursor, head, .. }) => {
             format!("consume {} cursor={cursor} head={head}", list(updates, update))
@@ -108,9 +135,4 @@ fn columns(Row { value, version, feed_sync_id }: &Row) -> String {
 /// The value of a key, or its deletion.
 fn held(value: Option<&FeedValue>) -> String {
     value.map_or("deleted".to_owned(), |value| format!("value={}", quoted(value.as_str())))
-}
-
-/// A key as one word.
-pub(super) fn key(key: &FeedKey) -> String {
-    quoted(key.as_str())
 }

@@ -3,8 +3,8 @@
 use super::History;
 use super::input::{ConsumerName, Input, PublisherName};
 use super::world::Setup;
+use crate::script::tokens::{SPAN, SyntaxError, Tokens, span};
 use crate::script::{self, Grammar, ParseError};
-use crate::transcript::tokens::{SPAN, SyntaxError, Tokens, span};
 
 impl History {
     /// Reads a history. Its errors begin with the line: put the file's name and a colon before them.

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use super::follower::Follower;
 use super::input::{Change, ConsumerName, Input, PublisherName};
 use super::node::Node;
-use super::outcome::Outcome;
+use super::outcome::{OutOfTurn, Outcome};
+use crate::script::tokens::span_text;
 use crate::script::{self, MachineKind, MachineState};
-use crate::transcript::tokens::span_text;
 use state_machine::feed::{
     Consumer, ConsumerEvent, ConsumerLimits, PublisherEvent, PublisherLimits, Table, WriteResult,
 };
@@ -38,33 +38,6 @@ pub struct World {
     table: Table,
     publishers: BTreeMap<PublisherName, Node>,
     consumers: BTreeMap<ConsumerName, Follower>,
-}
-
-/// The error for an input that is not possible now. The world is unchanged.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum OutOfTurn {
-    #[error("{0} has no pending publication: write `{0}> written` first")]
-    NothingToPublish(PublisherName),
-    #[error("{0} commits what it read: write `{0}> finds` and `{0}> reads` first")]
-    NothingRead(PublisherName),
-    #[error("{0} is not started: write `{0}> starts` first")]
-    NotStarted(ConsumerName),
-    #[error("{0} is already started: write `{0}> crashes` first")]
-    Started(ConsumerName),
-    #[error("{0} has no pending fetch")]
-    NothingToFetch(ConsumerName),
-    #[error("{0} reads updates up to the head it read: write `{0}> reads head` first")]
-    NoHead(ConsumerName),
-    #[error("{0} has no page to consume")]
-    NothingToConsume(ConsumerName),
-    /// The wait passes a deadline: a driver steps a machine at every deadline.
-    #[error("this waits until {until}, over a deadline ({what}): wait until that first")]
-    OverADeadline {
-        /// The end of the wait, as a time from the start.
-        until: String,
-        /// The deadline: its machine, its reason and its time.
-        what: String,
-    },
 }
 
 impl World {
@@ -137,10 +110,10 @@ impl World {
         self.now = until;
         let mut outcomes = Vec::new();
         for node in self.publishers.values_mut() {
-            outcomes.extend(node.told(until, PublisherEvent::TimePassed));
+            outcomes.extend(node.drive(until, PublisherEvent::TimePassed));
         }
         for follower in self.consumers.values_mut().filter(|one| one.machine.is_some()) {
-            outcomes.extend(follower.told(until, ConsumerEvent::TimePassed)?);
+            outcomes.extend(follower.drive(until, ConsumerEvent::TimePassed)?);
         }
         Ok(outcomes)
     }

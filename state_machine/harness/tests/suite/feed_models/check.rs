@@ -55,7 +55,7 @@ impl search::Scenario for Scenario {
         world.broken.is_some()
     }
 
-    fn told(&self, path: Vec<Action>) -> String {
+    fn report(&self, path: Vec<Action>) -> String {
         let mut world = World { diary: Diary::open(), ..self.start.clone() };
         for action in path {
             world.happens(self, &action);

@@ -3,7 +3,7 @@
 
 use std::{env, fs};
 
-use harness::script::Language;
+use harness::scripts::Language;
 
 use crate::scripts::scripts;
 use crate::session_docs::{module_docs, sample};

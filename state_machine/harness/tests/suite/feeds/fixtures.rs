@@ -1,7 +1,7 @@
 //! What the histories of `fixtures/feeds` show.
 
 use harness::feed::transcript::{ConsumerStep, History, Input};
-use harness::script::{Language, Script};
+use harness::scripts::{Language, Script};
 
 use crate::fixtures::Fixture;
 use crate::scripts::scripts;

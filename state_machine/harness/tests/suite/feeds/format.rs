@@ -2,7 +2,7 @@
 //! be parsed or executed.
 
 use harness::feed::transcript::History;
-use harness::script::{Language, Script};
+use harness::scripts::{Language, Script};
 
 use crate::script_errors::explained;
 

@@ -118,7 +118,7 @@ fn register(connected_at: u64) -> Effect {
         last_connect: LastConnect(0),
         create_in: None,
     };
-    Effect::SubmitStoreOp { op: OpId(0), order: StoreOp::Register(registration) }
+    Effect::SubmitStoreOp { op: OpId(0), operation: StoreOp::Register(registration) }
 }
 
 fn notify(node: &str, uaid: Uaid, connected_at: u64) -> Effect {
@@ -129,6 +129,6 @@ fn clear(op: u32, node: &str, connected_at: u64) -> Effect {
     let place = NodeBinding { node: NodeId::new(node), connected_at: Time(connected_at) };
     Effect::SubmitStoreOp {
         op: OpId(op),
-        order: StoreOp::ClearNode { uaid: uaid(), binding: place },
+        operation: StoreOp::ClearNode { uaid: uaid(), binding: place },
     }
 }

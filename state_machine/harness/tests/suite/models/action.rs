@@ -4,7 +4,7 @@ use std::fmt;
 
 use state_machine::{ConnectionId, OpId, Urgency};
 
-use super::letters::{Letter, Word};
+use super::notifications::{Content, Notification};
 use super::scenario::Bounds;
 
 /// A message's index in the scenario.
@@ -29,24 +29,24 @@ pub(crate) enum Action {
     Acks(ConnectionId, Which),
     /// An application server pushes: the endpoint reads the record.
     Pushes(Which),
-    /// The endpoint's next order is executed.
+    /// The endpoint's next effect is executed.
     EndpointGoesOn(Which),
     /// The node's answer reaches the endpoint, or the endpoint detects that there is none.
-    EndpointHears(Which),
+    EndpointGetsAnswer(Which),
     /// A push in the connection's mailbox is handled.
     TakesPush(ConnectionId),
     /// The connection reads its signals.
     TakesNotices(ConnectionId),
     /// The store executes an operation; its answer is on its way.
-    StoreDoes(ConnectionId, OpId),
+    StoreExecutes(ConnectionId, OpId),
     /// The answer reaches the connection.
-    HearsStore(ConnectionId, OpId),
+    StoreAnswers(ConnectionId, OpId),
     /// A connection's deadline passes.
     Deadline(ConnectionId),
     /// The deadline of an idle connection passes, and the agent does not answer a ping.
     IdleDeadline(ConnectionId),
     /// A notification from another node or from an endpoint reaches a node.
-    LetterArrives(Letter),
+    NotificationArrives(Notification),
     /// The node starts to drain: it rejects new connections, and its sessions end one by one.
     Drains(NodeIndex),
     /// A session of a draining node ends.
@@ -75,7 +75,7 @@ pub(crate) enum Fault {
     AckReplyLost(ConnectionId, OpId),
     /// The store copied the messages of a move, deleted none of the old rows, and failed.
     CarriedByHalf(ConnectionId, OpId),
-    /// The store is throttled and does not execute the endpoint's order.
+    /// The store is throttled and does not execute the endpoint's effect.
     StoreRefusesEndpoint(Which),
     /// The store has no space for the write.
     NoSpace(ConnectionId, OpId),
@@ -83,7 +83,7 @@ pub(crate) enum Fault {
     RegistrationUnwritten(ConnectionId, OpId),
     /// The store has no space for the endpoint's write.
     NoSpaceForEndpoint(Which),
-    /// The store executed the endpoint's order, and its answer is lost.
+    /// The store executed the endpoint's effect, and its answer is lost.
     EndpointAnswerLost(Which),
     /// The endpoint cannot reach the node.
     Unreachable(Which),
@@ -91,7 +91,7 @@ pub(crate) enum Fault {
     NodeAnswerLost(Which),
     NudgeLost(Which),
     /// The sender of a notification drops it, or crashes.
-    LetterLost(Letter),
+    NotificationLost(Notification),
 }
 
 impl Action {
@@ -126,7 +126,7 @@ impl Fault {
             | Self::Unreachable(_)
             | Self::NodeAnswerLost(_)
             | Self::NudgeLost(_)
-            | Self::LetterLost(_) => &mut left.lost_answers,
+            | Self::NotificationLost(_) => &mut left.lost_answers,
         }
     }
 }
@@ -139,27 +139,35 @@ impl fmt::Debug for Action {
             Self::Registers => write!(f, "the agent registers a second channel"),
             Self::Unregisters => write!(f, "the agent unregisters the second channel"),
             Self::SetsUrgency(min) => write!(f, "the agent sets its minimal urgency to {min:?}"),
-            Self::Acks(line, which) => {
-                write!(f, "the agent acks M{which} on connection {}", line.0)
+            Self::Acks(ConnectionId(on), which) => {
+                write!(f, "the agent acks M{which} on connection {on}")
             }
             Self::Pushes(which) => write!(f, "endpoint {which} reads the record"),
             Self::EndpointGoesOn(which) => write!(f, "endpoint {which} continues"),
-            Self::EndpointHears(which) => write!(f, "endpoint {which} gets the answer of the node"),
-            Self::TakesPush(line) => write!(f, "connection {} takes a push", line.0),
-            Self::TakesNotices(line) => write!(f, "connection {} takes its notices", line.0),
-            Self::StoreDoes(line, op) => {
-                write!(f, "the store carries out order {} of connection {}", op.0, line.0)
+            Self::EndpointGetsAnswer(which) => {
+                write!(f, "endpoint {which} gets the answer of the node")
             }
-            Self::HearsStore(line, op) => {
-                write!(f, "connection {} gets the answer to operation {}", line.0, op.0)
+            Self::TakesPush(ConnectionId(on)) => write!(f, "connection {on} takes a push"),
+            Self::TakesNotices(ConnectionId(on)) => {
+                write!(f, "connection {on} takes its notices")
             }
-            Self::Deadline(line) => write!(f, "the deadline of connection {} passes", line.0),
-            Self::IdleDeadline(line) => {
-                write!(f, "the idle connection {} meets its deadline", line.0)
+            Self::StoreExecutes(ConnectionId(on), OpId(op)) => {
+                write!(f, "the store executes operation {op} of connection {on}")
             }
-            Self::LetterArrives(letter) => write!(f, "{letter} arrives"),
+            Self::StoreAnswers(ConnectionId(on), OpId(op)) => {
+                write!(f, "connection {on} gets the answer to operation {op}")
+            }
+            Self::Deadline(ConnectionId(on)) => {
+                write!(f, "the deadline of connection {on} passes")
+            }
+            Self::IdleDeadline(ConnectionId(on)) => {
+                write!(f, "the idle connection {on} meets its deadline")
+            }
+            Self::NotificationArrives(notification) => write!(f, "{notification} arrives"),
             Self::Drains(node) => write!(f, "node {node} begins to stop"),
-            Self::SessionEnds(line) => write!(f, "connection {} ends with its node", line.0),
+            Self::SessionEnds(ConnectionId(on)) => {
+                write!(f, "connection {on} ends with its node")
+            }
             Self::Exits(node) => write!(f, "node {node} is gone"),
             Self::Starts(node) => write!(f, "node {node} is started again"),
             Self::Recovers(node) => write!(f, "the breaker of node {node} closes"),
@@ -176,21 +184,21 @@ impl fmt::Debug for Fault {
                 write!(f, "node {node} crashes with its writes on their way")
             }
             Self::EndpointCrashes(which) => write!(f, "endpoint {which} crashes"),
-            Self::StoreRefuses(line, op) => {
-                write!(f, "the store refuses order {} of connection {}", op.0, line.0)
+            Self::StoreRefuses(ConnectionId(on), OpId(op)) => {
+                write!(f, "the store refuses operation {op} of connection {on}")
             }
-            Self::AckReplyLost(line, op) => {
-                write!(f, "the answer to order {} of connection {} is lost", op.0, line.0)
+            Self::AckReplyLost(ConnectionId(on), OpId(op)) => {
+                write!(f, "the answer to operation {op} of connection {on} is lost")
             }
-            Self::CarriedByHalf(line, op) => {
-                write!(f, "the store carries out half of order {} of connection {}", op.0, line.0)
+            Self::CarriedByHalf(ConnectionId(on), OpId(op)) => {
+                write!(f, "the store executes half of operation {op} of connection {on}")
             }
             Self::StoreRefusesEndpoint(which) => write!(f, "the store refuses endpoint {which}"),
-            Self::NoSpace(line, op) => {
-                write!(f, "the store has no space for order {} of connection {}", op.0, line.0)
+            Self::NoSpace(ConnectionId(on), OpId(op)) => {
+                write!(f, "the store has no space for operation {op} of connection {on}")
             }
-            Self::RegistrationUnwritten(line, op) => {
-                write!(f, "the store keeps order {} of connection {} in memory", op.0, line.0)
+            Self::RegistrationUnwritten(ConnectionId(on), OpId(op)) => {
+                write!(f, "the store keeps operation {op} of connection {on} in memory")
             }
             Self::NoSpaceForEndpoint(which) => {
                 write!(f, "the store has no space for endpoint {which}")
@@ -201,17 +209,17 @@ impl fmt::Debug for Fault {
             Self::Unreachable(which) => write!(f, "endpoint {which} does not reach the node"),
             Self::NodeAnswerLost(which) => write!(f, "endpoint {which} loses the node's answer"),
             Self::NudgeLost(which) => write!(f, "the nudge of endpoint {which} is lost"),
-            Self::LetterLost(letter) => write!(f, "{letter} is lost"),
+            Self::NotificationLost(notification) => write!(f, "{notification} is lost"),
         }
     }
 }
 
-impl fmt::Display for Letter {
+impl fmt::Display for Notification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { to, word } = self;
-        match word {
-            Word::Stored => write!(f, "the nudge for node {to}"),
-            Word::ConnectedElsewhere(since) => {
+        let Self { to, content } = self;
+        match content {
+            Content::Stored => write!(f, "the nudge for node {to}"),
+            Content::ConnectedElsewhere(since) => {
                 write!(f, "the word for node {to} that the agent is elsewhere since {since:?}")
             }
         }

@@ -77,7 +77,7 @@ impl search::Scenario for Scenario {
         })
     }
 
-    fn told(&self, path: Vec<Action>) -> String {
+    fn report(&self, path: Vec<Action>) -> String {
         let mut world = World { diary: Diary::open(), ..self.start.clone() };
         for action in path {
             world.happens(self, &action);

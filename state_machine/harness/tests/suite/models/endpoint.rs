@@ -58,7 +58,7 @@ impl Push {
         *self == Self::Waiting
     }
 
-    pub(crate) fn next_order(&self) -> Option<&DeliveryEffect> {
+    pub(crate) fn next_effect(&self) -> Option<&DeliveryEffect> {
         self.under_way().and_then(|push| push.todo.front())
     }
 
@@ -67,14 +67,14 @@ impl Push {
         self.under_way().is_some_and(|push| push.id == id)
     }
 
-    pub(crate) fn awaits(&self, line: ConnectionId) -> bool {
-        self.awaited() == Some(line)
+    pub(crate) fn awaits(&self, connection: ConnectionId) -> bool {
+        self.awaited() == Some(connection)
     }
 
     /// The connection whose answer the endpoint waits for.
     pub(crate) fn awaited(&self) -> Option<ConnectionId> {
         match self.under_way()?.reply {
-            Reply::Awaited(line) => Some(line),
+            Reply::Awaited(connection) => Some(connection),
             Reply::NotAsked | Reply::Arrived(_) => None,
         }
     }
@@ -136,15 +136,15 @@ impl World {
     }
 
     pub(crate) fn endpoint_goes_on(&mut self, scenario: &Scenario, which: Which) {
-        self.endpoint_orders(scenario, which, true, true);
+        self.endpoint_executes(scenario, which, true, true);
     }
 
     /// The store or the connection to the node fails.
     pub(crate) fn endpoint_fails(&mut self, scenario: &Scenario, which: Which, is_done: bool) {
-        self.endpoint_orders(scenario, which, is_done, false);
+        self.endpoint_executes(scenario, which, is_done, false);
     }
 
-    fn endpoint_orders(
+    fn endpoint_executes(
         &mut self,
         scenario: &Scenario,
         which: Which,
@@ -152,12 +152,12 @@ impl World {
         is_heard: bool,
     ) {
         let Some(push) = self.pushes[which].under_way_mut() else { return };
-        let Some(order) = push.todo.pop_front() else { return };
-        self.diary.note(|| format!("    endpoint {which}: {order:?}"));
-        if is_done && is_write(&order) {
+        let Some(effect) = push.todo.pop_front() else { return };
+        self.diary.note(|| format!("    endpoint {which}: {effect:?}"));
+        if is_done && is_write(&effect) {
             self.unwritten = None;
         }
-        let event = match order {
+        let event = match effect {
             DeliveryEffect::ReadRecord => {
                 let route = self.reads_record(scenario, which);
                 DeliveryEvent::RecordRead(heard(is_heard, route))
@@ -206,14 +206,14 @@ impl World {
 
     fn endpoint_happened(&mut self, scenario: &Scenario, which: Which, event: DeliveryEvent) {
         let Some(push) = self.pushes[which].under_way_mut() else { return };
-        let orders = push.delivery.step(event);
-        push.todo.extend(orders);
+        let effects = push.delivery.step(event);
+        push.todo.extend(effects);
         self.answers_if_that_is_next(scenario, which);
     }
 
     /// Answers the application server at once if that is the next effect.
     fn answers_if_that_is_next(&mut self, scenario: &Scenario, which: Which) {
-        if let Some(DeliveryEffect::Answer(_)) = self.pushes[which].next_order() {
+        if let Some(DeliveryEffect::Answer(_)) = self.pushes[which].next_effect() {
             self.endpoint_goes_on(scenario, which);
         }
     }
@@ -256,10 +256,13 @@ impl World {
             return self.is_cut_off(scenario, which, at);
         }
         match self.found_here(at) {
-            Some(line) => {
+            Some(connection) => {
                 let push = self.pushes[which].under_way_mut();
-                push.into_iter().for_each(|push| push.reply = Reply::Awaited(line));
-                self.lines.get_mut(&line).into_iter().for_each(|line| line.mail.push_back(which));
+                push.into_iter().for_each(|push| push.reply = Reply::Awaited(connection));
+                self.connections
+                    .get_mut(&connection)
+                    .into_iter()
+                    .for_each(|connection| connection.mail.push_back(which));
             }
             None => {
                 let event = DeliveryEvent::NodeAnswered(NodeAnswer::NotHere);
@@ -314,26 +317,26 @@ impl World {
     pub(crate) fn node_answers(
         &mut self,
         scenario: &Scenario,
-        line: ConnectionId,
+        connection: ConnectionId,
         which: Which,
         answer: PushAnswer,
         message: MessageKey,
     ) {
         if answer == PushAnswer::Busy {
-            self.busy.insert((line, message.id));
+            self.busy.insert((connection, message.id));
         }
-        if !self.pushes[which].awaits(line) {
+        if !self.pushes[which].awaits(connection) {
             // Between processes, an answer may be written to an endpoint that is gone, and the node
             // does not notice.
             if answer == PushAnswer::Accepted && !scenario.freedom.endpoints_apart {
-                self.step(scenario, line, &Event::AckReplyLost(message));
+                self.step(scenario, connection, &Event::AckReplyLost(message));
             }
         } else if let Some(push) = self.pushes[which].under_way_mut() {
             push.reply = Reply::Arrived(answer.into());
         }
     }
 
-    pub(crate) fn endpoint_hears(&mut self, scenario: &Scenario, which: Which) {
+    pub(crate) fn endpoint_gets_answer(&mut self, scenario: &Scenario, which: Which) {
         let Some(push) = self.pushes[which].under_way_mut() else { return };
         match std::mem::replace(&mut push.reply, Reply::NotAsked) {
             Reply::Arrived(answer) => {

@@ -8,7 +8,7 @@ use state_machine::store::StoreOp;
 
 use super::action::{Action, Fault, NodeIndex, Which};
 use super::lives::Life;
-use super::node::{Line, Pending};
+use super::node::{ClientConnection, Pending};
 use super::scenario::{Scenario, channel};
 use super::world::World;
 
@@ -28,11 +28,11 @@ impl Scenario {
     /// The choices of agents and application servers.
     fn choices(&self, world: &World, actions: &mut Vec<Action>) {
         let agent = &world.agent;
-        if agent.line.is_none() || self.freedom.leaves_unnoticed {
+        if agent.connection.is_none() || self.freedom.leaves_unnoticed {
             let is_up = |node: &NodeIndex| world.nodes[*node].life == Life::Up;
             actions.extend((0..self.nodes.len()).filter(is_up).map(Action::Connects));
         }
-        actions.extend(agent.line.map(|_| Action::HangsUp));
+        actions.extend(agent.connection.map(|_| Action::HangsUp));
         self.commands(world, actions);
         if world.next_deadline(self).is_none() {
             actions.extend(world.idle_deadline());
@@ -47,7 +47,7 @@ impl Scenario {
 
     fn commands(&self, world: &World, actions: &mut Vec<Action>) {
         let agent = &world.agent;
-        if agent.line.is_none() || !agent.is_greeted {
+        if agent.connection.is_none() || !agent.is_greeted {
             return;
         }
         actions.push(Action::Registers);
@@ -59,21 +59,24 @@ impl Scenario {
     }
 
     fn acks(&self, world: &World, actions: &mut Vec<Action>) {
-        let Some(line) = world.agent.line.filter(|_| world.agent.is_greeted) else { return };
+        let Some(connection) = world.agent.connection.filter(|_| world.agent.is_greeted) else {
+            return;
+        };
         let is_unacked = |which: &Which| {
             let id = self.messages[*which].id;
             world.agent.unacked.iter().any(|(_, unacked)| *unacked == id)
         };
         let acks = (0..self.messages.len()).filter(is_unacked);
-        actions.extend(acks.map(|which| Action::Acks(line, which)));
+        actions.extend(acks.map(|which| Action::Acks(connection, which)));
     }
 
     fn late_acks(&self, world: &World, actions: &mut Vec<Action>) {
-        for (line, id) in &world.agent.unacked {
-            let is_left = world.agent.line != Some(*line) && world.lines.contains_key(line);
+        for (connection, id) in &world.agent.unacked {
+            let is_left = world.agent.connection != Some(*connection)
+                && world.connections.contains_key(connection);
             let which = self.messages.iter().position(|message| message.id == *id);
             if let (true, Some(which)) = (is_left, which) {
-                actions.push(Action::Acks(*line, which));
+                actions.push(Action::Acks(*connection, which));
             }
         }
     }
@@ -92,7 +95,7 @@ impl Scenario {
         let mut faults = Vec::new();
         (0..world.nodes.len()).for_each(|node| world.faults_of_node(self, node, &mut faults));
         (0..world.pushes.len()).for_each(|which| world.faults_of_endpoint(which, &mut faults));
-        faults.extend(world.letters.iter().copied().map(Fault::LetterLost));
+        faults.extend(world.notifications.iter().copied().map(Fault::NotificationLost));
         actions.extend(faults.into_iter().map(Action::Fails));
     }
 }
@@ -106,24 +109,25 @@ impl World {
                 faults.push(Fault::NodeCrashesAfterWriting(at));
             }
         }
-        for (place, Pending { line, op, order, .. }) in node.queue.iter().enumerate() {
-            let is_heard = self.lines.contains_key(line) || node.queue[place].is_last_word();
-            if !node.may_be_done(place) || !is_heard {
+        for (at, Pending { connection, op, operation, .. }) in node.queue.iter().enumerate() {
+            let is_heard =
+                self.connections.contains_key(connection) || node.queue[at].is_last_word();
+            if !node.may_be_done(at) || !is_heard {
                 continue;
             }
-            faults.push(Fault::StoreRefuses(*line, *op));
-            if order.is_write() {
-                faults.push(Fault::NoSpace(*line, *op));
-                let is_kept = matches!(order, StoreOp::Register(_));
+            faults.push(Fault::StoreRefuses(*connection, *op));
+            if operation.is_write() {
+                faults.push(Fault::NoSpace(*connection, *op));
+                let is_kept = matches!(operation, StoreOp::Register(_));
                 if is_kept && scenario.nodes.len() == 1 {
-                    faults.push(Fault::RegistrationUnwritten(*line, *op));
+                    faults.push(Fault::RegistrationUnwritten(*connection, *op));
                 }
             }
-            let is_awaited = self.lines.contains_key(line) && node.queue[place].is_write();
+            let is_awaited = self.connections.contains_key(connection) && node.queue[at].is_write();
             if is_awaited {
-                faults.push(Fault::AckReplyLost(*line, *op));
-                if matches!(order, StoreOp::MoveMessages { .. }) {
-                    faults.push(Fault::CarriedByHalf(*line, *op));
+                faults.push(Fault::AckReplyLost(*connection, *op));
+                if matches!(operation, StoreOp::MoveMessages { .. }) {
+                    faults.push(Fault::CarriedByHalf(*connection, *op));
                 }
             }
         }
@@ -135,7 +139,7 @@ impl World {
             return;
         }
         faults.push(Fault::EndpointCrashes(which));
-        let (loss, is_for_store) = match push.next_order() {
+        let (loss, is_for_store) = match push.next_effect() {
             None => (Fault::NodeAnswerLost(which), false),
             Some(DeliveryEffect::Deliver { .. }) => (Fault::Unreachable(which), false),
             Some(DeliveryEffect::NotifyMessageStored { .. }) => (Fault::NudgeLost(which), false),
@@ -145,16 +149,16 @@ impl World {
         if is_for_store {
             faults.push(Fault::StoreRefusesEndpoint(which));
         }
-        if push.next_order().is_some_and(is_write) {
+        if push.next_effect().is_some_and(is_write) {
             faults.push(Fault::NoSpaceForEndpoint(which));
         }
     }
 }
 
-/// Whether the endpoint's order changes rows.
-pub(crate) fn is_write(order: &DeliveryEffect) -> bool {
+/// Whether the endpoint's effect changes rows.
+pub(crate) fn is_write(effect: &DeliveryEffect) -> bool {
     matches!(
-        order,
+        effect,
         DeliveryEffect::Store { .. }
             | DeliveryEffect::ClearNode { .. }
             | DeliveryEffect::DeleteStored { .. }
@@ -167,29 +171,31 @@ impl World {
         let mut actions = Vec::new();
         for node in &self.nodes {
             for (at, pending) in node.queue.iter().enumerate() {
-                let (line, op) = (pending.line, pending.op);
+                let (connection, op) = (pending.connection, pending.op);
                 if pending.answer.is_some() {
-                    actions.push(Action::HearsStore(line, op));
+                    actions.push(Action::StoreAnswers(connection, op));
                 } else if node.may_be_done(at) {
-                    actions.push(Action::StoreDoes(line, op));
+                    actions.push(Action::StoreExecutes(connection, op));
                 }
             }
         }
-        for (id, line) in &self.lines {
-            if !line.mail.is_empty() {
+        for (id, connection) in &self.connections {
+            if !connection.mail.is_empty() {
                 actions.push(Action::TakesPush(*id));
             }
-            if line.is_nudged || line.is_replaced || line.elsewhere.is_some() {
+            if connection.is_nudged || connection.is_replaced || connection.elsewhere.is_some() {
                 actions.push(Action::TakesNotices(*id));
             }
         }
         for (which, push) in self.pushes.iter().enumerate() {
-            if push.next_order().is_some() {
+            if push.next_effect().is_some() {
                 actions.push(Action::EndpointGoesOn(which));
             }
-            let is_alone = push.awaited().is_some_and(|line| !self.lines.contains_key(&line));
+            let is_alone = push
+                .awaited()
+                .is_some_and(|connection| !self.connections.contains_key(&connection));
             if push.has_reply() || is_alone {
-                actions.push(Action::EndpointHears(which));
+                actions.push(Action::EndpointGetsAnswer(which));
             }
         }
         self.lives_go_on(&mut actions);
@@ -199,11 +205,12 @@ impl World {
 
     /// The next deadline of an idle connection, if no other is before it.
     fn idle_deadline(&self) -> Option<Action> {
-        let deadlines =
-            self.lines.iter().filter_map(|(id, line)| match line.connection.deadline()? {
+        let deadlines = self.connections.iter().filter_map(|(id, connection)| {
+            match connection.machine.deadline()? {
                 (at, Wait::Keepalive | Wait::SessionEnd) => Some((at, *id)),
                 _ => None,
-            });
+            }
+        });
         deadlines.min().map(|(_, id)| Action::IdleDeadline(id))
     }
 
@@ -213,11 +220,12 @@ impl World {
         if self.nodes.last().is_some_and(|on_its_way| !on_its_way.queue.is_empty()) {
             return None;
         }
-        let at = |line: &Line| {
-            let shown = line.deadline(scenario.freedom.acks_tarry);
-            shown.map(|shown| scenario.when(line.node, shown).max(self.now))
+        let at = |connection: &ClientConnection| {
+            let shown = connection.deadline(scenario.freedom.acks_tarry);
+            shown.map(|shown| scenario.when(connection.node, shown).max(self.now))
         };
-        let deadlines = self.lines.iter().filter_map(|(id, line)| Some((at(line)?, *id)));
+        let deadlines =
+            self.connections.iter().filter_map(|(id, connection)| Some((at(connection)?, *id)));
         deadlines.min().map(|(_, id)| Action::Deadline(id))
     }
 }

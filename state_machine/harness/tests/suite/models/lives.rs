@@ -36,15 +36,18 @@ impl World {
     /// The progress of nodes that needs no choice.
     pub(crate) fn lives_go_on(&self, actions: &mut Vec<Action>) {
         let is_there = |node: NodeIndex| self.nodes[node].life != Life::Gone;
-        let letters = self.letters.iter().filter(|letter| is_there(letter.to));
-        actions.extend(letters.copied().map(Action::LetterArrives));
+        let notifications =
+            self.notifications.iter().filter(|notification| is_there(notification.to));
+        actions.extend(notifications.copied().map(Action::NotificationArrives));
         let shunned = self.shunned.iter().copied().filter(|node| is_there(*node));
         actions.extend(shunned.map(Action::Recovers));
         let is_draining = |node: NodeIndex| self.nodes[node].life == Life::Draining;
-        let ends = self.lines.iter().filter(|(_, it)| is_draining(it.node) && !it.is_closed());
-        actions.extend(ends.map(|(line, _)| Action::SessionEnds(*line)));
+        let ends =
+            self.connections.iter().filter(|(_, it)| is_draining(it.node) && !it.is_closed());
+        actions.extend(ends.map(|(connection, _)| Action::SessionEnds(*connection)));
         let is_empty = |node: &NodeIndex| {
-            self.nodes[*node].queue.is_empty() && self.lines.values().all(|line| line.node != *node)
+            self.nodes[*node].queue.is_empty()
+                && self.connections.values().all(|connection| connection.node != *node)
         };
         let exits = (0..self.nodes.len()).filter(|node| is_draining(*node)).filter(is_empty);
         actions.extend(exits.map(Action::Exits));
@@ -66,7 +69,7 @@ impl World {
     pub(crate) fn may_crash(&self, at: NodeIndex) -> bool {
         let node = &self.nodes[at];
         let has_last_words = node.life == Life::Draining && !node.queue.is_empty();
-        has_last_words || self.lines.values().any(|line| line.node == at)
+        has_last_words || self.connections.values().any(|connection| connection.node == at)
     }
 
     /// The node's store queue is lost, or its writes are executed later.
@@ -89,8 +92,9 @@ impl World {
         if was_draining || scenario.freedom.nodes_stay_down {
             self.nodes[node].life = Life::Gone;
         }
-        self.is_untold |= scenario.freedom.letters_travel;
-        self.lines.retain(|_, line| line.node != node);
-        self.agent.line = self.agent.line.filter(|line| self.lines.contains_key(line));
+        self.is_unnotified |= scenario.freedom.notifications_travel;
+        self.connections.retain(|_, connection| connection.node != node);
+        self.agent.connection =
+            self.agent.connection.filter(|connection| self.connections.contains_key(connection));
     }
 }

@@ -91,39 +91,39 @@ pub(crate) struct Environment<'a> {
 
 impl Environment<'_> {
     /// Executes a store operation of a connection.
-    pub(crate) fn carry_out(&mut self, order: &StoreOp) -> StoreAnswer {
-        match (self.mutation, order) {
+    pub(crate) fn execute(&mut self, operation: &StoreOp) -> StoreAnswer {
+        match (self.mutation, operation) {
             (Some(Mutation::NoOldMonth), StoreOp::UpdateMonth(step)) => {
-                let answer = self.store.carry_out(order);
+                let answer = self.store.execute(operation);
                 self.forget_old_month(step.uaid);
                 answer
             }
             (Some(Mutation::RouterBeforeCopy), StoreOp::AddChannels { uaid, month, .. }) => {
-                self.move_record_first(*uaid, *month, order)
+                self.move_record_first(*uaid, *month, operation)
             }
             (Some(Mutation::RouterBeforeCopy), StoreOp::UpdateMonth(step)) => {
                 self.copy_channels_late(step);
-                self.store.carry_out(order)
+                self.store.execute(operation)
             }
             (Some(Mutation::RepairedBesideNodes), StoreOp::Register(registration)) => {
                 self.repair(registration);
-                self.store.carry_out(order)
+                self.store.execute(operation)
             }
             (Some(Mutation::RecordFollowsClock), StoreOp::Register(registration)) => {
                 self.set_month_back(registration);
-                self.store.carry_out(order)
+                self.store.execute(operation)
             }
-            (Some(Mutation::ExpiresEarly), StoreOp::Fetch { .. }) => self.fetch_early(order),
+            (Some(Mutation::ExpiresEarly), StoreOp::Fetch { .. }) => self.fetch_early(operation),
             (Some(Mutation::NoLastLook), StoreOp::Fetch { uaid, month, .. })
                 if self.record_has_left(*uaid, *month) =>
             {
                 StoreAnswer::Fetched(Page::default())
             }
             (Some(Mutation::CursorByTimestamp), StoreOp::Fetch { .. }) => {
-                self.fetch_by_timestamp(order)
+                self.fetch_by_timestamp(operation)
             }
             (Some(Mutation::ReceiptWhenSent), StoreOp::Fetch { .. }) => {
-                let answer = self.store.carry_out(order);
+                let answer = self.store.execute(operation);
                 if let StoreAnswer::Fetched(page) = &answer {
                     let wanted = page.messages.iter().filter(|message| message.receipt.is_some());
                     self.store.receipts.extend(wanted.map(|message| message.id));
@@ -142,14 +142,14 @@ impl Environment<'_> {
             (Some(Mutation::ShutdownClearsAlways), StoreOp::ClearNode { uaid, .. }) => {
                 self.clear_node_if(*uaid, |_| true)
             }
-            (Some(Mutation::ShutdownClearsByName), StoreOp::ClearNode { uaid, binding: place }) => {
-                self.clear_node_if(*uaid, |record| record.node.as_ref() == Some(&place.node))
+            (Some(Mutation::ShutdownClearsByName), StoreOp::ClearNode { uaid, binding }) => {
+                self.clear_node_if(*uaid, |record| record.node.as_ref() == Some(&binding.node))
             }
             (Some(Mutation::MoveKeepsGreaterTopic), StoreOp::MoveMessages { uaid, from, to }) => {
                 self.keep_greater_topics(*uaid, *from, *to);
-                self.store.carry_out(order)
+                self.store.execute(operation)
             }
-            (_, order) => self.store.carry_out(order),
+            (_, operation) => self.store.execute(operation),
         }
     }
 
@@ -223,12 +223,12 @@ impl Environment<'_> {
     }
 
     /// Reads as if the node's clock were further ahead.
-    fn fetch_early(&mut self, order: &StoreOp) -> StoreAnswer {
-        let mut early = order.clone();
+    fn fetch_early(&mut self, operation: &StoreOp) -> StoreAnswer {
+        let mut early = operation.clone();
         if let StoreOp::Fetch { now, .. } = &mut early {
             *now = *now + Span(APART.unsigned_abs());
         }
-        self.store.carry_out(&early)
+        self.store.execute(&early)
     }
 
     fn forget_old_month(&mut self, uaid: Uaid) {
@@ -241,10 +241,10 @@ impl Environment<'_> {
         self.store.records.get(&uaid).is_some_and(|record| month < record.curmonth)
     }
 
-    fn move_record_first(&mut self, uaid: Uaid, month: Month, order: &StoreOp) -> StoreAnswer {
+    fn move_record_first(&mut self, uaid: Uaid, month: Month, operation: &StoreOp) -> StoreAnswer {
         let Some(record) = self.store.records.get_mut(&uaid).filter(|it| it.curmonth < month)
         else {
-            return self.store.carry_out(order);
+            return self.store.execute(operation);
         };
         record.oldmonth = Some(record.curmonth);
         record.curmonth = month;
@@ -254,13 +254,13 @@ impl Environment<'_> {
     fn copy_channels_late(&mut self, step: &MonthStep) {
         let MonthStep { uaid, from, to, .. } = *step;
         if let Some(channels) = self.store.channels(uaid, from).cloned() {
-            self.store.carry_out(&StoreOp::AddChannels { uaid, month: to, channels });
+            self.store.execute(&StoreOp::AddChannels { uaid, month: to, channels });
         }
     }
 
-    fn fetch_by_timestamp(&mut self, order: &StoreOp) -> StoreAnswer {
-        let answer = self.store.carry_out(order);
-        match (order, answer) {
+    fn fetch_by_timestamp(&mut self, operation: &StoreOp) -> StoreAnswer {
+        let answer = self.store.execute(operation);
+        match (operation, answer) {
             (StoreOp::Fetch { after: Some(after), .. }, StoreAnswer::Fetched(page)) => {
                 let is_last = |message: &&Message| message.id.to_string() == after.as_str();
                 let last = self.messages.iter().find(is_last).map(|last| last.accepted_at);

@@ -33,9 +33,9 @@ pub(crate) struct Node {
 /// A store operation in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Pending {
-    pub(crate) line: ConnectionId,
+    pub(crate) connection: ConnectionId,
     pub(crate) op: OpId,
-    pub(crate) order: StoreOp,
+    pub(crate) operation: StoreOp,
     /// The answer on its way back, once the operation was executed.
     pub(crate) answer: Option<StoreAnswer>,
 }
@@ -51,9 +51,9 @@ pub(crate) enum Done {
 
 /// A connection of the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Line {
+pub(crate) struct ClientConnection {
     pub(crate) node: NodeIndex,
-    pub(crate) connection: Connection,
+    pub(crate) machine: Connection,
     checker: ConnectionChecker,
     /// Pushes in the connection's mailbox.
     pub(crate) mail: VecDeque<Which>,
@@ -67,14 +67,14 @@ pub(crate) struct Line {
     pub(crate) is_registered: bool,
 }
 
-impl Line {
+impl ClientConnection {
     pub(crate) fn new(node: NodeIndex, scenario: &Scenario, now: Time) -> Self {
         let terms = &scenario.nodes[node];
         let seed = ConnectionSeed { fresh_uaid: fresh_uaid(), jitter: 0 };
         let now = scenario.clock(node, now);
         Self {
             node,
-            connection: Connection::new(Arc::clone(&terms.config), seed, now),
+            machine: Connection::new(Arc::clone(&terms.config), seed, now),
             checker: ConnectionChecker::new(Arc::clone(&terms.rules)),
             mail: VecDeque::new(),
             is_nudged: false,
@@ -85,7 +85,7 @@ impl Line {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.connection.phase() == PhaseName::Closed
+        self.machine.phase() == PhaseName::Closed
     }
 
     /// A closed connection still answers the pushes that it has.
@@ -96,7 +96,7 @@ impl Line {
     /// The next deadline that the model executes. The deadlines of an idle connection are too far
     /// away.
     pub(crate) fn deadline(&self, acks_tarry: bool) -> Option<Time> {
-        let (at, wait) = self.connection.deadline()?;
+        let (at, wait) = self.machine.deadline()?;
         let may_pass = match wait {
             Wait::Retry | Wait::Scan => true,
             Wait::Ack | Wait::Drain => acks_tarry,
@@ -108,12 +108,12 @@ impl Line {
 
 impl Pending {
     pub(crate) fn is_write(&self) -> bool {
-        self.order.is_write()
+        self.operation.is_write()
     }
 
     /// Whether the operation clears a node that shuts down from the record.
     pub(crate) fn is_last_word(&self) -> bool {
-        matches!(self.order, StoreOp::ClearNode { .. })
+        matches!(self.operation, StoreOp::ClearNode { .. })
     }
 
     /// Whether the connection wrote the record and has not received the answer.
@@ -136,9 +136,11 @@ impl Node {
     }
 
     /// Whether the connection reads a page of messages.
-    pub(crate) fn is_reading(&self, line: ConnectionId) -> bool {
-        let is_fetch = |order: &StoreOp| matches!(order, StoreOp::Fetch { .. });
-        self.queue.iter().any(|pending| pending.line == line && is_fetch(&pending.order))
+    pub(crate) fn is_reading(&self, connection: ConnectionId) -> bool {
+        let is_fetch = |operation: &StoreOp| matches!(operation, StoreOp::Fetch { .. });
+        self.queue
+            .iter()
+            .any(|pending| pending.connection == connection && is_fetch(&pending.operation))
     }
 
     /// Whether a page that holds the message is on its way to a connection.
@@ -154,38 +156,40 @@ impl Node {
 
 impl World {
     pub(crate) fn step(&mut self, scenario: &Scenario, id: ConnectionId, event: &Event) {
-        let Some(line) = self.lines.get_mut(&id) else { return };
-        let now = scenario.clock(line.node, self.now);
-        let before = line.connection.phase();
-        let effects = line.connection.step(now, event.clone());
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let now = scenario.clock(connection.node, self.now);
+        let before = connection.machine.phase();
+        let effects = connection.machine.step(now, event.clone());
         let seen = StepRecord {
             now,
             event,
             effects: &effects,
             before,
-            after: line.connection.phase(),
-            unacked: line.connection.unacked(),
-            deadline: line.connection.deadline(),
+            after: connection.machine.phase(),
+            unacked: connection.machine.unacked(),
+            deadline: connection.machine.deadline(),
         };
-        let observed = line.checker.observe(&seen);
-        let observed = observed.and_then(|()| waits_for_deadline(&line.connection));
+        let observed = connection.checker.observe(&seen);
+        let observed = observed.and_then(|()| waits_for_deadline(&connection.machine));
         let is_closed = seen.after == PhaseName::Closed;
-        self.diary.step(id, &scenario.nodes[line.node].config, &seen);
+        self.diary.step(id, &scenario.nodes[connection.node].config, &seen);
         if let Err(violation) = observed {
             self.violates(violation);
         }
         let is_cut_short = before == PhaseName::Identified && is_closed;
-        self.is_untold |= is_cut_short && scenario.freedom.letters_travel;
-        effects.into_iter().for_each(|effect| self.carry_out(scenario, id, effect));
+        self.is_unnotified |= is_cut_short && scenario.freedom.notifications_travel;
+        effects.into_iter().for_each(|effect| self.execute(scenario, id, effect));
     }
 
-    fn carry_out(&mut self, scenario: &Scenario, id: ConnectionId, effect: Effect) {
-        let Some(node) = self.lines.get(&id).map(|line| line.node) else { return };
+    fn execute(&mut self, scenario: &Scenario, id: ConnectionId, effect: Effect) {
+        let Some(node) = self.connections.get(&id).map(|connection| connection.node) else {
+            return;
+        };
         match effect {
-            Effect::Send(message) => self.agent_hears(id, message),
+            Effect::Send(message) => self.agent_receives(id, message),
             Effect::Ping | Effect::SubscribeBroadcasts { .. } | Effect::UnsubscribeBroadcasts => {}
-            Effect::SubmitStoreOp { op, order } => {
-                let pending = Pending { line: id, op, order, answer: None };
+            Effect::SubmitStoreOp { op, operation } => {
+                let pending = Pending { connection: id, op, operation, answer: None };
                 self.nodes[node].queue.push(pending);
             }
             Effect::AnswerPush { push: PushId(push), answer, message } => {
@@ -193,11 +197,11 @@ impl World {
             }
             Effect::Register { uaid } => {
                 let displaced = self.nodes[node].registry.insert(uaid, id, ());
-                let older = displaced.and_then(|older| self.lines.get_mut(&older.connection));
+                let older = displaced.and_then(|older| self.connections.get_mut(&older.connection));
                 older.into_iter().for_each(|older| older.is_replaced = true);
             }
             Effect::NotifyPreviousNode { node: to, connected_at, .. } => {
-                self.tells_node(scenario, node, &to, connected_at);
+                self.notifies_node(scenario, node, &to, connected_at);
             }
             Effect::Deregister { uaid } => self.nodes[node].registry.remove(uaid, id),
             Effect::Close(_) => self.closes(scenario, id, node),
@@ -207,20 +211,21 @@ impl World {
     /// Closes the connection. Answers of the store are dropped from then on; writes that were
     /// submitted are still executed.
     fn closes(&mut self, scenario: &Scenario, id: ConnectionId, node: NodeIndex) {
-        if self.agent.line == Some(id) {
-            self.agent.line = None;
+        if self.agent.connection == Some(id) {
+            self.agent.connection = None;
         }
         let is_void = |pending: &Pending| {
-            pending.line == id && (pending.answer.is_some() || !pending.is_write())
+            pending.connection == id && (pending.answer.is_some() || !pending.is_write())
         };
         let queue = &mut self.nodes[node].queue;
         self.is_record_astray |= queue.iter().any(|it| is_void(it) && it.has_registered());
         let void: Vec<Pending> = queue.extract_if(.., |pending| is_void(pending)).collect();
-        for Pending { order, answer, .. } in void {
-            answer.iter().for_each(|answer| self.outlives(scenario, node, &order, answer));
+        for Pending { operation, answer, .. } in void {
+            answer.iter().for_each(|answer| self.outlives(scenario, node, &operation, answer));
         }
-        if let Some(line) = self.lines.get_mut(&id) {
-            (line.is_nudged, line.is_replaced, line.elsewhere) = (false, false, None);
+        if let Some(connection) = self.connections.get_mut(&id) {
+            (connection.is_nudged, connection.is_replaced, connection.elsewhere) =
+                (false, false, None);
         }
     }
 
@@ -230,20 +235,20 @@ impl World {
         &mut self,
         scenario: &Scenario,
         node: NodeIndex,
-        order: &StoreOp,
+        operation: &StoreOp,
         answer: &StoreAnswer,
     ) {
-        let StoreOp::Register(registration) = order else { return };
+        let StoreOp::Register(registration) = operation else { return };
         let StoreAnswer::Registered(RegisterResult::Registered(_, Some(before))) = answer else {
             return;
         };
         if node < scenario.nodes.len() && before.node != registration.node {
-            self.tells_node(scenario, node, &before.node, registration.connected_at);
+            self.notifies_node(scenario, node, &before.node, registration.connected_at);
         }
     }
 
-    fn agent_hears(&mut self, id: ConnectionId, message: ServerMessage) {
-        if self.agent.line != Some(id) {
+    fn agent_receives(&mut self, id: ConnectionId, message: ServerMessage) {
+        if self.agent.connection != Some(id) {
             return;
         }
         match message {
@@ -266,7 +271,8 @@ impl World {
     }
 
     pub(crate) fn takes_push(&mut self, scenario: &Scenario, id: ConnectionId) {
-        let which = self.lines.get_mut(&id).and_then(|line| line.mail.pop_front());
+        let which =
+            self.connections.get_mut(&id).and_then(|connection| connection.mail.pop_front());
         let is_taken =
             |which: &Which| scenario.freedom.endpoints_apart || self.pushes[*which].awaits(id);
         if let Some(which) = which.filter(is_taken) {
@@ -276,10 +282,10 @@ impl World {
     }
 
     pub(crate) fn takes_notices(&mut self, scenario: &Scenario, id: ConnectionId) {
-        let Some(line) = self.lines.get_mut(&id) else { return };
-        let (is_nudged, is_replaced) = (line.is_nudged, line.is_replaced);
-        (line.is_nudged, line.is_replaced) = (false, false);
-        let elsewhere = line.elsewhere.take();
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let (is_nudged, is_replaced) = (connection.is_nudged, connection.is_replaced);
+        (connection.is_nudged, connection.is_replaced) = (false, false);
+        let elsewhere = connection.elsewhere.take();
         if is_nudged {
             self.step(scenario, id, &Event::MessageStored);
         }
@@ -287,31 +293,31 @@ impl World {
             self.step(scenario, id, &Event::Replaced);
         }
         if let Some(since) = elsewhere {
-            self.hears_elsewhere(scenario, id, since);
+            self.notified_elsewhere(scenario, id, since);
         }
     }
 
-    pub(crate) fn store_does(&mut self, scenario: &Scenario, id: ConnectionId, op: OpId) {
-        let Some((node, at)) = self.find_order(id, op) else { return };
-        let order = self.nodes[node].queue[at].order.clone();
-        self.notes_deleted(&order);
-        let answer = self.is_done(scenario, id, &order, true);
-        if self.lines.get(&id).is_none_or(Line::is_closed) {
+    pub(crate) fn store_executes(&mut self, scenario: &Scenario, id: ConnectionId, op: OpId) {
+        let Some((node, at)) = self.find_operation(id, op) else { return };
+        let operation = self.nodes[node].queue[at].operation.clone();
+        self.notes_deleted(&operation);
+        let answer = self.is_done(scenario, id, &operation, true);
+        if self.connections.get(&id).is_none_or(ClientConnection::is_closed) {
             self.nodes[node].queue.remove(at);
-            self.diary.note(|| format!("    the answer is lost: {order:?}"));
-            self.outlives(scenario, node, &order, &answer);
+            self.diary.note(|| format!("    the answer is lost: {operation:?}"));
+            self.outlives(scenario, node, &operation, &answer);
         } else {
             self.nodes[node].queue[at].answer = Some(answer);
             if !scenario.freedom.answers_travel {
-                self.hears_store(scenario, id, op);
+                self.store_answers(scenario, id, op);
             }
         }
     }
 
     /// Records the acks that a delete is about to settle: messages in no other table than those it
     /// names.
-    fn notes_deleted(&mut self, order: &StoreOp) {
-        let StoreOp::Delete { uaid, months, messages, .. } = order else { return };
+    fn notes_deleted(&mut self, operation: &StoreOp) {
+        let StoreOp::Delete { uaid, months, messages, .. } = operation else { return };
         for MessageKey { id, .. } in messages {
             let mut elsewhere = self.store.rows(*uaid).filter(|(month, _)| !months.contains(month));
             if !elsewhere.any(|(_, row)| row == *id) && !self.ledger.is_settled(*id) {
@@ -320,8 +326,8 @@ impl World {
         }
     }
 
-    pub(crate) fn hears_store(&mut self, scenario: &Scenario, id: ConnectionId, op: OpId) {
-        let Some((node, at)) = self.find_order(id, op) else { return };
+    pub(crate) fn store_answers(&mut self, scenario: &Scenario, id: ConnectionId, op: OpId) {
+        let Some((node, at)) = self.find_operation(id, op) else { return };
         let pending = self.nodes[node].queue.remove(at);
         if let Some(answer) = pending.answer {
             self.step(scenario, id, &Event::StoreAnswered { op, answer: Ok(answer) });
@@ -336,19 +342,19 @@ impl World {
         op: OpId,
         done: Done,
     ) {
-        let Some((node, at)) = self.find_order(id, op) else { return };
-        let order = self.nodes[node].queue.remove(at).order;
-        match (done, &order) {
+        let Some((node, at)) = self.find_operation(id, op) else { return };
+        let operation = self.nodes[node].queue.remove(at).operation;
+        match (done, &operation) {
             (Done::Wholly, StoreOp::Delete { uaid, months, messages, .. })
                 if scenario.mutation == Some(Mutation::ReceiptAfterDelete) =>
             {
                 // The failure is between the two writes.
                 months.iter().for_each(|month| self.store.delete(*uaid, *month, messages));
             }
-            (Done::Wholly, order) => {
-                self.is_untold |=
-                    scenario.freedom.letters_travel && matches!(order, StoreOp::Register(_));
-                drop(self.is_done(scenario, id, order, false));
+            (Done::Wholly, operation) => {
+                self.is_unnotified |= scenario.freedom.notifications_travel
+                    && matches!(operation, StoreOp::Register(_));
+                drop(self.is_done(scenario, id, operation, false));
             }
             (Done::Half, StoreOp::MoveMessages { uaid, from, to }) => {
                 self.environment(scenario).copy_only(*uaid, *from, *to);
@@ -360,10 +366,10 @@ impl World {
 
     /// The write is not executed. Its connection learns why.
     pub(crate) fn store_has_no_space(&mut self, scenario: &Scenario, id: ConnectionId, op: OpId) {
-        let Some((node, at)) = self.find_order(id, op) else { return };
-        let order = self.nodes[node].queue.remove(at).order;
+        let Some((node, at)) = self.find_operation(id, op) else { return };
+        let operation = self.nodes[node].queue.remove(at).operation;
         let answer = match scenario.mutation {
-            Some(Mutation::NoSpaceIsDone) => self.store.clone().carry_out(&order),
+            Some(Mutation::NoSpaceIsDone) => self.store.clone().execute(&operation),
             _ => StoreAnswer::NoSpace,
         };
         self.step(scenario, id, &Event::StoreAnswered { op, answer: Ok(answer) });
@@ -377,7 +383,7 @@ impl World {
         op: OpId,
     ) {
         let on_disk = self.unwritten.take().or_else(|| self.record().cloned());
-        self.store_does(scenario, id, op);
+        self.store_executes(scenario, id, op);
         match (scenario.mutation, on_disk) {
             (Some(Mutation::UnwrittenUnseen), Some(record)) => {
                 self.store.records.insert(record.uaid, record);
@@ -390,29 +396,30 @@ impl World {
         &mut self,
         scenario: &Scenario,
         id: ConnectionId,
-        order: &StoreOp,
+        operation: &StoreOp,
         is_heard: bool,
     ) -> StoreAnswer {
-        if order.is_write() {
+        if operation.is_write() {
             self.unwritten = None;
         }
-        let answer = self.environment(scenario).carry_out(order);
+        let answer = self.environment(scenario).execute(operation);
         if let StoreAnswer::Registered(RegisterResult::Registered(record, before)) = &answer {
-            let line = self.lines.get_mut(&id).filter(|line| !line.is_closed());
-            let is_untold = line.is_none() || !is_heard;
-            line.into_iter().for_each(|line| line.is_registered = true);
+            let connection =
+                self.connections.get_mut(&id).filter(|connection| !connection.is_closed());
+            let is_unnotified = connection.is_none() || !is_heard;
+            connection.into_iter().for_each(|connection| connection.is_registered = true);
             // The second attempt finds the first one's write, and sends no notification.
-            let is_again = before.as_ref().map(|place| &place.node) == record.node.as_ref();
-            let is_astray = is_untold || (self.is_record_astray && is_again);
-            self.is_record_astray = is_astray && self.agent.line != Some(id);
+            let is_again = before.as_ref().map(|binding| &binding.node) == record.node.as_ref();
+            let is_astray = is_unnotified || (self.is_record_astray && is_again);
+            self.is_record_astray = is_astray && self.agent.connection != Some(id);
         }
         answer
     }
 
     pub(crate) fn deadline_passes(&mut self, scenario: &Scenario, id: ConnectionId) {
-        let Some(line) = self.lines.get(&id) else { return };
-        if let Some((at, _)) = line.connection.deadline() {
-            self.now = self.now.max(scenario.when(line.node, at));
+        let Some(connection) = self.connections.get(&id) else { return };
+        if let Some((at, _)) = connection.machine.deadline() {
+            self.now = self.now.max(scenario.when(connection.node, at));
             self.step(scenario, id, &Event::TimePassed);
         }
     }
@@ -434,9 +441,9 @@ impl World {
         self.nodes[node].registry.find(self.agent.uaid).map(|entry| entry.connection)
     }
 
-    fn find_order(&self, id: ConnectionId, op: OpId) -> Option<(NodeIndex, usize)> {
+    fn find_operation(&self, id: ConnectionId, op: OpId) -> Option<(NodeIndex, usize)> {
         let in_queue = |node: &Node| {
-            node.queue.iter().position(|pending| (pending.line, pending.op) == (id, op))
+            node.queue.iter().position(|pending| (pending.connection, pending.op) == (id, op))
         };
         let mut nodes = self.nodes.iter().enumerate();
         nodes.find_map(|(node, it)| in_queue(it).map(|at| (node, at)))
@@ -445,11 +452,15 @@ impl World {
 
 impl Diary {
     /// A step of a connection, in the form of a session script.
-    fn step(&mut self, line: ConnectionId, config: &Config, seen: &StepRecord<'_>) {
-        let Some(lines) = &mut self.0 else { return };
+    fn step(&mut self, connection: ConnectionId, config: &Config, seen: &StepRecord<'_>) {
+        let Some(texts) = &mut self.0 else { return };
         let writer = TranscriptWriter { config, start: DECEMBER };
-        lines.push(format!("    {} {}", line.0, writer.event(seen.event, DECEMBER, seen.now)));
+        texts.push(format!(
+            "    {} {}",
+            connection.0,
+            writer.event(seen.event, DECEMBER, seen.now)
+        ));
         let effects = seen.effects.iter().map(|effect| writer.effect(effect, seen.now));
-        lines.extend(effects.map(|effect| format!("    {}     {effect}", line.0)));
+        texts.extend(effects.map(|effect| format!("    {}     {effect}", connection.0)));
     }
 }

@@ -12,7 +12,7 @@ use state_machine::{ConnectionId, MessageId, Urgency};
 use super::action::Action;
 use super::endpoint::Push;
 use super::lives::Life;
-use super::node::Line;
+use super::node::ClientConnection;
 use super::scenario::{Bounds, Scenario};
 use super::world::{Fall, World};
 
@@ -41,21 +41,23 @@ impl World {
     /// Whether a push waits for no event, not even an ack, for which a connection waits until its
     /// deadline.
     fn hangs(&self, push: &Push) -> bool {
-        let waits_for_ack = push.awaited().is_some_and(|line| self.lines.contains_key(&line));
+        let waits_for_ack =
+            push.awaited().is_some_and(|connection| self.connections.contains_key(&connection));
         push.under_way().is_some() && !waits_for_ack
     }
 
     /// Checks that an agent that is connected and has acked everything has received everything.
     fn rests_in_place(&self, scenario: &Scenario) -> Result<(), Broken<Promise>> {
         let is_served = self.phase() == Some(PhaseName::Ready) && self.agent.unacked.is_empty();
-        let (Some(line), true) = (self.agent.line, is_served && !self.is_record_astray) else {
+        let (Some(connection), true) = (self.agent.connection, is_served && !self.is_record_astray)
+        else {
             return Ok(());
         };
-        if !self.leads_to(scenario, line) {
+        if !self.leads_to(scenario, connection) {
             let detail = "the record names another node, and the agent stays connected without a notification";
             return Err(Promise::FoundWhileConnected.broken(detail));
         }
-        if let Some(old) = self.lingering().filter(|_| !self.is_untold) {
+        if let Some(old) = self.lingering().filter(|_| !self.is_unnotified) {
             let detail = format!("connection {} lingers: the agent is elsewhere", old.0);
             return Err(Promise::ComesToRest.broken(detail));
         }
@@ -63,7 +65,7 @@ impl World {
             return Ok(());
         }
         if self.is_nudge_lost {
-            return self.busy_pushes_arrive(scenario, line);
+            return self.busy_pushes_arrive(scenario, connection);
         }
         if let Some(id) = self.ledger.missing() {
             return Err(Promise::FoundWhileConnected.broken(format!("{id} waits in a table")));
@@ -75,15 +77,15 @@ impl World {
     fn busy_pushes_arrive(
         &self,
         scenario: &Scenario,
-        line: ConnectionId,
+        connection: ConnectionId,
     ) -> Result<(), Broken<Promise>> {
-        let of_line = self.busy.iter().filter(|(by, _)| *by == line).map(|(_, id)| *id);
+        let of_line = self.busy.iter().filter(|(by, _)| *by == connection).map(|(_, id)| *id);
         let waiting: Vec<MessageId> = of_line.filter(|id| self.is_stored(*id)).collect();
         if waiting.is_empty() {
             return Ok(());
         }
         let mut later = self.clone();
-        later.deadline_passes(scenario, line);
+        later.deadline_passes(scenario, connection);
         later.runs_out(scenario);
         match waiting.into_iter().find(|id| later.is_stored(*id)) {
             Some(id) => {
@@ -115,25 +117,27 @@ impl World {
     /// A connection that the agent has abandoned for another node, and that stays open.
     fn lingering(&self) -> Option<ConnectionId> {
         let here = self.node();
-        let is_old = |line: &Line| Some(line.node) != here && !line.is_closed();
-        self.lines.iter().find(|(_, line)| is_old(line)).map(|(id, _)| *id)
+        let is_old = |connection: &ClientConnection| {
+            Some(connection.node) != here && !connection.is_closed()
+        };
+        self.connections.iter().find(|(_, connection)| is_old(connection)).map(|(id, _)| *id)
     }
 
     /// Whether a push finds this connection: the record leads to its node, and the registry to the
     /// connection.
-    pub(crate) fn leads_to(&self, scenario: &Scenario, line: ConnectionId) -> bool {
+    pub(crate) fn leads_to(&self, scenario: &Scenario, connection: ConnectionId) -> bool {
         let node = self.record().and_then(|record| record.node.as_ref());
-        node.and_then(|node| self.found_at(scenario, node)) == Some(line)
+        node.and_then(|node| self.found_at(scenario, node)) == Some(connection)
     }
 
     /// Ends all connections. The agent then reconnects and stays until it has acked everything.
     pub(crate) fn comes_back(&mut self, scenario: &Scenario) {
         self.left = Bounds::default();
-        let lines: Vec<ConnectionId> = self.lines.keys().copied().collect();
-        for line in lines {
-            self.step(scenario, line, &Event::SocketClosed);
+        let connections: Vec<ConnectionId> = self.connections.keys().copied().collect();
+        for connection in connections {
+            self.step(scenario, connection, &Event::SocketClosed);
         }
-        self.agent.line = None;
+        self.agent.connection = None;
         self.nodes.iter_mut().for_each(|node| node.life = Life::Up);
         self.runs_out(scenario);
         self.connects(scenario, 0);
@@ -148,7 +152,7 @@ impl World {
             }
             let ack = self.agent.unacked.first().and_then(|(_, id)| {
                 let which = scenario.messages.iter().position(|message| message.id == *id)?;
-                self.agent.line.map(|line| Action::Acks(line, which))
+                self.agent.connection.map(|connection| Action::Acks(connection, which))
             });
             match ack.or_else(|| self.under_way(scenario).into_iter().next()) {
                 Some(action) => self.happens(scenario, &action),

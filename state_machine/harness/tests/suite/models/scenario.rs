@@ -74,7 +74,7 @@ pub(crate) struct Freedom {
     /// Messages are pushed in any order, not only after each other.
     pub(crate) pushes_in_any_order: bool,
     /// Notifications between nodes may arrive late, after any other action.
-    pub(crate) letters_travel: bool,
+    pub(crate) notifications_travel: bool,
     /// Endpoints and nodes are separate processes. A request outlives its endpoint, an answer may
     /// be lost unnoticed, and the breaker for a node that did not answer is open for a moment.
     pub(crate) endpoints_apart: bool,
@@ -215,11 +215,7 @@ impl Scenario {
         let World { agent, store, .. } = &mut self.start;
         agent.channels.insert(channel(2));
         for RouterRecord { uaid, curmonth: month, .. } in store.records.clone().into_values() {
-            store.carry_out(&StoreOp::AddChannels {
-                uaid,
-                month,
-                channels: agent.channels.clone(),
-            });
+            store.execute(&StoreOp::AddChannels { uaid, month, channels: agent.channels.clone() });
         }
         self
     }

@@ -15,9 +15,9 @@ use state_machine::{
 
 use super::action::{Action, Fault, NodeIndex, Which};
 use super::endpoint::Push;
-use super::letters::Letter;
 use super::lives::Life;
-use super::node::{Done, Line, Node};
+use super::node::{ClientConnection, Done, Node};
+use super::notifications::Notification;
 use super::scenario::{Bounds, DECEMBER, Scenario, channel, outlasts_clocks, uaid};
 use super::store::Store;
 use crate::search::Diary;
@@ -33,7 +33,7 @@ pub(crate) struct World {
     /// The record on disk, while the only process keeps a registration in memory.
     pub(crate) unwritten: Option<RouterRecord>,
     /// Connections that may still act or receive something.
-    pub(crate) lines: BTreeMap<ConnectionId, Line>,
+    pub(crate) connections: BTreeMap<ConnectionId, ClientConnection>,
     pub(crate) pushes: Vec<Push>,
     pub(crate) agent: Agent,
     pub(crate) ledger: DeliveryModel,
@@ -45,9 +45,9 @@ pub(crate) struct World {
     /// Messages whose push a connection has answered busy.
     pub(crate) busy: BTreeSet<(ConnectionId, MessageId)>,
     /// Notifications that have not reached their nodes.
-    pub(crate) letters: BTreeSet<Letter>,
+    pub(crate) notifications: BTreeSet<Notification>,
     /// Whether a node may never be notified that its agent is elsewhere.
-    pub(crate) is_untold: bool,
+    pub(crate) is_unnotified: bool,
     /// Whether an abandoned connection was the last to register, and the newer one is not notified.
     /// That may happen if clocks differ, or two connections have the same time.
     pub(crate) is_record_astray: bool,
@@ -63,7 +63,7 @@ pub(crate) struct World {
 pub(crate) struct Agent {
     pub(crate) uaid: Uaid,
     /// The agent's current connection.
-    pub(crate) line: Option<ConnectionId>,
+    pub(crate) connection: Option<ConnectionId>,
     pub(crate) is_greeted: bool,
     pub(crate) channels: BTreeSet<Chid>,
     /// The agent's minimal urgency on this connection.
@@ -90,7 +90,7 @@ impl Default for Agent {
     fn default() -> Self {
         Self {
             uaid: uaid(),
-            line: None,
+            connection: None,
             is_greeted: false,
             channels: BTreeSet::new(),
             min_urgency: Urgency::VeryLow,
@@ -116,22 +116,22 @@ impl World {
     pub(crate) fn new(messages: usize, record: RouterRecord) -> Self {
         let mut store = Store::default();
         let (uaid, month, channels) = (record.uaid, record.curmonth, BTreeSet::from([channel(1)]));
-        store.carry_out(&StoreOp::AddChannels { uaid, month, channels: channels.clone() });
+        store.execute(&StoreOp::AddChannels { uaid, month, channels: channels.clone() });
         store.records.insert(uaid, record);
         Self {
             now: DECEMBER,
             store,
             nodes: vec![Node::default()],
             unwritten: None,
-            lines: BTreeMap::new(),
+            connections: BTreeMap::new(),
             pushes: vec![Push::Waiting; messages],
             agent: Agent { uaid, channels, ..Agent::default() },
             ledger: DeliveryModel::default(),
             left: Bounds::default(),
             is_nudge_lost: false,
             busy: BTreeSet::new(),
-            letters: BTreeSet::new(),
-            is_untold: false,
+            notifications: BTreeSet::new(),
+            is_unnotified: false,
             is_record_astray: false,
             shunned: BTreeSet::new(),
             broken: None,
@@ -173,29 +173,35 @@ impl World {
                 self.agent.min_urgency = *min;
                 self.say(scenario, ClientMessage::Urgency { min: *min });
             }
-            Action::Acks(line, which) => {
+            Action::Acks(connection, which) => {
                 self.ledger.acked(&scenario.messages[*which]);
-                self.acks(scenario, *line, &scenario.messages[*which].key());
+                self.acks(scenario, *connection, &scenario.messages[*which].key());
             }
             Action::Pushes(which) => self.push_begins(scenario, *which),
             Action::EndpointGoesOn(which) => self.endpoint_goes_on(scenario, *which),
-            Action::EndpointHears(which) => self.endpoint_hears(scenario, *which),
-            Action::TakesPush(line) => self.takes_push(scenario, *line),
-            Action::TakesNotices(line) => self.takes_notices(scenario, *line),
-            Action::StoreDoes(line, op) => self.store_does(scenario, *line, *op),
-            Action::HearsStore(line, op) => self.hears_store(scenario, *line, *op),
-            Action::Deadline(line) | Action::IdleDeadline(line) => {
-                self.deadline_passes(scenario, *line);
+            Action::EndpointGetsAnswer(which) => self.endpoint_gets_answer(scenario, *which),
+            Action::TakesPush(connection) => self.takes_push(scenario, *connection),
+            Action::TakesNotices(connection) => self.takes_notices(scenario, *connection),
+            Action::StoreExecutes(connection, op) => {
+                self.store_executes(scenario, *connection, *op);
             }
-            Action::LetterArrives(letter) => self.letter_arrives(scenario, *letter),
+            Action::StoreAnswers(connection, op) => self.store_answers(scenario, *connection, *op),
+            Action::Deadline(connection) | Action::IdleDeadline(connection) => {
+                self.deadline_passes(scenario, *connection);
+            }
+            Action::NotificationArrives(notification) => {
+                self.notification_arrives(scenario, *notification);
+            }
             Action::Drains(node) => self.nodes[*node].life = Life::Draining,
-            Action::SessionEnds(line) => self.step(scenario, *line, &Event::ShutdownBegan),
+            Action::SessionEnds(connection) => {
+                self.step(scenario, *connection, &Event::ShutdownBegan);
+            }
             Action::Exits(node) => self.nodes[*node].life = Life::Gone,
             Action::Starts(node) => self.starts(*node),
             Action::Recovers(node) => drop(self.shunned.remove(node)),
             Action::Fails(fault) => self.fails(scenario, *fault),
         }
-        self.lines.retain(|_, line| line.is_of_use());
+        self.connections.retain(|_, connection| connection.is_of_use());
         self.settle();
         if let Err(broken) = self.ledger.receipts_are_true(&self.store.receipts) {
             self.breaks(broken);
@@ -207,12 +213,18 @@ impl World {
             Fault::NodeCrashes(node) => self.node_crashes(scenario, node, false),
             Fault::NodeCrashesAfterWriting(node) => self.node_crashes(scenario, node, true),
             Fault::EndpointCrashes(which) => self.pushes[which] = Push::Vanished,
-            Fault::StoreRefuses(line, op) => self.store_fails(scenario, line, op, Done::Not),
-            Fault::AckReplyLost(line, op) => self.store_fails(scenario, line, op, Done::Wholly),
-            Fault::CarriedByHalf(line, op) => self.store_fails(scenario, line, op, Done::Half),
-            Fault::NoSpace(line, op) => self.store_has_no_space(scenario, line, op),
-            Fault::RegistrationUnwritten(line, op) => {
-                self.store_keeps_registration(scenario, line, op);
+            Fault::StoreRefuses(connection, op) => {
+                self.store_fails(scenario, connection, op, Done::Not);
+            }
+            Fault::AckReplyLost(connection, op) => {
+                self.store_fails(scenario, connection, op, Done::Wholly);
+            }
+            Fault::CarriedByHalf(connection, op) => {
+                self.store_fails(scenario, connection, op, Done::Half);
+            }
+            Fault::NoSpace(connection, op) => self.store_has_no_space(scenario, connection, op),
+            Fault::RegistrationUnwritten(connection, op) => {
+                self.store_keeps_registration(scenario, connection, op);
             }
             Fault::EndpointAnswerLost(which) => self.endpoint_fails(scenario, which, true),
             Fault::StoreRefusesEndpoint(which)
@@ -220,17 +232,17 @@ impl World {
             | Fault::Unreachable(which)
             | Fault::NudgeLost(which) => self.endpoint_fails(scenario, which, false),
             Fault::NodeAnswerLost(which) => self.node_answer_lost(scenario, which),
-            Fault::LetterLost(letter) => self.letter_lost(scenario, letter),
+            Fault::NotificationLost(notification) => self.notification_lost(scenario, notification),
         }
     }
 
     pub(crate) fn connects(&mut self, scenario: &Scenario, node: NodeIndex) {
-        let line = ConnectionId(self.agent.connects);
+        let connection = ConnectionId(self.agent.connects);
         self.agent.connects += 1;
-        self.agent.line = Some(line);
+        self.agent.connection = Some(connection);
         self.agent.is_greeted = false;
         self.agent.min_urgency = Urgency::VeryLow;
-        self.lines.insert(line, Line::new(node, scenario, self.now));
+        self.connections.insert(connection, ClientConnection::new(node, scenario, self.now));
         let uaid = Some(self.agent.uaid);
         self.say(
             scenario,
@@ -239,26 +251,26 @@ impl World {
     }
 
     pub(crate) fn hangs_up(&mut self, scenario: &Scenario) {
-        if let Some(line) = self.agent.line.take() {
-            self.step(scenario, line, &Event::SocketClosed);
+        if let Some(connection) = self.agent.connection.take() {
+            self.step(scenario, connection, &Event::SocketClosed);
         }
     }
 
     fn say(&mut self, scenario: &Scenario, message: ClientMessage) {
-        if let Some(line) = self.agent.line {
-            self.step(scenario, line, &Event::MessageReceived(message));
+        if let Some(connection) = self.agent.connection {
+            self.step(scenario, connection, &Event::MessageReceived(message));
         }
     }
 
     /// On its current connection the agent acks messages from any connection; on an abandoned one,
     /// those it had acked there.
-    fn acks(&mut self, scenario: &Scenario, line: ConnectionId, message: &MessageKey) {
+    fn acks(&mut self, scenario: &Scenario, connection: ConnectionId, message: &MessageKey) {
         let MessageKey { id, chid, .. } = *message;
-        let is_here = self.agent.line == Some(line);
-        self.agent.unacked.retain(|(on, other)| *other != id || !(is_here || *on == line));
+        let is_here = self.agent.connection == Some(connection);
+        self.agent.unacked.retain(|(on, other)| *other != id || !(is_here || *on == connection));
         self.agent.acked.insert(id);
         let updates = vec![AckUpdate { chid, id, code: None }];
-        self.step(scenario, line, &Event::MessageReceived(ClientMessage::Ack { updates }));
+        self.step(scenario, connection, &Event::MessageReceived(ClientMessage::Ack { updates }));
     }
 
     /// An ack is settled once every row is deleted and no component will store or send the message.
@@ -278,13 +290,17 @@ impl World {
 
     /// The phase of the agent's connection.
     pub(crate) fn phase(&self) -> Option<PhaseName> {
-        let line = self.agent.line.and_then(|line| self.lines.get(&line));
-        line.map(|line| line.connection.phase())
+        let connection =
+            self.agent.connection.and_then(|connection| self.connections.get(&connection));
+        connection.map(|connection| connection.machine.phase())
     }
 
     /// The node of the agent's connection.
     pub(crate) fn node(&self) -> Option<NodeIndex> {
-        self.agent.line.and_then(|line| self.lines.get(&line)).map(|line| line.node)
+        self.agent
+            .connection
+            .and_then(|connection| self.connections.get(&connection))
+            .map(|connection| connection.node)
     }
 
     /// Whether a table has the message.

@@ -9,7 +9,7 @@ use state_machine::{Chid, MessageId, Uaid};
 pub(crate) struct Agent {
     pub(crate) uaid: Option<Uaid>,
     /// The agent's current connection.
-    pub(crate) line: Option<usize>,
+    pub(crate) connection: Option<usize>,
     /// Whether the agent received the answer to hello there.
     pub(crate) is_greeted: bool,
     /// Channels whose endpoints the agent has given to application servers.
@@ -24,7 +24,7 @@ pub(crate) struct Agent {
 
 impl Agent {
     /// Handles a frame of the server. Returns the uaid that was replaced, if one was.
-    pub(crate) fn hears(&mut self, message: &ServerMessage) -> Option<Uaid> {
+    pub(crate) fn receives(&mut self, message: &ServerMessage) -> Option<Uaid> {
         use ServerMessage::{Registered, Unregistered};
         match message {
             ServerMessage::Hello { uaid, .. } | ServerMessage::SimplePushHello { uaid } => {

@@ -77,22 +77,26 @@ impl World {
 
     pub(super) fn push_goes_on(&mut self, push: usize, how: How) -> Result<(), SyntaxError> {
         if let Some(effect) = self.pushes[push].todo.pop_front() {
-            return self.push_orders(push, effect, how);
+            return self.push_executes(push, effect, how);
         }
         let Some(answer) = self.pushes[push].answer.take() else { return Ok(()) };
         self.pushes[push].is_handed_over = false;
         let is_lost = how == How::AckReplyLost;
         if is_lost && answer == NodeAnswer::Accepted {
             let lost = Event::AckReplyLost(self.pushes[push].message.key());
-            let carrier = self.lines.iter_mut().rev().find(|line| line.carried.contains(&push));
-            carrier.into_iter().for_each(|line| line.mail.push_back(lost.clone()));
+            let carrier = self
+                .connections
+                .iter_mut()
+                .rev()
+                .find(|connection| connection.carried.contains(&push));
+            carrier.into_iter().for_each(|connection| connection.mail.push_back(lost.clone()));
         }
         let answer = if is_lost { NodeAnswer::Unreachable } else { answer };
         self.pushes[push].happened(DeliveryEvent::NodeAnswered(answer));
         Ok(())
     }
 
-    pub(super) fn push_orders(
+    pub(super) fn push_executes(
         &mut self,
         push: usize,
         effect: DeliveryEffect,
@@ -147,8 +151,8 @@ impl World {
             }
             DeliveryEffect::NotifyMessageStored { node } => {
                 self.is_nudge_lost |= !is_done;
-                if is_done && let Some(line) = self.find(&node, uaid) {
-                    self.lines[line].mail.push_back(Event::MessageStored);
+                if is_done && let Some(connection) = self.find(&node, uaid) {
+                    self.connections[connection].mail.push_back(Event::MessageStored);
                 }
                 return Ok(());
             }
@@ -168,11 +172,11 @@ impl World {
         let answer = match self.find(node, *uaid) {
             _ if how.is_undone() || self.is_down(node) => NodeAnswer::Unreachable,
             None => NodeAnswer::NotHere,
-            Some(line) => {
+            Some(connection) => {
                 let message = message.clone();
                 let arrived = Event::PushArrived { push: PushId(push as u64), message };
-                self.lines[line].mail.push_back(arrived);
-                self.lines[line].carried.insert(push);
+                self.connections[connection].mail.push_back(arrived);
+                self.connections[connection].carried.insert(push);
                 self.pushes[push].is_handed_over = true;
                 return Ok(());
             }
@@ -213,7 +217,7 @@ impl World {
 
     pub(super) fn push_answered(
         &mut self,
-        line: usize,
+        connection: usize,
         push: PushId,
         answer: PushAnswer,
         message: &MessageKey,
@@ -222,7 +226,7 @@ impl World {
         if push.is_handed_over {
             push.answer = Some(answer.into());
         } else if answer == PushAnswer::Accepted {
-            self.lines[line].mail.push_back(Event::AckReplyLost(message.clone()));
+            self.connections[connection].mail.push_back(Event::AckReplyLost(message.clone()));
         }
     }
 }

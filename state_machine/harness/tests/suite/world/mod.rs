@@ -4,10 +4,10 @@
 //! repeated, as far as the contracts allow it.
 
 mod agent;
+mod connection;
 mod endpoints;
-mod letters;
-mod line;
 mod nodes;
+mod notifications;
 mod op;
 mod push;
 mod rest;
@@ -19,10 +19,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use agent::Agent;
+use connection::ClientConnection;
 pub(crate) use harness::model_store as store;
 use harness::transcript::Bindings;
-use letters::Post;
-use line::Line;
+use notifications::Post;
 pub(crate) use op::{CHANNELS, EndpointClock, How, Lifetime, NODES, Op, Parting};
 use push::Push;
 use state_machine::broadcast::Versions;
@@ -41,13 +41,13 @@ pub(crate) struct World {
     now: Time,
     store: Store,
     nodes: [Node; NODES],
-    lines: Vec<Line>,
+    connections: Vec<ClientConnection>,
     pushes: Vec<Push>,
     agent: Agent,
     post: Post,
     /// Messages whose acks are settled.
     settled: BTreeSet<MessageId>,
-    orders_given: usize,
+    operations_given: usize,
     /// Whether a notification of a stored message was lost, so that only the next one or the
     /// recheck finds the message.
     is_nudge_lost: bool,
@@ -97,12 +97,12 @@ impl World {
                 node("behind", Span(500)),
                 node("between", Span(100)),
             ],
-            lines: Vec::new(),
+            connections: Vec::new(),
             pushes: Vec::new(),
             agent: Agent::default(),
             post: Post::default(),
             settled: BTreeSet::new(),
-            orders_given: 0,
+            operations_given: 0,
             is_nudge_lost: false,
             log: Vec::new(),
         }
@@ -147,11 +147,16 @@ impl World {
     fn connect(&mut self, node: usize, parting: Parting) -> Result<(), SyntaxError> {
         self.leave(parting)?;
         self.nodes[node].is_down = false;
-        let fresh_uaid = named(&format!("U{}", self.lines.len()));
+        let fresh_uaid = named(&format!("U{}", self.connections.len()));
         let at = self.now - self.nodes[node].behind;
         let seed = ConnectionSeed { fresh_uaid, jitter: 0 };
-        self.lines.push(Line::new(node, Arc::clone(&self.nodes[node].config), seed, at));
-        self.agent.line = Some(self.lines.len() - 1);
+        self.connections.push(ClientConnection::new(
+            node,
+            Arc::clone(&self.nodes[node].config),
+            seed,
+            at,
+        ));
+        self.agent.connection = Some(self.connections.len() - 1);
         self.agent.is_greeted = false;
         let (uaid, broadcasts) = (self.agent.uaid, Versions::new());
         let use_webpush = !self.is_simplepush;
@@ -159,9 +164,13 @@ impl World {
     }
 
     fn leave(&mut self, parting: Parting) -> Result<(), SyntaxError> {
-        let Some(line) = self.agent.line.take() else { return Ok(()) };
-        self.lines[line].is_heard = parting == Parting::Linger;
-        if parting == Parting::HangUp { self.step(line, &Event::SocketClosed) } else { Ok(()) }
+        let Some(connection) = self.agent.connection.take() else { return Ok(()) };
+        self.connections[connection].is_heard = parting == Parting::Linger;
+        if parting == Parting::HangUp {
+            self.step(connection, &Event::SocketClosed)
+        } else {
+            Ok(())
+        }
     }
 
     /// Sends a command of the agent, once hello was answered.
@@ -170,7 +179,9 @@ impl World {
     }
 
     fn say_unasked(&mut self, message: ClientMessage) -> Result<(), SyntaxError> {
-        self.agent.line.map_or(Ok(()), |line| self.step(line, &Event::MessageReceived(message)))
+        self.agent
+            .connection
+            .map_or(Ok(()), |connection| self.step(connection, &Event::MessageReceived(message)))
     }
 
     fn unregister(&mut self) -> Result<(), SyntaxError> {
@@ -180,7 +191,7 @@ impl World {
     }
 
     fn ack(&mut self, nth: Option<usize>) -> Result<(), SyntaxError> {
-        if !self.agent.is_greeted || self.agent.line.is_none() {
+        if !self.agent.is_greeted || self.agent.connection.is_none() {
             return Ok(());
         }
         let updates = self.agent.acks(nth);
@@ -189,9 +200,9 @@ impl World {
 
     fn shut_down(&mut self, node: usize) -> Result<(), SyntaxError> {
         self.nodes[node].is_down = true;
-        for line in 0..self.lines.len() {
-            if self.lines[line].node == node {
-                self.step(line, &Event::ShutdownBegan)?;
+        for connection in 0..self.connections.len() {
+            if self.connections[connection].node == node {
+                self.step(connection, &Event::ShutdownBegan)?;
             }
         }
         Ok(())

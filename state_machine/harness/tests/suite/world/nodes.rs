@@ -5,16 +5,16 @@ use state_machine::connection::{Effect, Event};
 use state_machine::wire::ServerMessage;
 use state_machine::{ConnectionId, Span, Time};
 
-use super::letters::Letter;
-use super::line::Line;
+use super::connection::ClientConnection;
+use super::notifications::Notification;
 use super::{BEGIN, SyntaxError, World};
 
 impl World {
     pub(super) fn deadline(&self) -> Option<(Time, usize)> {
-        let lines = self.lines.iter().enumerate();
-        let deadlines = lines.filter_map(|(at, line)| {
-            let (deadline, _) = line.watched.connection.deadline()?;
-            Some((deadline + self.nodes[line.node].behind, at))
+        let connections = self.connections.iter().enumerate();
+        let deadlines = connections.filter_map(|(at, connection)| {
+            let (deadline, _) = connection.watched.connection.deadline()?;
+            Some((deadline + self.nodes[connection.node].behind, at))
         });
         deadlines.min()
     }
@@ -26,83 +26,83 @@ impl World {
         for _ in 0..DEADLINES_MAX {
             let due = self.deadline().filter(|(at, _)| *at <= until);
             let next = due.map_or(until, |(at, _)| at);
-            let has_mail = self.lines.iter().any(|line| !line.mail.is_empty());
+            let has_mail = self.connections.iter().any(|connection| !connection.mail.is_empty());
             if has_mail && next >= self.now + Span::from_secs(1) {
                 self.deliver_mail()?;
                 continue;
             }
             self.now = self.now.max(next);
-            let Some((_, line)) = due else { return Ok(()) };
-            self.step(line, &Event::TimePassed)?;
+            let Some((_, connection)) = due else { return Ok(()) };
+            self.step(connection, &Event::TimePassed)?;
         }
         Err(format!("deadlines never end before {until:?}"))
     }
 
     pub(super) fn deliver_mail(&mut self) -> Result<(), SyntaxError> {
-        for line in 0..self.lines.len() {
-            while let Some(event) = self.lines[line].mail.pop_front() {
-                self.step(line, &event)?;
+        for connection in 0..self.connections.len() {
+            while let Some(event) = self.connections[connection].mail.pop_front() {
+                self.step(connection, &event)?;
             }
         }
         Ok(())
     }
 
     /// Steps a connection and executes its effects.
-    pub(super) fn step(&mut self, line: usize, event: &Event) -> Result<(), SyntaxError> {
-        let now = self.now - self.nodes[self.lines[line].node].behind;
+    pub(super) fn step(&mut self, connection: usize, event: &Event) -> Result<(), SyntaxError> {
+        let now = self.now - self.nodes[self.connections[connection].node].behind;
         let effects = {
-            let Line { watched, node, .. } = &mut self.lines[line];
+            let ClientConnection { watched, node, .. } = &mut self.connections[connection];
             let writer = TranscriptWriter { config: &self.nodes[*node].config, start: BEGIN };
-            self.log.push(format!("{line}  {}", writer.event(event, BEGIN, now)));
+            self.log.push(format!("{connection}  {}", writer.event(event, BEGIN, now)));
             let effects = watched.step(now, event).map_err(|violation| violation.to_string())?;
-            let lines = effects.iter().map(|effect| writer.effect(effect, now));
-            self.log.extend(lines.map(|text| format!("{line}    {text}")));
+            let texts = effects.iter().map(|effect| writer.effect(effect, now));
+            self.log.extend(texts.map(|text| format!("{connection}    {text}")));
             effects
         };
-        self.watch(line, event, &effects)?;
+        self.watch(connection, event, &effects)?;
         for effect in &effects {
             if let Effect::Send(message) = effect {
-                self.lines[line].sent(message)?;
+                self.connections[connection].sent(message)?;
             }
         }
-        effects.into_iter().try_for_each(|effect| self.carry_out(line, effect))
+        effects.into_iter().try_for_each(|effect| self.execute(connection, effect))
     }
 
-    pub(super) fn carry_out(&mut self, line: usize, effect: Effect) -> Result<(), SyntaxError> {
-        let connection = ConnectionId(line as u64);
-        let node = self.lines[line].node;
+    pub(super) fn execute(&mut self, connection: usize, effect: Effect) -> Result<(), SyntaxError> {
+        let id = ConnectionId(connection as u64);
+        let node = self.connections[connection].node;
         match effect {
-            Effect::Send(message) if self.lines[line].is_heard => {
-                self.agent_hears(line, &message)?;
+            Effect::Send(message) if self.connections[connection].is_heard => {
+                self.agent_receives(connection, &message)?;
             }
-            Effect::Ping if self.lines[line].is_heard => {
-                self.lines[line].mail.push_back(Event::PeerActive);
+            Effect::Ping if self.connections[connection].is_heard => {
+                self.connections[connection].mail.push_back(Event::PeerActive);
             }
             Effect::Send(_) | Effect::Ping => {}
-            Effect::SubmitStoreOp { op, order } => {
-                self.orders_given += 1;
-                let number = self.orders_given;
-                self.lines[line].ordered(op, order, number, &mut self.store);
+            Effect::SubmitStoreOp { op, operation } => {
+                self.operations_given += 1;
+                let number = self.operations_given;
+                self.connections[connection].submitted(op, operation, number, &mut self.store);
             }
             Effect::AnswerPush { push, answer, message } => {
-                self.push_answered(line, push, answer, &message);
+                self.push_answered(connection, push, answer, &message);
             }
             Effect::Register { uaid } => {
-                self.lines[line].registered = None;
-                if let Some(older) = self.nodes[node].registry.insert(uaid, connection, ()) {
-                    self.lines[older.connection.0 as usize].mail.push_back(Event::Replaced);
+                self.connections[connection].registered = None;
+                if let Some(older) = self.nodes[node].registry.insert(uaid, id, ()) {
+                    self.connections[older.connection.0 as usize].mail.push_back(Event::Replaced);
                 }
             }
-            Effect::Deregister { uaid } => self.nodes[node].registry.remove(uaid, connection),
+            Effect::Deregister { uaid } => self.nodes[node].registry.remove(uaid, id),
             Effect::NotifyPreviousNode { node, uaid, connected_at } => {
-                self.post.letters.push(Letter { to: node, uaid, connected_at });
+                self.post.notifications.push(Notification { to: node, uaid, connected_at });
             }
             // This agent subscribes to no broadcasts; `tests/broadcasts.rs` has one that does.
             Effect::SubscribeBroadcasts { .. } | Effect::UnsubscribeBroadcasts => {}
             Effect::Close(_) => {
-                self.lines[line].is_heard = false;
-                if self.agent.line == Some(line) {
-                    self.agent.line = None;
+                self.connections[connection].is_heard = false;
+                if self.agent.connection == Some(connection) {
+                    self.agent.connection = None;
                 }
             }
         }
@@ -110,17 +110,17 @@ impl World {
     }
 
     /// An agent with channels keeps its uaid. On an abandoned connection it receives messages only.
-    pub(super) fn agent_hears(
+    pub(super) fn agent_receives(
         &mut self,
-        line: usize,
+        connection: usize,
         message: &ServerMessage,
     ) -> Result<(), SyntaxError> {
         let is_notification = matches!(message, ServerMessage::Notification(_));
-        if !is_notification && self.agent.line != Some(line) {
+        if !is_notification && self.agent.connection != Some(connection) {
             return Ok(());
         }
         let channels = self.agent.channels.clone();
-        match self.agent.hears(message) {
+        match self.agent.receives(message) {
             Some(lost) if !channels.is_empty() => {
                 Err(format!("{lost} lost its uaid and {channels:?}"))
             }

@@ -60,8 +60,9 @@ impl World {
     }
 
     fn commands_are_answered(&self) -> Result<(), SyntaxError> {
-        let line = self.agent.line.map(|line| &self.lines[line].watched);
-        match line.map_or(0, CheckedConnection::unanswered_commands) {
+        let connection =
+            self.agent.connection.map(|connection| &self.connections[connection].watched);
+        match connection.map_or(0, CheckedConnection::unanswered_commands) {
             0 => Ok(()),
             commands => Err(format!("{commands} commands have no answer")),
         }
@@ -71,14 +72,14 @@ impl World {
     fn is_record_ours(&self) -> bool {
         let record = self.agent.uaid.and_then(|uaid| self.store.records.get(&uaid));
         let found = record.and_then(|record| self.find(record.node.as_ref()?, record.uaid));
-        self.agent.is_greeted && self.agent.line.is_some() && found == self.agent.line
+        self.agent.is_greeted && self.agent.connection.is_some() && found == self.agent.connection
     }
 
     fn everybody_leaves(&mut self) -> Result<(), SyntaxError> {
-        self.agent.line = None;
-        for line in 0..self.lines.len() {
-            self.lines[line].is_heard = false;
-            self.step(line, &Event::SocketClosed)?;
+        self.agent.connection = None;
+        for connection in 0..self.connections.len() {
+            self.connections[connection].is_heard = false;
+            self.step(connection, &Event::SocketClosed)?;
         }
         self.go_all()?;
         match self.pushes.iter().find(|push| push.outcome.is_none()) {
@@ -100,10 +101,11 @@ impl World {
         const ROUNDS_MAX: usize = 500;
         for _ in 0..ROUNDS_MAX {
             self.go_all()?;
-            let Some(line) = self.agent.line else {
+            let Some(connection) = self.agent.connection else {
                 return Err("the last connection was closed".to_owned());
             };
-            let is_ready = self.lines[line].watched.connection.phase() == PhaseName::Ready;
+            let is_ready =
+                self.connections[connection].watched.connection.phase() == PhaseName::Ready;
             if !self.agent.unacked.is_empty() {
                 self.ack(None)?;
             } else if is_ready && self.under_way().is_empty() {

@@ -15,35 +15,40 @@ use super::{SyntaxError, World};
 #[derive(Debug, Clone, Copy)]
 pub(super) enum UnderWay {
     Mail(usize),
-    Order(usize, usize),
+    Operation(usize, usize),
     Push(usize),
     /// A notification from one node to another.
-    Letter(usize),
+    Notification(usize),
 }
 
 impl World {
     pub(super) fn under_way(&self) -> Vec<UnderWay> {
         let mut things = Vec::new();
-        for (at, line) in self.lines.iter().enumerate() {
-            things.extend(line.mail.front().map(|_| UnderWay::Mail(at)));
-            things.extend((0..line.orders.len()).map(|order| UnderWay::Order(at, order)));
+        for (at, connection) in self.connections.iter().enumerate() {
+            things.extend(connection.mail.front().map(|_| UnderWay::Mail(at)));
+            things.extend(
+                (0..connection.operations.len())
+                    .map(|operation| UnderWay::Operation(at, operation)),
+            );
         }
         let pending = |push: &usize| self.pushes[*push].is_pending();
         things.extend((0..self.pushes.len()).filter(pending).map(UnderWay::Push));
-        things.extend((0..self.post.letters.len()).map(UnderWay::Letter));
+        things.extend((0..self.post.notifications.len()).map(UnderWay::Notification));
         things
     }
 
     pub(super) fn comes_to_pass(&mut self, thing: UnderWay, how: How) -> Result<(), SyntaxError> {
         match thing {
-            UnderWay::Mail(line) => match self.lines[line].mail.pop_front() {
-                Some(event) => self.step(line, &event),
+            UnderWay::Mail(connection) => match self.connections[connection].mail.pop_front() {
+                Some(event) => self.step(connection, &event),
                 None => Ok(()),
             },
-            UnderWay::Order(line, order) => self.store_answers(line, order, how),
+            UnderWay::Operation(connection, operation) => {
+                self.store_answers(connection, operation, how)
+            }
             UnderWay::Push(push) => self.push_goes_on(push, how),
-            UnderWay::Letter(letter) => {
-                self.letter_arrives(letter, how);
+            UnderWay::Notification(notification) => {
+                self.notification_arrives(notification, how);
                 Ok(())
             }
         }
@@ -63,53 +68,56 @@ impl World {
     /// One user agent's writes are executed in the order of their submission.
     pub(super) fn store_answers(
         &mut self,
-        line: usize,
-        order: usize,
+        connection: usize,
+        operation: usize,
         how: How,
     ) -> Result<(), SyntaxError> {
-        let number = self.lines[line].orders[order].number;
-        if self.lines[line].orders[order].is_write() {
+        let number = self.connections[connection].operations[operation].number;
+        if self.connections[connection].operations[operation].is_write() {
             self.write_all(number)?;
             if !how.is_undone() {
-                self.write(line, order)?;
+                self.write(connection, operation)?;
             }
         }
-        let pending = self.lines[line].orders.remove(order);
+        let pending = self.connections[connection].operations.remove(operation);
         self.post.is_clear_lost |=
-            how.is_undone() && matches!(pending.order, StoreOp::ClearNode { .. });
+            how.is_undone() && matches!(pending.operation, StoreOp::ClearNode { .. });
         let answer = match how {
-            How::Well => Ok(pending.done.unwrap_or_else(|| self.store.carry_out(&pending.order))),
+            How::Well => Ok(pending.done.unwrap_or_else(|| self.store.execute(&pending.operation))),
             How::Early => {
                 Ok(pending.done.or(pending.early).expect("writes are done, reads were early"))
             }
-            How::NoSpace if pending.order.is_write() => Ok(StoreAnswer::NoSpace),
+            How::NoSpace if pending.operation.is_write() => Ok(StoreAnswer::NoSpace),
             How::AckReplyLost | How::NotDone | How::NoSpace => Err(StoreFailed),
         };
         if let (StoreOp::Delete { messages, .. }, Ok(StoreAnswer::Deleted(_))) =
-            (&pending.order, &answer)
+            (&pending.operation, &answer)
         {
             messages.iter().for_each(|message| self.settle(message.id));
         }
-        self.step(line, &Event::StoreAnswered { op: pending.op, answer })
+        self.step(connection, &Event::StoreAnswered { op: pending.op, answer })
     }
 
     /// Executes the writes that were submitted before the one with this number.
     pub(super) fn write_all(&mut self, before: usize) -> Result<(), SyntaxError> {
         let mut writes: Vec<(usize, usize, usize)> = Vec::new();
-        for (at, line) in self.lines.iter().enumerate() {
-            let orders = line.orders.iter().enumerate();
-            let due = orders.filter(|(_, order)| order.is_write() && order.number < before);
-            writes.extend(due.map(|(order, pending)| (pending.number, at, order)));
+        for (at, connection) in self.connections.iter().enumerate() {
+            let operations = connection.operations.iter().enumerate();
+            let due = operations
+                .filter(|(_, operation)| operation.is_write() && operation.number < before);
+            writes.extend(due.map(|(operation, pending)| (pending.number, at, operation)));
         }
         writes.sort_unstable();
-        writes.into_iter().try_for_each(|(_, line, order)| self.write(line, order))
+        writes
+            .into_iter()
+            .try_for_each(|(_, connection, operation)| self.write(connection, operation))
     }
 
-    pub(super) fn write(&mut self, line: usize, order: usize) -> Result<(), SyntaxError> {
-        let pending = &mut self.lines[line].orders[order];
+    pub(super) fn write(&mut self, connection: usize, operation: usize) -> Result<(), SyntaxError> {
+        let pending = &mut self.connections[connection].operations[operation];
         if pending.done.is_none() {
             let before = self.store.records.clone();
-            pending.done = Some(self.store.carry_out(&pending.order));
+            pending.done = Some(self.store.execute(&pending.operation));
             self.records_changed(&before)?;
         }
         self.nothing_reappears()

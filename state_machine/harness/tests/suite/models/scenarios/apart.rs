@@ -17,7 +17,7 @@ fn apart() -> Scenario {
     let lost_answers = 1 + u8::from(is_large());
     Scenario::new("endpoints_apart", Month::of(DECEMBER), (0..2).map(message).collect())
         .free(Freedom {
-            letters_travel: true,
+            notifications_travel: true,
             endpoints_apart: true,
             acks_tarry: is_large(),
             answers_travel: is_large(),
@@ -26,11 +26,11 @@ fn apart() -> Scenario {
         .connected(0, NOVEMBER)
         .bound(Bounds { lost_answers, endpoint_crashes: u8::from(is_large()), ..Bounds::default() })
         .seen("a push is not handed over because the one before got no answer", |_, world| {
-            !world.shunned.is_empty() && world.pushes[1].next_order().is_some()
+            !world.shunned.is_empty() && world.pushes[1].next_effect().is_some()
         })
         .seen("a push is taken whose endpoint gave up", |_, world| {
             let has_given_up = |which: &usize| world.pushes[*which].awaited().is_none();
-            world.lines.values().any(|line| line.mail.iter().any(has_given_up))
+            world.connections.values().any(|connection| connection.mail.iter().any(has_given_up))
         })
         .seen("a message is sent, and stored too", |search, world| {
             let id = search.scenario.messages[0].id;
@@ -46,7 +46,7 @@ fn apart() -> Scenario {
             world.agent.acked.iter().any(is_unknown)
         })
         .seen("a notification waits for a node whose breaker is open", |_, world| {
-            world.letters.iter().any(|letter| world.is_shunned(letter.to))
+            world.notifications.iter().any(|notification| world.is_shunned(notification.to))
         })
 }
 
@@ -56,7 +56,7 @@ fn dead_node() -> Scenario {
     Scenario::new("dead_node", Month::of(DECEMBER), vec![message(0)])
         .node("B", 0)
         .free(Freedom {
-            letters_travel: true,
+            notifications_travel: true,
             endpoints_apart: true,
             nodes_stay_down: true,
             leaves_unnoticed: true,
@@ -65,7 +65,10 @@ fn dead_node() -> Scenario {
         .connected(0, NOVEMBER)
         .bound(Bounds { connects: 1 + u8::from(is_large()), node_crashes: 1, ..Bounds::default() })
         .seen("a nudge waits for a node that is gone", |_, world| {
-            world.letters.iter().any(|letter| world.nodes[letter.to].life == Life::Gone)
+            world
+                .notifications
+                .iter()
+                .any(|notification| world.nodes[notification.to].life == Life::Gone)
         })
         .seen("the record names a node that is gone", |search, world| {
             let node = world.record().and_then(|record| record.node.as_ref());

@@ -25,9 +25,9 @@ fn two_connections() -> Scenario {
         })
         .connected(0, NOVEMBER)
         .bound(Bounds { connects, ..Bounds::default() })
-        .seen("both connections live", |_, world| world.lines.len() == 2)
+        .seen("both connections live", |_, world| world.connections.len() == 2)
         .seen("what the old connection sent is to be acked on the new one", |_, world| {
-            let is_old = |(line, _): &(_, _)| Some(*line) != world.agent.line;
+            let is_old = |(connection, _): &(_, _)| Some(*connection) != world.agent.connection;
             world.agent.is_greeted && world.agent.unacked.iter().any(is_old)
         })
         .seen("a clear_node is too late", |_, world| clears_too_late(world))
@@ -37,7 +37,7 @@ fn two_connections() -> Scenario {
 }
 
 fn clears_too_late(world: &World) -> bool {
-    let seen = world.pushes.iter().find_map(|push| match push.next_order() {
+    let seen = world.pushes.iter().find_map(|push| match push.next_effect() {
         Some(DeliveryEffect::ClearNode { connected_at, .. }) => Some(*connected_at),
         _ => None,
     });
@@ -50,7 +50,7 @@ fn three_clocks() -> Scenario {
     Scenario::new("three_clocks", Month::of(DECEMBER), (0..messages).map(message).collect())
         .node("B", APART)
         .node("C", -APART)
-        .free(Freedom { leaves_unnoticed: true, letters_travel: true, ..Freedom::default() })
+        .free(Freedom { leaves_unnoticed: true, notifications_travel: true, ..Freedom::default() })
         .connected(0, NOVEMBER)
         .bound(Bounds { connects: 2, ..Bounds::default() })
         .seen("a node registers with a time that its clock has not reached", |search, world| {

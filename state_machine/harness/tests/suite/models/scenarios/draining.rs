@@ -20,7 +20,7 @@ fn draining(name: &'static str) -> Scenario {
     Scenario::new(name, Month::of(DECEMBER), messages)
         .node("B", 0)
         .free(Freedom {
-            letters_travel: true,
+            notifications_travel: true,
             endpoints_apart: true,
             answers_travel: is_large(),
             ..Freedom::default()
@@ -30,16 +30,21 @@ fn draining(name: &'static str) -> Scenario {
         .seen("a session of a node that drains takes a message", |_, world| {
             let is_draining = world.nodes[0].life == Life::Draining;
             is_draining
-                && world.agent.unacked.iter().any(|(line, _)| Some(*line) == world.agent.line)
+                && world
+                    .agent
+                    .unacked
+                    .iter()
+                    .any(|(connection, _)| Some(*connection) == world.agent.connection)
         })
         .seen("a node is to clear the record of an agent that is elsewhere", |_, world| {
             has_last_word(world) && world.phase() == Some(PhaseName::Ready)
         })
         .seen("a push is for a node that is gone", |_, world| {
-            let is_for_the_gone = |order: &DeliveryEffect| {
-                matches!(order, DeliveryEffect::Deliver { .. }) && world.nodes[0].life == Life::Gone
+            let is_for_the_gone = |operation: &DeliveryEffect| {
+                matches!(operation, DeliveryEffect::Deliver { .. })
+                    && world.nodes[0].life == Life::Gone
             };
-            world.pushes.iter().filter_map(|push| push.next_order()).any(is_for_the_gone)
+            world.pushes.iter().filter_map(|push| push.next_effect()).any(is_for_the_gone)
         })
 }
 
@@ -78,11 +83,11 @@ fn a_node_that_drains_while_the_month_turns_breaks_no_promise() {
     let scenario = Scenario::new("draining_while_the_month_turns", Month::of(NOVEMBER), messages)
         .waiting([0])
         .node("B", 0)
-        .free(Freedom { letters_travel: true, ..Freedom::default() })
+        .free(Freedom { notifications_travel: true, ..Freedom::default() })
         .bound(Bounds { connects: 2, drains: 1, ..Bounds::default() })
         .seen("a move was cut short", |_, world| {
             let is_moving = world.record().is_some_and(|record| record.oldmonth.is_some());
-            world.agent.line.is_none() && is_moving
+            world.agent.connection.is_none() && is_moving
         });
     holds(&scenario);
 }

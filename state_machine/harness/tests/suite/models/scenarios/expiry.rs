@@ -54,8 +54,10 @@ fn expiry() -> Scenario {
 }
 
 fn is_served_at(world: &World, node: usize) -> bool {
-    let line = world.agent.line.and_then(|line| world.lines.get(&line));
-    world.phase() == Some(PhaseName::Ready) && line.is_some_and(|line| line.node == node)
+    let connection =
+        world.agent.connection.and_then(|connection| world.connections.get(&connection));
+    world.phase() == Some(PhaseName::Ready)
+        && connection.is_some_and(|connection| connection.node == node)
 }
 
 fn was_delivered(search: &Search<Scenario>, world: &World, which: usize) -> bool {

@@ -21,7 +21,7 @@ fn session_ends(name: &'static str, messages: usize, freedom: Freedom) -> Scenar
 
 /// Whether the first session has ended for its age.
 fn is_over(world: &World) -> bool {
-    world.left.idle_deadlines == 0 && world.left.connects == 1 && world.agent.line.is_none()
+    world.left.idle_deadlines == 0 && world.left.connects == 1 && world.agent.connection.is_none()
 }
 
 fn is_moving(world: &World) -> bool {
@@ -53,7 +53,7 @@ fn a_silent_connection_that_ends_breaks_no_promise() {
             .limits(silence)
             .bound(Bounds { connects: 2, idle_deadlines: 2, ..Bounds::default() })
             .seen("the connection is silent for too long", |_, world| {
-                world.left.idle_deadlines == 0 && world.lines.is_empty()
+                world.left.idle_deadlines == 0 && world.connections.is_empty()
             });
     holds(&scenario);
 }

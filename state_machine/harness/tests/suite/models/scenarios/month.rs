@@ -40,7 +40,7 @@ fn is_moving(world: &World) -> bool {
 fn crashing(scenario: Scenario) -> Scenario {
     scenario
         .bound(Bounds { connects: 2, node_crashes: 1, ..Bounds::default() })
-        .seen("a move was cut short", |_, world| world.lines.is_empty() && is_moving(world))
+        .seen("a move was cut short", |_, world| world.connections.is_empty() && is_moving(world))
 }
 
 #[test]
@@ -57,11 +57,9 @@ fn an_agent_two_months_behind_is_promised_the_same() {
 fn a_month_that_turns_with_a_hang_up_at_every_step_keeps_every_promise() {
     let bounds = Bounds { connects: 2, hang_ups: 1, ..Bounds::default() };
     let scenario = month_turns("month_turns_with_a_hang_up", november()).bound(bounds);
-    holds(
-        &scenario.seen("a move was cut short", |_, world| {
-            world.agent.line.is_none() && is_moving(world)
-        }),
-    );
+    holds(&scenario.seen("a move was cut short", |_, world| {
+        world.agent.connection.is_none() && is_moving(world)
+    }));
 }
 
 #[test]
@@ -75,7 +73,7 @@ fn an_endpoint_that_crashes_while_the_month_turns_breaks_no_promise() {
 #[test]
 fn an_unfinished_move_of_a_month_ago_is_finished_first() {
     let mut scenario = month_turns("unfinished_move_of_a_month_ago", november().previous());
-    scenario.start.store.carry_out(&StoreOp::AddChannels {
+    scenario.start.store.execute(&StoreOp::AddChannels {
         uaid: scenario.start.agent.uaid,
         month: november(),
         channels: scenario.start.agent.channels.clone(),
@@ -133,7 +131,8 @@ fn an_old_connection_that_lingers_breaks_no_promise() {
         .bound(Bounds { connects: 1, ..Bounds::default() })
         .seen("the old connection is ready while the new one moves", |_, world| {
             let is_ready = |phase| phase == PhaseName::Ready;
-            let old = world.lines.values().any(|line| is_ready(line.connection.phase()));
+            let old =
+                world.connections.values().any(|connection| is_ready(connection.machine.phase()));
             old && world.phase() == Some(PhaseName::WritingRecord)
         });
     holds(&scenario);
@@ -150,8 +149,8 @@ fn an_agent_that_wanders_takes_its_messages_along() {
         .bound(Bounds { connects: 2, ..Bounds::default() })
         .seen("a node is to carry messages of an agent that left it", |_, world| {
             let is_carry = |pending: &Pending| {
-                let is_carry = matches!(pending.order, StoreOp::MoveMessages { .. });
-                is_carry && Some(pending.line) != world.agent.line
+                let is_carry = matches!(pending.operation, StoreOp::MoveMessages { .. });
+                is_carry && Some(pending.connection) != world.agent.connection
             };
             world.nodes.iter().any(|node| node.queue.iter().any(is_carry))
         });

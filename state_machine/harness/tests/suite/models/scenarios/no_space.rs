@@ -23,19 +23,19 @@ fn no_space(name: &'static str, month: Month, no_spaces: u8) -> Scenario {
         .bound(Bounds { connects: 1, registers: 1, no_spaces, ..Bounds::default() })
         .seen("a push is refused", |_, world| world.pushes[1] == Push::Over(Outcome::Unavailable))
         .seen("a command is refused", |_, world| {
-            let is_open = |order: &StoreOp| matches!(order, StoreOp::AddChannels { .. });
+            let is_open = |operation: &StoreOp| matches!(operation, StoreOp::AddChannels { .. });
             let mut queue = world.nodes.iter().flat_map(|node| &node.queue);
             world.phase() == Some(PhaseName::Ready)
                 && world.left.registers == 0
                 && world.agent.channels.len() == 1
-                && !queue.any(|pending| is_open(&pending.order))
+                && !queue.any(|pending| is_open(&pending.operation))
         })
 }
 
 fn is_retried_in(world: &World, phase: PhaseName) -> bool {
-    world.lines.values().any(|line| {
-        let wait = line.connection.deadline().map(|(_, wait)| wait);
-        wait == Some(Wait::Retry) && line.connection.phase() == phase
+    world.connections.values().any(|connection| {
+        let wait = connection.machine.deadline().map(|(_, wait)| wait);
+        wait == Some(Wait::Retry) && connection.machine.phase() == phase
     })
 }
 

@@ -36,7 +36,7 @@ fn pages_of_clocks_apart() -> Scenario {
         .bound(Bounds { connects: 1 + u8::from(is_large()), ..Bounds::default() })
         .seen("a message is stored behind the cursor of a fetch", |search, world| {
             let id = search.scenario.messages[0].id;
-            let is_ahead = |pending: &Pending| match &pending.order {
+            let is_ahead = |pending: &Pending| match &pending.operation {
                 StoreOp::Fetch { after: Some(after), .. } => *after.as_str() > *id.to_string(),
                 _ => false,
             };

@@ -30,7 +30,8 @@ fn a_throttled_store_breaks_no_promise() {
         .free(Freedom { acks_tarry: is_large(), ..Freedom::default() })
         .bound(Bounds { connects: 1, store_refusals: refusals, ..Bounds::default() })
         .seen("an order waits to be given again", |_, world| {
-            let mut deadlines = world.lines.values().filter_map(|line| line.connection.deadline());
+            let mut deadlines =
+                world.connections.values().filter_map(|connection| connection.machine.deadline());
             deadlines.any(|(_, wait)| wait == Wait::Retry)
         })
         .seen("a push is refused", |_, world| world.pushes[1] == Push::Over(Outcome::Unavailable));

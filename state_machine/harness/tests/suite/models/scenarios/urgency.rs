@@ -30,7 +30,8 @@ fn an_agent_that_changes_its_minimal_urgency_often_is_promised_the_same() {
         .free(Freedom { acks_tarry: true, ..Freedom::default() })
         .bound(Bounds { connects: 1, urgencies: 4, ..Bounds::default() })
         .seen("a lower minimum waits for the next scan", |_, world| {
-            let mut deadlines = world.lines.values().filter_map(|line| line.connection.deadline());
+            let mut deadlines =
+                world.connections.values().filter_map(|connection| connection.machine.deadline());
             world.agent.min_urgency == Urgency::VeryLow
                 && deadlines.any(|(_, wait)| wait == Wait::Scan)
         });

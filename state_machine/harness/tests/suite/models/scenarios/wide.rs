@@ -23,7 +23,7 @@ fn wide(name: &'static str, month: Month) -> Scenario {
             leaves_unnoticed: true,
             acks_come_late: true,
             pushes_in_any_order: true,
-            letters_travel: true,
+            notifications_travel: true,
             endpoints_apart: true,
             nodes_stay_down: true,
         })

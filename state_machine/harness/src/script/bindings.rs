@@ -118,7 +118,7 @@ impl Bindings {
 /// Writes endpoints as names, unsealed: `{endpoint U1 C1}`, and `{endpoint U1 C1 K1}` for a
 /// restricted one.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct NamedEndpoints;
+pub(crate) struct NamedEndpoints;
 
 impl EndpointUrls for NamedEndpoints {
     fn endpoint(&self, uaid: Uaid, chid: Chid, key: Option<&VapidKey>) -> String {
@@ -128,7 +128,7 @@ impl EndpointUrls for NamedEndpoints {
 }
 
 /// Replaces ids by names in braces, wherever a whole JSON text is an id with a name.
-pub(super) fn abstract_names(json: &str) -> String {
+pub(crate) fn abstract_names(json: &str) -> String {
     let named: Vec<String> =
         json.split('"').map(|text| braced(text).unwrap_or(text.to_owned())).collect();
     named.join("\"")

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Expected, Language, Mismatch, ParseError, Script};
+use super::{Language, Script};
+use crate::script::{Expected, Mismatch, ParseError};
 
 /// Why a script cannot be filled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -13,14 +13,14 @@ use super::SyntaxError;
 use super::store::Store;
 
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct ClientConnection {
     pub(crate) node: usize,
     pub(crate) watched: CheckedConnection,
     /// Whether the agent receives what is sent here.
     pub(crate) is_heard: bool,
     /// Events in the actor's mailbox.
     pub(crate) mail: VecDeque<Event>,
-    pub(crate) orders: Vec<Pending>,
+    pub(crate) operations: Vec<Pending>,
     /// Pushes that were delivered to this connection.
     pub(crate) carried: BTreeSet<usize>,
     /// The uaid and the node of its last answered registration.
@@ -34,7 +34,7 @@ pub(crate) struct Line {
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) op: OpId,
-    pub(crate) order: StoreOp,
+    pub(crate) operation: StoreOp,
     /// The operation's number among all operations.
     pub(crate) number: usize,
     /// The result of a read that is executed at its submission.
@@ -43,14 +43,14 @@ pub(crate) struct Pending {
     pub(crate) done: Option<StoreAnswer>,
 }
 
-impl Line {
+impl ClientConnection {
     pub(crate) fn new(node: usize, config: Arc<Config>, seed: ConnectionSeed, now: Time) -> Self {
         Self {
             node,
             watched: CheckedConnection::new(config, seed, now),
             is_heard: true,
             mail: VecDeque::new(),
-            orders: Vec::new(),
+            operations: Vec::new(),
             carried: BTreeSet::new(),
             registered: None,
             is_shut_down: false,
@@ -74,14 +74,20 @@ impl Line {
         Ok(())
     }
 
-    pub(crate) fn ordered(&mut self, op: OpId, order: StoreOp, number: usize, store: &mut Store) {
-        let early = (!order.is_write()).then(|| store.carry_out(&order));
-        self.orders.push(Pending { op, order, number, early, done: None });
+    pub(crate) fn submitted(
+        &mut self,
+        op: OpId,
+        operation: StoreOp,
+        number: usize,
+        store: &mut Store,
+    ) {
+        let early = (!operation.is_write()).then(|| store.execute(&operation));
+        self.operations.push(Pending { op, operation, number, early, done: None });
     }
 }
 
 impl Pending {
     pub(crate) fn is_write(&self) -> bool {
-        self.order.is_write()
+        self.operation.is_write()
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use slog::{Discard, Logger, o};
 use state_machine::delivery::NodeAnswer;
 
-use super::hostile_requests::node;
+use super::hostile_request_tests::node;
 use crate::push::app::{AppState, WebSocketRole};
 use crate::push::routes;
 

@@ -20,22 +20,24 @@ fn there_and_back(name: &'static str, messages: usize, ahead: Ahead) -> Scenario
         .node("B", ahead)
         .free(Freedom {
             leaves_unnoticed: true,
-            letters_travel: true,
+            notifications_travel: true,
             answers_travel: is_large(),
             acks_come_late: is_large(),
             ..Freedom::default()
         })
         .seen("a connection is to hear that its agent is elsewhere", |_, world| {
-            is_told(world, false)
+            is_notified(world, false)
         })
 }
 
 /// Whether a notification is about to reach an abandoned connection, or the one that serves the
 /// agent.
-fn is_told(world: &World, is_served: bool) -> bool {
+fn is_notified(world: &World, is_served: bool) -> bool {
     let is_ready = world.phase() == Some(PhaseName::Ready);
-    world.lines.iter().any(|(id, line)| {
-        line.elsewhere.is_some() && (world.agent.line == Some(*id)) == is_served && is_ready
+    world.connections.iter().any(|(id, connection)| {
+        connection.elsewhere.is_some()
+            && (world.agent.connection == Some(*id)) == is_served
+            && is_ready
     })
 }
 
@@ -43,7 +45,9 @@ fn late_notification() -> Scenario {
     there_and_back("late_notification", 1, 0)
         .connected(0, NOVEMBER)
         .bound(Bounds { connects: 2, ..Bounds::default() })
-        .seen("the agent reconnected before its node was notified", |_, world| is_told(world, true))
+        .seen("the agent reconnected before its node was notified", |_, world| {
+            is_notified(world, true)
+        })
 }
 
 #[test]
@@ -57,8 +61,8 @@ fn a_lost_notification_breaks_no_promise() {
         .connected(0, NOVEMBER)
         .bound(Bounds { connects: 1, lost_answers: 1, ..Bounds::default() })
         .seen("the old connection lingers", |_, world| {
-            let is_told = world.letters.is_empty() && world.is_untold;
-            is_told && world.lines.len() == 2 && world.phase() == Some(PhaseName::Ready)
+            let is_notified = world.notifications.is_empty() && world.is_unnotified;
+            is_notified && world.connections.len() == 2 && world.phase() == Some(PhaseName::Ready)
         });
     holds(&scenario);
 }
@@ -69,7 +73,9 @@ fn notification_from_a_clock_ahead() -> Scenario {
     there_and_back("notification_from_a_clock_ahead", messages, -APART)
         .connected(1, NOVEMBER)
         .bound(Bounds { connects: 2, ..Bounds::default() })
-        .seen("the agent reconnected before its node was notified", |_, world| is_told(world, true))
+        .seen("the agent reconnected before its node was notified", |_, world| {
+            is_notified(world, true)
+        })
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::{SyntaxError, World};
 
 /// A notification from one node to another: an agent is connected elsewhere since a time.
 #[derive(Debug, Clone)]
-pub(crate) struct Letter {
+pub(crate) struct Notification {
     pub(crate) to: NodeId,
     pub(crate) uaid: Uaid,
     pub(crate) connected_at: Time,
@@ -22,17 +22,17 @@ pub(crate) struct Letter {
 #[derive(Debug, Default)]
 pub(crate) struct Post {
     /// Notifications on their way. Any event may overtake them, for any time.
-    pub(crate) letters: Vec<Letter>,
+    pub(crate) notifications: Vec<Notification>,
     /// The last move of an agent away from each node.
     moves: BTreeMap<(NodeId, Uaid), Move>,
-    /// Whether an order to clear a node was not executed.
+    /// Whether an operation to clear a node was not executed.
     pub(crate) is_clear_lost: bool,
 }
 
 #[derive(Debug)]
 struct Move {
     at: Time,
-    is_told: bool,
+    is_notified: bool,
 }
 
 impl Post {
@@ -40,43 +40,43 @@ impl Post {
     pub(crate) fn moved(&mut self, before: &RouterRecord, record: &RouterRecord) {
         let left = before.node.as_ref().filter(|left| record.node.as_ref() != Some(*left));
         if let (Some(left), Some(_)) = (left, &record.node) {
-            let moved = Move { at: record.connected_at, is_told: false };
+            let moved = Move { at: record.connected_at, is_notified: false };
             self.moves.insert((left.clone(), record.uaid), moved);
         }
     }
 
     /// Whether a node never received the notification of the last move away from it.
     fn is_ignorant(&self, node: &NodeId, uaid: Uaid) -> bool {
-        self.moves.get(&(node.clone(), uaid)).is_some_and(|moved| !moved.is_told)
+        self.moves.get(&(node.clone(), uaid)).is_some_and(|moved| !moved.is_notified)
     }
 }
 
 impl World {
     /// A notification arrives, is lost, or arrives and is repeated because its answer is lost.
-    pub(super) fn letter_arrives(&mut self, letter: usize, how: How) {
-        let letter = match how {
-            How::AckReplyLost => self.post.letters[letter].clone(),
+    pub(super) fn notification_arrives(&mut self, notification: usize, how: How) {
+        let notification = match how {
+            How::AckReplyLost => self.post.notifications[notification].clone(),
             How::Well | How::Early | How::NotDone | How::NoSpace => {
-                self.post.letters.remove(letter)
+                self.post.notifications.remove(notification)
             }
         };
         if how.is_undone() {
             return;
         }
-        let Letter { to, uaid, connected_at } = letter;
-        if let Some(line) = self.find(&to, uaid) {
-            self.lines[line].mail.push_back(Event::ConnectedElsewhere { connected_at });
+        let Notification { to, uaid, connected_at } = notification;
+        if let Some(connection) = self.find(&to, uaid) {
+            self.connections[connection].mail.push_back(Event::ConnectedElsewhere { connected_at });
         }
         let moved = self.post.moves.get_mut(&(to, uaid));
         if let Some(moved) = moved.filter(|moved| moved.at <= connected_at) {
-            moved.is_told = true;
+            moved.is_notified = true;
         }
     }
 
     /// Records the registration of a connection, and how the connection ended.
     pub(super) fn watch(
         &mut self,
-        line: usize,
+        connection: usize,
         event: &Event,
         effects: &[Effect],
     ) -> Result<(), SyntaxError> {
@@ -87,22 +87,23 @@ impl World {
             _ => None,
         };
         if let Some(RegisterResult::Registered(record, _)) = registered {
-            self.lines[line].registered = record.binding().map(|place| (record.uaid, place));
+            self.connections[connection].registered =
+                record.binding().map(|binding| (record.uaid, binding));
         }
-        self.lines[line].is_shut_down |=
+        self.connections[connection].is_shut_down |=
             effects.last() == Some(&Effect::Close(CloseReason::Shutdown));
-        let is_told = registered.is_some() || matches!(event, Event::ConnectedElsewhere { .. });
-        if is_told && effects.last() == Some(&Effect::Close(CloseReason::Replaced)) {
-            return self.is_not_the_last(line);
+        let is_notified = registered.is_some() || matches!(event, Event::ConnectedElsewhere { .. });
+        if is_notified && effects.last() == Some(&Effect::Close(CloseReason::Replaced)) {
+            return self.is_not_the_last(connection);
         }
         Ok(())
     }
 
     /// A connection must not close in favour of another node while the record leads to it.
-    fn is_not_the_last(&self, line: usize) -> Result<(), SyntaxError> {
-        match &self.lines[line].registered {
-            Some((uaid, place)) if self.place(*uaid).as_ref() == Some(place) => {
-                Err(format!("line {line} gave way, and the record leads to it"))
+    fn is_not_the_last(&self, connection: usize) -> Result<(), SyntaxError> {
+        match &self.connections[connection].registered {
+            Some((uaid, binding)) if self.binding(*uaid).as_ref() == Some(binding) => {
+                Err(format!("line {connection} gave way, and the record leads to it"))
             }
             _ => Ok(()),
         }
@@ -113,31 +114,35 @@ impl World {
     /// was the last to write.
     pub(super) fn only_the_last_is_live(&self) -> Result<(), SyntaxError> {
         let Some(uaid) = self.agent.uaid else { return Ok(()) };
-        let place = self.place(uaid);
+        let binding = self.binding(uaid);
         for node in &self.nodes {
             let node = &node.config.node;
-            let found = self.find(node, uaid).map(|line| &self.lines[line]);
-            let registered = found.and_then(|line| line.registered.as_ref());
+            let found = self.find(node, uaid).map(|connection| &self.connections[connection]);
+            let registered = found.and_then(|connection| connection.registered.as_ref());
             let own = registered.filter(|(whose, _)| *whose == uaid);
-            let is_last = place.as_ref().is_some_and(|place| place.node == *node);
+            let is_last = binding.as_ref().is_some_and(|binding| binding.node == *node);
             if own.is_some() && !is_last && !self.post.is_ignorant(node, uaid) {
-                return Err(format!("{own:?} is live, and the record leads to {place:?}"));
+                return Err(format!("{own:?} is live, and the record leads to {binding:?}"));
             }
         }
-        self.no_record_leads_to_a_line_that_was_shut_down(uaid)
+        self.no_record_leads_to_a_connection_that_was_shut_down(uaid)
     }
 
-    fn no_record_leads_to_a_line_that_was_shut_down(&self, uaid: Uaid) -> Result<(), SyntaxError> {
-        let place = self.place(uaid).map(|place| (uaid, place));
-        let mut shut_down = self.lines.iter().filter(|line| line.is_shut_down);
-        let is_left = place.is_some() && shut_down.any(|line| line.registered == place);
+    fn no_record_leads_to_a_connection_that_was_shut_down(
+        &self,
+        uaid: Uaid,
+    ) -> Result<(), SyntaxError> {
+        let binding = self.binding(uaid).map(|binding| (uaid, binding));
+        let mut shut_down = self.connections.iter().filter(|connection| connection.is_shut_down);
+        let is_left =
+            binding.is_some() && shut_down.any(|connection| connection.registered == binding);
         if is_left && !self.post.is_clear_lost {
-            return Err(format!("the record leads to {place:?}, which was shut down"));
+            return Err(format!("the record leads to {binding:?}, which was shut down"));
         }
         Ok(())
     }
 
-    fn place(&self, uaid: Uaid) -> Option<NodeBinding> {
+    fn binding(&self, uaid: Uaid) -> Option<NodeBinding> {
         self.store.records.get(&uaid)?.binding()
     }
 }

@@ -15,14 +15,14 @@ use super::world::World;
 
 /// A notification that was not delivered yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Letter {
+pub(crate) struct Notification {
     pub(crate) to: NodeIndex,
-    pub(crate) word: Word,
+    pub(crate) content: Content,
 }
 
 /// The content of a notification about the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Word {
+pub(crate) enum Content {
     Stored,
     /// The sending node registered the agent at that time.
     ConnectedElsewhere(Time),
@@ -46,12 +46,12 @@ impl World {
         let is_given_up = scenario.mutation == Some(Mutation::NudgeOnce) && self.is_shunned(to);
         self.is_nudge_lost |= !is_kept;
         if is_kept && !is_given_up {
-            self.sends(scenario, Letter { to, word: Word::Stored });
+            self.sends(scenario, Notification { to, content: Content::Stored });
         }
     }
 
     /// The node that registered the agent notifies the agent's previous node.
-    pub(crate) fn tells_node(
+    pub(crate) fn notifies_node(
         &mut self,
         scenario: &Scenario,
         from: NodeIndex,
@@ -66,57 +66,71 @@ impl World {
             Some(Mutation::NoticeByClock) => scenario.clock(from, self.now),
             _ => connected_at,
         };
-        let word = Word::ConnectedElsewhere(since);
-        to.into_iter().for_each(|to| self.sends(scenario, Letter { to, word }));
+        let content = Content::ConnectedElsewhere(since);
+        to.into_iter().for_each(|to| self.sends(scenario, Notification { to, content }));
     }
 
-    fn sends(&mut self, scenario: &Scenario, letter: Letter) {
-        if scenario.freedom.letters_travel {
-            self.letters.insert(letter);
+    fn sends(&mut self, scenario: &Scenario, notification: Notification) {
+        if scenario.freedom.notifications_travel {
+            self.notifications.insert(notification);
         } else {
-            self.letter_arrives(scenario, letter);
+            self.notification_arrives(scenario, notification);
         }
     }
 
     /// The connection that the registry finds will read the signal.
-    pub(crate) fn letter_arrives(&mut self, scenario: &Scenario, letter: Letter) {
-        self.letters.remove(&letter);
-        let Some(id) = self.found_here(letter.to) else { return };
-        let is_reading = self.nodes[letter.to].is_reading(id);
-        let Some(line) = self.lines.get_mut(&id) else { return };
-        match (letter.word, scenario.mutation) {
-            (Word::Stored, Some(Mutation::NudgeDuringFetch)) if is_reading => {}
-            (Word::Stored, _) => line.is_nudged = true,
-            (Word::ConnectedElsewhere(_), Some(Mutation::StampsNotCompared)) => {
-                line.elsewhere = Some(Time(u64::MAX));
+    pub(crate) fn notification_arrives(&mut self, scenario: &Scenario, notification: Notification) {
+        self.notifications.remove(&notification);
+        let Some(id) = self.found_here(notification.to) else { return };
+        let is_reading = self.nodes[notification.to].is_reading(id);
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        match (notification.content, scenario.mutation) {
+            (Content::Stored, Some(Mutation::NudgeDuringFetch)) if is_reading => {}
+            (Content::Stored, _) => connection.is_nudged = true,
+            (Content::ConnectedElsewhere(_), Some(Mutation::StampsNotCompared)) => {
+                connection.elsewhere = Some(Time(u64::MAX));
             }
-            (Word::ConnectedElsewhere(at), _) => line.elsewhere = line.elsewhere.max(Some(at)),
+            (Content::ConnectedElsewhere(at), _) => {
+                connection.elsewhere = connection.elsewhere.max(Some(at));
+            }
         }
     }
 
-    pub(crate) fn letter_lost(&mut self, scenario: &Scenario, letter: Letter) {
-        self.letters.remove(&letter);
-        match letter.word {
-            Word::Stored => self.is_nudge_lost = true,
-            Word::ConnectedElsewhere(_) => {
-                let line = self.found_here(letter.to).filter(|line| self.agent.line == Some(*line));
-                self.is_record_astray |= line.is_some_and(|line| !self.leads_to(scenario, line));
-                self.is_untold = true;
+    pub(crate) fn notification_lost(&mut self, scenario: &Scenario, notification: Notification) {
+        self.notifications.remove(&notification);
+        match notification.content {
+            Content::Stored => self.is_nudge_lost = true,
+            Content::ConnectedElsewhere(_) => {
+                let connection = self
+                    .found_here(notification.to)
+                    .filter(|connection| self.agent.connection == Some(*connection));
+                self.is_record_astray |=
+                    connection.is_some_and(|connection| !self.leads_to(scenario, connection));
+                self.is_unnotified = true;
             }
         }
     }
 
     /// A connection is notified that its agent is elsewhere. A connection that is later than the
     /// other one stays open.
-    pub(crate) fn hears_elsewhere(&mut self, scenario: &Scenario, id: ConnectionId, since: Time) {
+    pub(crate) fn notified_elsewhere(
+        &mut self,
+        scenario: &Scenario,
+        id: ConnectionId,
+        since: Time,
+    ) {
         let is_found = self.leads_to(scenario, id);
-        let is_of_agent = self.agent.line == Some(id);
+        let is_of_agent = self.agent.connection == Some(id);
         self.step(scenario, id, &Event::ConnectedElsewhere { connected_at: since });
-        let Some(line) = self.lines.get(&id).filter(|line| line.is_closed()) else { return };
-        if line.is_registered && is_found {
+        let Some(connection) =
+            self.connections.get(&id).filter(|connection| connection.is_closed())
+        else {
+            return;
+        };
+        if connection.is_registered && is_found {
             let detail = "the record leads to a connection that is closed by word of an older one";
             self.breaks(Promise::FoundWhileConnected.broken(detail));
-        } else if !line.is_registered && is_of_agent {
+        } else if !connection.is_registered && is_of_agent {
             let detail =
                 "the agent reconnects, and is closed by a notification of an older connection";
             self.breaks(Promise::ComesToRest.broken(detail));
