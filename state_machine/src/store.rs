@@ -103,13 +103,17 @@ pub struct MonthStep {
 /// One operation on the store, by a connection or for an agent that has none.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum StoreOp {
-    /// Write node, `connected_at`, `last_connect` and router type of an agent that connected, if the record there is
-    /// older (`connected_at` strictly less). `curmonth` and `oldmonth` of an existing record stay. A record that a
+    /// Write the router record of an agent that connected.
+    ///
+    /// Node, `connected_at`, `last_connect` and router type are written, if the record there is older (`connected_at`
+    /// strictly less). `curmonth` and `oldmonth` of an existing record stay. A record that a
     /// delivery does not get, and one of another router type, stays as it is: the agent is unknown.
     Register(Registration),
     /// Read the registered channels.
     ReadChannels { uaid: Uaid, month: Month },
-    /// Read the stored messages behind the page that ended at `after`. The order is the table's own; messages without a
+    /// Read a page of stored messages.
+    ///
+    /// The messages are those behind the page that ended at `after`. The order is the table's own; messages without a
     /// topic are ordered by their ids. A message that is stored from the first page to the last is in one of them. A
     /// month without a table has none.
     Fetch {
@@ -121,7 +125,9 @@ pub enum StoreOp {
         /// Messages that expired before this time are left out.
         now: Time,
     },
-    /// Read a page of the SimplePush versions that wait, by channel. They are in a table without months.
+    /// Read a page of the SimplePush versions that wait.
+    ///
+    /// Their order is that of the channels. They are in a table without months.
     FetchVersions {
         uaid: Uaid,
         /// Only those after this position.
@@ -130,8 +136,9 @@ pub enum StoreOp {
         /// When the read began.
         now: Time,
     },
-    /// Delete messages that were acked or have expired, each only if the row still holds that very message: the
-    /// replacement of a topic's message stays. A month without a table is skipped. A SimplePush version is deleted with
+    /// Delete messages that were acked or have expired.
+    ///
+    /// Each is deleted only if the row still holds that very message: the replacement of a topic's message stays. A month without a table is skipped. A SimplePush version is deleted with
     /// the lower ones of its channel.
     ///
     /// An acked message whose row names a receipt has it before the row is gone: a crash in between leaves the row, and
@@ -145,28 +152,39 @@ pub enum StoreOp {
         /// The ack codes of those among them that may want a receipt.
         acks: Vec<(MessageId, AckCode)>,
     },
-    /// Count that a connection has offered messages without an ack, each only if the row still holds that very message.
-    /// A row of other software may keep its value, and one that is missing stays missing.
-    RecordOffers { uaid: Uaid, month: Month, messages: Vec<MessageKey> },
-    /// Add channels to those registered, and remove none. An empty set creates the agent's row.
-    AddChannels { uaid: Uaid, month: Month, channels: BTreeSet<Chid> },
-    /// Create the agent's row with these channels, if it has none in that month. A row that exists stays as it is.
-    CreateChannels { uaid: Uaid, month: Month, channels: BTreeSet<Chid> },
-    /// Unregister a channel in each of the months. A month without a table is skipped.
-    RemoveChannel { uaid: Uaid, months: Vec<Month>, chid: Chid },
-    /// Unregister a channel of a SimplePush agent, and then delete the version that waits.
-    RemoveChannelAndVersion { uaid: Uaid, months: Vec<Month>, chid: Chid },
-    /// Set `curmonth` to `to`, `oldmonth` to `from` and `last_connect`, if the record still has `node` and
-    /// `connected_at`: messages are stored in `to` from now on, and the move is not finished.
+    /// Count that a connection has offered messages without an ack. A row that is missing stays missing.
     ///
-    /// Without a node, the record must be one of an agent behind a bridge, with the `curmonth` `from` and no `oldmonth`.
+    /// Each is counted only if the row still holds that very message. A row of other software may keep its value.
+    RecordOffers { uaid: Uaid, month: Month, messages: Vec<MessageKey> },
+    /// Register channels of an agent.
+    ///
+    /// They are added to those registered. An empty set creates the agent's row.
+    AddChannels { uaid: Uaid, month: Month, channels: BTreeSet<Chid> },
+    /// Register channels of an agent that has no row in the month.
+    ///
+    /// A row that exists stays as it is.
+    CreateChannels { uaid: Uaid, month: Month, channels: BTreeSet<Chid> },
+    /// Unregister a channel of an agent.
+    ///
+    /// It is removed in each of the months. A month without a table is skipped.
+    RemoveChannel { uaid: Uaid, months: Vec<Month>, chid: Chid },
+    /// Unregister a channel of a SimplePush agent, and delete the version that waits.
+    ///
+    /// The version is deleted after the channel is removed.
+    RemoveChannelAndVersion { uaid: Uaid, months: Vec<Month>, chid: Chid },
+    /// Make `to` the month that messages are stored in, and record the unfinished move.
+    ///
+    /// `curmonth` becomes `to`, `oldmonth` `from`, and `last_connect` is written, if the record still has `node` and
+    /// `connected_at`. Without a node, the record must be one of an agent behind a bridge, with the `curmonth` `from` and no `oldmonth`.
     /// After a lost reply the answer may be false although the record was written.
     UpdateMonth(MonthStep),
-    /// Record that the move is finished: remove `oldmonth` if it is `from` and the record still has `node` and
-    /// `connected_at`.
+    /// Record that the move is finished.
+    ///
+    /// `oldmonth` is removed if it is `from` and the record still has `node` and `connected_at`.
     FinishMove(MonthStep),
-    /// Copy the messages that wait in `from` to `to`, which the record already names, and then delete them in `from`.
-    /// A message of a topic that waits in `to` stays, whatever its id is: it was pushed after the record had moved, or
+    /// Move the remaining messages of the old month to the new month.
+    ///
+    /// They are copied to `to`, which the record already names, and then deleted in `from`. A message of a topic that waits in `to` stays, whatever its id is: it was pushed after the record had moved, or
     /// its push is not answered yet. That of `from` is only deleted. So are messages of channels that are not registered
     /// in `to`. Repeatable after a crash at any point. Many messages are moved in pages, and other writes of the agent
     /// may be executed between two pages.

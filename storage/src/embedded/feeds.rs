@@ -10,99 +10,21 @@ use state_machine::Time;
 use state_machine::feed::UnpublishedKey;
 
 use super::columns::{change, corrupt, from_i64, to_i64};
-use super::files::FileKey;
+use super::receipts;
 use super::statements::first_row;
-use super::tables::now;
-use super::{Embedded, receipts};
 use crate::feeds::{
-    FeedKey, FeedMark, FeedName, FeedPage, FeedState, FeedSyncId, FeedTables, FeedValue, Forgotten,
-    PublishResult, Sequence, Update, Version, WriteResult,
+    FeedKey, FeedMark, FeedName, FeedState, FeedSyncId, FeedValue, Sequence, Update, Version,
 };
 use crate::receipts::ExpectedReceipt;
 use crate::rules::feed_rows::{
     Attempts, CommitBounds, Committed, ExpectedChange, FeedChange, FeedRows, KeyRow, NumberedPage,
     PendingPage, PendingRow, Refused, SequenceChange, SequenceRow,
 };
-use crate::rules::feeds::{self as rules, Rewrite};
-use crate::rules::finished;
-use crate::store::{Cursor, PageLimit, StoreFuture};
+use crate::store::{Cursor, PageLimit};
 
 /// Bytes of values after which a job numbers no further key: numbering rewrites the row with its
 /// value.
 const PUBLISHED_BYTES_MAX: usize = 4 * 1024 * 1024;
-
-impl FeedTables for Embedded {
-    /// The tables are part of the router's file.
-    fn ensure_feeds(&self) -> StoreFuture<()> {
-        now(Ok(()))
-    }
-
-    fn write_key(
-        &self,
-        feed: FeedName,
-        key: FeedKey,
-        value: FeedValue,
-        keys_max: u64,
-    ) -> StoreFuture<WriteResult> {
-        self.write(None, FileKey::Router, move |conn| {
-            finished(rules::write(conn, &feed, &key, &value, keys_max))
-        })
-    }
-
-    fn republish_key(&self, feed: FeedName, key: FeedKey) -> StoreFuture<Option<Version>> {
-        self.write(None, FileKey::Router, move |conn| {
-            finished(rules::rewrite(conn, &feed, &key, Rewrite::Republish))
-        })
-    }
-
-    fn delete_key(&self, feed: FeedName, key: FeedKey) -> StoreFuture<Option<Version>> {
-        self.write(None, FileKey::Router, move |conn| {
-            finished(rules::rewrite(conn, &feed, &key, Rewrite::Delete))
-        })
-    }
-
-    fn publish(
-        &self,
-        feed: FeedName,
-        after: Option<FeedKey>,
-        limit: usize,
-    ) -> StoreFuture<Option<PublishResult>> {
-        self.write(None, FileKey::Router, move |conn| {
-            finished(rules::publish(conn, &feed, after.as_ref(), limit))
-        })
-    }
-
-    fn fetch_feed(
-        &self,
-        feed: FeedName,
-        after: FeedSyncId,
-        limit: PageLimit,
-    ) -> StoreFuture<Option<FeedPage>> {
-        self.read(FileKey::Router, |conn| finished(rules::fetch(conn, &feed, after, limit)))
-    }
-
-    fn forget(
-        &self,
-        feed: FeedName,
-        through: FeedSyncId,
-        limit: usize,
-    ) -> StoreFuture<Option<Forgotten>> {
-        self.write(None, FileKey::Router, move |conn| {
-            finished(rules::forget(conn, &feed, through, limit))
-        })
-    }
-
-    fn mark_feed(&self, feed: FeedName, FeedMark { number, at }: FeedMark) -> StoreFuture<()> {
-        self.write(None, FileKey::Router, move |conn| {
-            let row = params![feed.as_str(), to_column(number.0)?, to_i64(at.0)];
-            change(conn, MARK, row).map(drop)
-        })
-    }
-
-    fn feeds(&self, after: Option<FeedName>, limit: usize) -> StoreFuture<Vec<FeedState>> {
-        self.read(FileKey::Router, |conn| list(conn, after.as_ref(), limit))
-    }
-}
 
 /// The rows of the router's file.
 impl FeedRows for Connection {
@@ -297,7 +219,7 @@ pub(super) fn decode_key(column: usize, row: &Row<'_>) -> rusqlite::Result<KeyRo
     Ok(KeyRow { version: Version(self::number(column, row)?), number })
 }
 
-fn list(
+pub(super) fn list(
     conn: &Connection,
     after: Option<&FeedName>,
     limit: usize,
@@ -420,6 +342,9 @@ pub(super) const REMOVE_SEQUENCE: &str = "DELETE FROM sequences WHERE name = ?1"
 mod tests {
     use super::super::schema::ROUTER;
     use super::*;
+    use crate::feeds::{PublishResult, WriteResult};
+    use crate::rules::feeds::{self as rules, Rewrite};
+    use crate::rules::finished;
 
     const PUBLISHED_MAX: usize = <Connection as FeedRows>::BOUNDS.published;
     const LAST: u64 = i64::MAX as u64;

@@ -20,6 +20,7 @@ mod columns;
 mod connection;
 mod copy_table;
 mod error;
+mod feed_tables;
 mod feeds;
 mod files;
 mod id_floor;

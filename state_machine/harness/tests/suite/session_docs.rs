@@ -156,13 +156,17 @@ fn documented() -> Vec<(String, String)> {
     let (_, behind) = STORE.split_once("pub enum StoreOp {\n").expect("the code has it");
     let (body, _) = behind.split_once("\n}\n").expect("it has an end");
     let (mut all, mut docs) = (Vec::new(), Vec::new());
-    // Doc comments of fields are indented further.
+    let mut is_summary = true;
+    // Doc comments of fields are indented further. The summary of a variant ends with its first paragraph.
     for line in body.lines().filter_map(|line| line.strip_prefix("    ")) {
         match line.strip_prefix("/// ") {
-            Some(text) => docs.push(text),
+            Some(text) if is_summary => docs.push(text),
+            Some(_) => {}
+            None if line == "///" => is_summary = false,
             None if line.starts_with(|c: char| c.is_ascii_uppercase()) => {
                 let name: String = line.chars().take_while(char::is_ascii_alphanumeric).collect();
                 all.push((name, std::mem::take(&mut docs).join(" ")));
+                is_summary = true;
             }
             None => {}
         }
