@@ -57,12 +57,7 @@ fn two_writers() -> Scenario {
         .follower(0)
         .followed()
         .writing_in_steps()
-        .bound(Bounds {
-            writes: 2,
-            deletes: by_size(0, 1),
-            node_crashes: by_size(0, 1),
-            ..Bounds::default()
-        })
+        .bound(Bounds { writes: 2, node_crashes: by_size(0, 1), ..Bounds::default() })
         .seen("two writers have read the same row", |_, world| {
             let next = world.writes.iter().filter_map(|write| write.rule.next.as_ref());
             let before = next.filter_map(|next| match next {
