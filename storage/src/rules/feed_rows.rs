@@ -210,10 +210,16 @@ impl<E> Default for Refused<E> {
 }
 
 /// The attempts of a rule until now.
-#[derive(Default)]
 pub struct Attempts {
     pub count: u32,
-    pub begun: Option<Instant>,
+    pub begun: Instant,
     /// Whether one of them may have been executed.
     pub indeterminate: bool,
+}
+
+impl Attempts {
+    /// The first attempt begins now.
+    pub(super) fn new() -> Self {
+        Self { count: 0, begun: Instant::now(), indeterminate: false }
+    }
 }

@@ -29,7 +29,7 @@ pub async fn write<R: FeedRows>(
     value: &FeedValue,
     keys_max: u64,
 ) -> Result<WriteResult, R::Error> {
-    let mut attempts = Attempts::default();
+    let mut attempts = Attempts::new();
     loop {
         let before = rows.key(feed, key).await?;
         let (version, sequence) = match before {
@@ -57,7 +57,7 @@ pub async fn rewrite<R: FeedRows>(
     key: &FeedKey,
     rewrite: Rewrite,
 ) -> Result<Option<Version>, R::Error> {
-    let mut attempts = Attempts::default();
+    let mut attempts = Attempts::new();
     loop {
         let Some(before) = rows.key(feed, key).await? else { return Ok(None) };
         let lost = match rows.value(feed, key, before).await? {
@@ -109,7 +109,7 @@ pub async fn publish<R: FeedRows>(
     limit: usize,
 ) -> Result<Option<PublishResult>, R::Error> {
     let limit = limit.clamp(1, R::BOUNDS.published);
-    let mut attempts = Attempts::default();
+    let mut attempts = Attempts::new();
     // A row that is refused twice is wrong, and not only late.
     let mut refused = BTreeSet::new();
     loop {
@@ -193,7 +193,7 @@ pub async fn forget<R: FeedRows>(
     limit: usize,
 ) -> Result<Option<Forgotten>, R::Error> {
     let limit = PageLimit { rows: limit.clamp(1, R::BOUNDS.forgotten), bytes: FORGOTTEN_BYTES_MAX };
-    let mut attempts = Attempts::default();
+    let mut attempts = Attempts::new();
     loop {
         let Some(row) = rows.sequence(feed).await? else { return Ok(None) };
         let read = row.sequence;

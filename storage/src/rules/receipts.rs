@@ -23,7 +23,7 @@ pub async fn expect<R: FeedRows>(
     messages_max: u64,
 ) -> Result<bool, R::Error> {
     let ReceiptRequest { subscription: feed, key } = &expected.request;
-    let mut attempts = Attempts::default();
+    let mut attempts = Attempts::new();
     loop {
         if rows.key(feed, key).await?.is_some() {
             return Ok(true);
@@ -46,7 +46,7 @@ pub async fn expect<R: FeedRows>(
 /// Expects a receipt no more. One that is decided stays. Calls `commit`.
 pub async fn cancel<R: FeedRows>(rows: &R, expected: &ExpectedReceipt) -> Result<(), R::Error> {
     let feed = &expected.request.subscription;
-    let mut attempts = Attempts::default();
+    let mut attempts = Attempts::new();
     loop {
         let (expected, sequence) =
             (ExpectedChange::Remove(expected), SequenceChange::UncountKeys(1));
@@ -66,15 +66,16 @@ pub async fn write<R: FeedRows>(
 ) -> Result<bool, R::Error> {
     let ReceiptRequest { subscription: feed, key } = &expected.request;
     let value = receipt.value();
-    let (mut attempts, mut is_counted) = (Attempts::default(), true);
+    let (mut attempts, mut is_counted) = (Attempts::new(), true);
     loop {
         let before = rows.key(feed, key).await?;
         if let Some(row) = before {
+            if receipt == Receipt::Expired {
+                return stop_expecting(rows, expected).await;
+            }
             let there = rows.value(feed, key, row).await?.flatten();
-            match there.as_ref().and_then(Receipt::parse) {
-                Some(Receipt::Delivered(_)) => return Ok(false),
-                _ if receipt == Receipt::Expired => return stop_expecting(rows, expected).await,
-                _ => {}
+            if let Some(Receipt::Delivered(_)) = there.as_ref().and_then(Receipt::parse) {
+                return Ok(false);
             }
         }
         let (expect, sequence) = match before {

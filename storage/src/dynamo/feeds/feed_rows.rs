@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{Get, TransactGetItem};
 use state_machine::Time;
@@ -248,7 +248,8 @@ impl FeedRows for DynamoClient {
             Ok(()) => {}
             Err(lost) => {
                 let Some(at) = lost.refused_actions() else { return Err(lost) };
-                let of_change: Vec<_> = at.into_iter().map(|at| parts[at]).collect();
+                let of_change = at.into_iter().filter_map(|at| parts.get(at));
+                let of_change: Vec<_> = of_change.copied().collect();
                 let key = |part: &Part| if let Part::Key(at) = part { Some(*at) } else { None };
                 return Ok(Committed::Refused(Refused {
                     expected: of_change.contains(&Part::Expected),
@@ -279,8 +280,8 @@ impl FeedRows for DynamoClient {
         let lost = lost.unwrap_or_else(|| CallError::contended(TRANSACT, &self.names.feeds));
         attempts.count += 1;
         attempts.indeterminate |= lost.is_indeterminate();
-        let begun = *attempts.begun.get_or_insert_with(Instant::now);
-        if attempts.count >= ATTEMPTS_MAX || begun.elapsed() >= self.options.operation_timeout {
+        let is_late = attempts.begun.elapsed() >= self.options.operation_timeout;
+        if attempts.count >= ATTEMPTS_MAX || is_late {
             return Err(lost.after_writes(attempts.indeterminate));
         }
         sleep(any_part_of(self.pause_before(attempts.count))).await;
