@@ -143,7 +143,7 @@ pub enum StoreOp {
     ///
     /// An acked message whose row names a receipt has it before the row is gone: a crash in between leaves the row, and
     /// the next ack finds the receipt, and changes nothing, whatever its code. An ack after the receipt *expired*
-    /// replaces it.
+    /// replaces it. Messages without a receipt are deleted first, and if that fails, no receipt is written yet.
     Delete {
         uaid: Uaid,
         /// The months whose tables may have the messages.

@@ -24,13 +24,17 @@ pub(crate) struct NewRecord {
 impl NewRecord {
     /// What the registration makes of a record, or of none.
     pub(crate) fn over(&self, there: Option<&RecordRow>) -> RegisterResult {
-        match there {
-            Some(there) if !self.may_replace(there) => RegisterResult::UnknownAgent,
-            Some(there) if there.connected_at >= self.connected_at => {
-                RegisterResult::Superseded(there.connected_at)
-            }
-            there => self.registered(there),
+        let refusal = there.and_then(|there| self.refusal(there));
+        refusal.unwrap_or_else(|| self.registered(there))
+    }
+
+    /// Why a record is not replaced, if it is not.
+    pub(crate) fn refusal(&self, there: &RecordRow) -> Option<RegisterResult> {
+        if !self.may_replace(there) {
+            return Some(RegisterResult::UnknownAgent);
         }
+        let is_superseded = there.connected_at >= self.connected_at;
+        is_superseded.then_some(RegisterResult::Superseded(there.connected_at))
     }
 
     /// Whether the agent may register as the one of a record. A bridge may be changed for another one.

@@ -120,8 +120,14 @@ mod tests {
         assert!(!keys(&[KEY], "that", b"0").verify(b"text", &mac));
         assert!(!keys(&[KEY], "this", b"1").verify(b"text", &mac));
         assert!(!keys(&[OTHER], "this", b"0").verify(b"text", &mac));
-        let changed = mac.chars().rev().collect::<String>();
-        for wrong in [&changed, &mac[..42], "", &mac.repeat(2)] {
+        let bytes = decode_mac(&mac).unwrap();
+        let changed = |at: usize| {
+            let mut changed = bytes;
+            changed[at] ^= 1;
+            URL_SAFE_NO_PAD.encode(changed)
+        };
+        let short = URL_SAFE_NO_PAD.encode(&bytes[..31]);
+        for wrong in [&changed(0), &changed(31), &short, &mac[..42], "", &mac.repeat(2)] {
             assert!(!ours.verify(b"text", wrong), "{wrong:?}");
         }
     }

@@ -8,7 +8,7 @@ use super::client::DynamoClient;
 use super::error::{CallError, Item, applied};
 use super::messages::{self, Replaces};
 use super::record_update::{RecordUpdate, UPDATE, Updated};
-use super::router::readable_row;
+use super::router::{self, readable_row};
 use crate::registration::{self, NewRecord};
 use crate::rows::RecordRow;
 use crate::store::RegisterResult;
@@ -29,7 +29,14 @@ pub(super) async fn register(
             Updated::Done(before) => return Ok(new.registered(Some(&row(&before)?))),
             Updated::Refused { item, indeterminate } => (item, indeterminate),
         };
-        let there = item.as_ref().map(row).transpose()?;
+        let there = match item.as_ref().map(row).transpose() {
+            Ok(there) => there,
+            // It may refuse the agent, whatever its months are.
+            Err(error) => {
+                let known = item.as_ref().map(|item| router::row(client, new.uaid, item));
+                return known.and_then(|known| new.refusal(&known)).ok_or(error);
+            }
+        };
         match (new.over(there.as_ref()), there) {
             // The first attempt wrote it and its reply was lost, with the former binding.
             (RegisterResult::Superseded(_), Some(there)) if indeterminate && new.is_in(&there) => {

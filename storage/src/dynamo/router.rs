@@ -125,7 +125,7 @@ pub(super) async fn check(client: &DynamoClient) -> Result<(), CallError> {
 }
 
 /// A record of any type. A month that cannot be read is none, and so is the recipient of a record without a month.
-fn row(client: &DynamoClient, uaid: Uaid, item: &Item) -> RecordRow {
+pub(super) fn row(client: &DynamoClient, uaid: Uaid, item: &Item) -> RecordRow {
     let router_type = text_of(item, ROUTER_TYPE).unwrap_or(RouterType::WebPush.as_str());
     let recipient = registration::recipient(router_type, || item.get(ROUTER_DATA).map(json));
     RecordRow {

@@ -192,3 +192,36 @@ pub(super) const REMOVE_EXPECTED: &str = "
 
 pub(super) const ALL: &str = "
     SELECT rowid, feed, key, deadline FROM receipts_expected WHERE rowid > ?1 ORDER BY rowid";
+
+#[cfg(test)]
+mod tests {
+    use state_machine::AckCode;
+
+    use super::super::schema::ROUTER;
+    use super::*;
+
+    /// No rule leaves such rows, but a copy of a damaged store may.
+    #[test]
+    fn what_is_expected_beside_a_receipt_holds_up_no_other() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        ROUTER.create(&mut conn, "in memory".as_ref()).unwrap();
+        let subscription = FeedName::receipts(Time(u64::MAX), 7);
+        let expected = |number: usize| {
+            let key = FeedKey::parse(&format!("{number:03}")).unwrap();
+            let request = ReceiptRequest { subscription: subscription.clone(), key };
+            ExpectedReceipt { request, deadline: Time(number as u64) }
+        };
+        for number in 0..=DECIDED_MAX {
+            assert!(finished(rules::expect(&conn, &expected(number), 1000)).unwrap());
+        }
+        let delivered = Receipt::Delivered(AckCode::Delivered);
+        for number in 0..DECIDED_MAX {
+            assert!(finished(rules::write(&conn, &expected(number), delivered)).unwrap());
+            assert!(insert(&conn, &expected(number)).unwrap());
+        }
+        let first = finished(rules::expire(&conn, Time(1000))).unwrap();
+        assert_eq!((first.receipts, first.is_more), (0, true));
+        let second = finished(rules::expire(&conn, Time(1000))).unwrap();
+        assert_eq!((second.receipts, second.is_more), (1, false));
+    }
+}

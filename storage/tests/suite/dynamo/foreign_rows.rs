@@ -383,6 +383,19 @@ async fn a_record_of_an_invalid_month_is_rejected() {
 }
 
 #[tokio::test]
+async fn a_record_that_is_not_replaced_refuses_an_agent_whatever_its_month_is() {
+    let world = World::open().await;
+    let curmonth = || ("curmonth", s("others_2026_11"));
+    world.put_record(&[curmonth(), ("connected_at", n(101))]).await;
+    let registered = world.store.register_user(registration(100)).await;
+    assert_eq!(registered, Ok(RegisterResult::Superseded(Time(101))));
+    let data = AttributeValue::M(item(&[("token", s("t")), ("app_id", s("a"))]));
+    world.put_record(&[("router_type", s("fcm")), curmonth(), ("router_data", data)]).await;
+    let registered = world.store.register_user(registration(100)).await;
+    assert_eq!(registered, Ok(RegisterResult::UnknownAgent));
+}
+
+#[tokio::test]
 async fn our_rows_have_the_attributes_of_autopush_and_a_few_more() {
     let world = World::open().await;
     let odd = Message { ttl: Span(1), urgency: Urgency::High, ..topical(2) };
