@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use storage::embedded::{Embedded, OpenError};
+use storage::data_dir::{DirError, FileKey, has_databases};
 use storage::owner::OtherOwner;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep};
@@ -22,9 +22,6 @@ const LOCK_WAIT: Duration = Duration::from_secs(5);
 
 /// The interval between attempts to open the store.
 const RETRY_EVERY: Duration = Duration::from_millis(50);
-
-/// The file whose owner is that of the store.
-const ROUTER_FILE: &str = "router.db";
 
 pub enum Backend {
     /// The server that holds the store.
@@ -78,12 +75,12 @@ pub async fn wait_for_embedded(
         if let Some(stream) = connect(&settings.data_dir).await? {
             return Ok(Backend::Server(stream));
         }
-        if !creates && !Embedded::exists(&settings.data_dir) {
+        if !creates && !has_databases(&settings.data_dir) {
             return Err(CommandError::NoStore { dir: settings.data_dir.clone() });
         }
         check_owner(&settings.data_dir)?;
         match store::open(settings) {
-            Err(OpenStoreError::Embedded(OpenError::InUse { dir })) => {
+            Err(OpenStoreError::Dir(DirError::InUse { dir })) => {
                 if Instant::now() >= deadline {
                     return Err(CommandError::InUse { dir });
                 }
@@ -99,7 +96,7 @@ pub async fn wait_for_embedded(
 /// Refuses a store of another user: its server could not open files that this process makes in it. If the owner cannot
 /// be read, opening the store reports the reason.
 pub fn check_owner(dir: &Path) -> Result<(), CommandError> {
-    match fs::metadata(dir.join(ROUTER_FILE)).map(|file| OtherOwner::of(&file)) {
+    match fs::metadata(dir.join(FileKey::Router.to_string())).map(|file| OtherOwner::of(&file)) {
         Ok(Some(OtherOwner { owner, own })) => {
             Err(CommandError::NotOurs { dir: dir.to_owned(), owner, own })
         }
@@ -142,7 +139,7 @@ mod tests {
     fn the_owner_of_the_routers_file_is_that_of_the_store() {
         let home = tempfile::tempdir().unwrap();
         check_owner(home.path()).unwrap();
-        let file = home.path().join(ROUTER_FILE);
+        let file = home.path().join(FileKey::Router.to_string());
         fs::write(&file, "").unwrap();
         check_owner(home.path()).unwrap();
         // Only root can give a file away.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use actors::Clock;
 use state_machine::{Chid, LastConnect, Month, NodeId, RouterType, Time, Uaid};
-use storage::{Embedded, EmbeddedOptions, Registration, StoreAdmin, StoreOp};
+use storage::{Registration, StoreAdmin, StoreOp};
+use storage_sqlite::{Embedded, EmbeddedOptions};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 

@@ -10,8 +10,9 @@ use actors::Clock;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use slog::{Discard, Logger, o};
+use storage::data_dir::has_databases;
 use storage::maintenance::PreflightCheck;
-use storage::{DiskSpace, Embedded, StoreAdmin};
+use storage::{DiskSpace, StoreAdmin};
 use tokio::runtime::Builder;
 
 use crate::command::printer::Printer;
@@ -172,7 +173,7 @@ async fn check_keys(settings: &Settings, tables: Option<&dyn StoreAdmin>) -> Vec
                 )),
             }
         }
-        (KeysError::Missing { .. }, _) if !Embedded::exists(&settings.data_dir) => Ok(()),
+        (KeysError::Missing { .. }, _) if !has_databases(&settings.data_dir) => Ok(()),
         _ => Err(error.to_string()),
     };
     let what = if outcome.is_ok() { NONE_YET } else { KEYS };

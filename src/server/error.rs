@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use state_machine::NodeId;
 use storage::StoreError;
-use storage::embedded::OpenError;
+use storage::data_dir::DirError;
 
 use super::sockets::SocketError;
 use crate::feeds::import::ImporterError;
@@ -45,7 +45,7 @@ pub enum ServeError {
     #[error(transparent)]
     Keys(#[from] KeysError),
     #[error("{files}\n{keys}")]
-    Access { files: OpenError, keys: KeysError },
+    Access { files: DirError, keys: KeysError },
     #[error(
         "there is no keys.toml in {dir}: copy it from the data directory of another node, or create the first one with \
          `kalends keys cluster --data-dir {dir}`",
@@ -122,10 +122,8 @@ impl ServeError {
             Self::Keys(_)
                 | Self::Access { .. }
                 | Self::OpenFiles { .. }
-                | Self::Open(OpenStoreError::Embedded(
-                    OpenError::OtherOwner { .. }
-                        | OpenError::Exposed(_)
-                        | OpenError::Unsynced { .. }
+                | Self::Open(OpenStoreError::Dir(
+                    DirError::OtherOwner { .. } | DirError::Exposed(_) | DirError::Unsynced { .. }
                 ))
                 | Self::NoSharedKeys { .. }
                 | Self::NoClusterKeys { .. }

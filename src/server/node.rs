@@ -18,7 +18,7 @@ use state_machine::connection::Config;
 use state_machine::delivery::NodeAnswer;
 use state_machine::wire::{EndpointUrls, VapidKey};
 use state_machine::{Chid, Month, NodeId, Span, Time, Uaid};
-use storage::embedded::DirLock;
+use storage::data_dir::DirLock;
 use storage::{FeedTables, Store, StoreAdmin};
 
 use super::error::ServeError;

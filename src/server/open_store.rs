@@ -7,9 +7,9 @@ use std::thread;
 
 use slog::{Logger, info, warn};
 use state_machine::{Month, Time};
-use storage::embedded::{DirLock, OpenError, check_dir};
+use storage::data_dir::{DirError, DirLock, check_dir, has_databases};
 use storage::maintenance::PreflightCheck;
-use storage::{Embedded, StoreAdmin, SyncSupport, durable};
+use storage::{StoreAdmin, SyncSupport, durable};
 use tokio::sync::oneshot;
 
 use super::error::ServeError;
@@ -54,7 +54,7 @@ pub(super) async fn open(
     let (lock, keys, store) = match settings.store {
         StoreKind::Embedded => {
             // New keys would not decrypt the endpoint URLs of an existing database.
-            let keys = match Embedded::exists(dir) {
+            let keys = match has_databases(dir) {
                 true => Keys::load(dir)?,
                 false => Keys::load_or_generate(dir)?,
             };
@@ -106,7 +106,7 @@ fn make_data_dir(dir: &Path) -> Result<(), ServeError> {
     let made = durable::create_dir_all(dir, 0o700).and_then(|()| durable::sync_dir(dir));
     made.map_err(|source| match source.kind() {
         ErrorKind::Unsupported => {
-            OpenStoreError::from(OpenError::Unsynced { dir: dir.to_owned(), lost: "directories" })
+            OpenStoreError::from(DirError::Unsynced { dir: dir.to_owned(), lost: "directories" })
                 .into()
         }
         _ => ServeError::DataDir { dir: dir.to_owned(), source },

@@ -12,7 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, WriteResult};
-use storage::{Embedded, EmbeddedOptions, FeedTables, PageLimit, Store};
+use storage::{FeedTables, PageLimit, Store};
+use storage_sqlite::{Embedded, EmbeddedOptions};
 use tokio::task::JoinSet;
 
 const KEYS: u32 = 1000;

@@ -17,9 +17,8 @@ use state_machine::{
     Chid, Encoding, LastConnect, Message, MessageId, MessageKey, Month, NodeId, Payload,
     RouterType, Span, Time, Topic, Uaid, Urgency,
 };
-use storage::{
-    Embedded, EmbeddedOptions, Page, PageLimit, Registration, Store, StoreAnswer, StoreOp, Stored,
-};
+use storage::{Page, PageLimit, Registration, Store, StoreAnswer, StoreOp, Stored};
+use storage_sqlite::{Embedded, EmbeddedOptions};
 
 const AGENTS: u32 = 500;
 const MESSAGES: u32 = 100_000;

@@ -215,7 +215,7 @@ pub fn tolerate_unsynced() {
     UNSYNCED_TOLERATED.store(true, Ordering::Relaxed);
 }
 
-pub(crate) fn is_unsynced_tolerated() -> bool {
+pub fn is_unsynced_tolerated() -> bool {
     UNSYNCED_TOLERATED.load(Ordering::Relaxed)
 }
 
@@ -244,7 +244,7 @@ fn judge(synced: io::Result<()>, kind: SyncedKind, is_tolerated: bool) -> io::Re
 }
 
 /// Whether the file system does not know the sync, which is no error of the disk.
-pub(crate) fn is_unsupported(error: &io::Error) -> bool {
+pub fn is_unsupported(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     errno.is_some_and(|errno| [Errno::INVAL, Errno::OPNOTSUPP, Errno::NOTSUP].contains(&errno))
 }

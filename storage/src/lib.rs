@@ -1,38 +1,29 @@
 //! The durable state of Kalends: router records, channels and messages by month, and feeds.
 //!
-//! [`store`] is the contract for nodes, [`feeds`] for feeds, [`maintenance`] for operators. Two
-//! engines implement all of it: [`embedded`] in a directory of this machine, [`dynamo`] in tables
-//! that many nodes share. [`durable`] writes files, also those of other crates.
+//! [`store`] is the contract for nodes, [`feeds`] for feeds, [`maintenance`] for operators. Engines implement all of
+//! it, each in a crate of its own. `storage_sqlite` keeps it in a directory of this machine, `storage_dynamodb` in tables
+//! that many nodes share. [`rules`] are what engines share above their rows, [`queue`] the order of an agent's writes. [`durable`]
+//! writes files, also those of other crates, and [`data_dir`] is where a server keeps them.
 //!
-//! Architecture Invariant: no other crate knows a table or SQL. This crate knows no sockets, actors
-//! or HTTP.
+//! Architecture Invariant: no other crate than an engine knows a table or SQL, and no engine knows another one. These
+//! crates know no sockets, actors or HTTP.
 
-#![cfg_attr(
-    test,
-    expect(clippy::disallowed_methods, reason = "tests write files that no power loss meets")
-)]
-
-#[cfg(test)]
-extern crate self as storage;
-
+pub mod data_dir;
 pub mod durable;
-pub mod dynamo;
-pub mod embedded;
 pub mod feeds;
 pub mod inactive_users;
 pub mod maintenance;
 pub mod notifications;
 pub mod owner;
+pub mod queue;
 pub mod receipts;
-mod registration;
+pub mod registration;
 pub mod rows;
 pub mod rules;
 pub mod store;
 mod sync_support;
 pub mod waiting;
 
-pub use dynamo::{Billing, Dynamo, DynamoOpenError, DynamoOptions, TestOverrides};
-pub use embedded::{Embedded, EmbeddedOptions, OpenError};
 pub use feeds::FeedTables;
 pub use inactive_users::DropInactiveUsers;
 pub use maintenance::StoreAdmin;

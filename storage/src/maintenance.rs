@@ -29,8 +29,11 @@ pub const ROWS_IN_A_STEP: usize = 100;
 /// How far a floor of message ids may be ahead. One that is further ahead is of a clock that was wrong, and gives way.
 pub const ID_FLOOR_AHEAD_MAX: Span = Span::from_secs(24 * 60 * 60);
 
+/// The directory in the data directory that [`StoreAdmin::snapshot`] fills.
+pub const SNAPSHOT_DIR: &str = "backup.partial";
+
 /// The router type of a record that [`StoreAdmin::mark_dropped`] has marked. No agent has this type.
-pub(crate) const DROPPED: &str = "dropped";
+pub const DROPPED: &str = "dropped";
 
 /// The owner of the rows that [`StoreAdmin::preflight`] writes and removes. No user agent gets this
 /// id.
@@ -128,7 +131,7 @@ pub trait StoreAdmin: Store + NotificationTable + FeedTables {
     fn set_throughput(&self, month: Month, throughput: Throughput) -> StoreFuture<()>;
 
     /// Copies all files, as they were at one moment, into the empty directory
-    /// [`SNAPSHOT_DIR`](crate::embedded::SNAPSHOT_DIR) of the data directory. Writes wait only while the moment is
+    /// [`SNAPSHOT_DIR`] of the data directory. Writes wait only while the moment is
     /// chosen. Unsupported by an engine without files.
     fn snapshot(&self, on_step: SnapshotStep) -> StoreFuture<()>;
 
@@ -304,7 +307,7 @@ pub struct RepairClock {
 
 impl RepairClock {
     /// The `last_connect` of a repaired record.
-    pub(crate) fn last_connect(self, uaid: Uaid, there: LastConnect) -> LastConnect {
+    pub fn last_connect(self, uaid: Uaid, there: LastConnect) -> LastConnect {
         there.min(LastConnect::of(self.now, uaid, self.last_connect_shards))
     }
 }
@@ -333,7 +336,7 @@ pub struct MarkedUser {
 
 impl RecordsByMonth {
     /// Counts the router type of one record.
-    pub(crate) fn add_type(&mut self, record: &RecordRow) {
+    pub fn add_type(&mut self, record: &RecordRow) {
         match &*record.router_type {
             DROPPED => self.dropped += 1,
             router_type => {

@@ -56,7 +56,7 @@ impl Notification {
 }
 
 /// Stores the version that a message carries; none for a message of Web Push.
-pub(crate) fn store(
+pub fn store(
     table: &impl NotificationTable,
     uaid: Uaid,
     message: &Message,
@@ -67,7 +67,7 @@ pub(crate) fn store(
 }
 
 /// Reads a page of versions. The first is in it whatever its size.
-pub(crate) fn fetch_page(
+pub fn fetch_page(
     table: &impl NotificationTable,
     uaid: Uaid,
     after: Option<Cursor>,
@@ -92,7 +92,7 @@ pub(crate) fn fetch_page(
 }
 
 /// Deletes the versions among these; none if there is no version.
-pub(crate) fn delete(
+pub fn delete(
     table: &impl NotificationTable,
     uaid: Uaid,
     messages: &[MessageKey],

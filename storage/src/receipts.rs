@@ -20,7 +20,7 @@ pub struct ExpectedReceipt {
 
 impl ExpectedReceipt {
     /// That of a message, if its sender wants one.
-    pub(crate) fn of(message: &Message) -> Option<Self> {
+    pub fn of(message: &Message) -> Option<Self> {
         let request = message.receipt.as_deref()?.clone();
         Some(Self { request, deadline: message.kept_until() })
     }
@@ -28,7 +28,7 @@ impl ExpectedReceipt {
 
 /// What became of a message that is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Settlement {
+pub enum Settlement {
     /// The agent has acked it.
     Acked(AckCode),
     /// Its sender has deleted it: it has no receipt.
@@ -36,10 +36,10 @@ pub(crate) enum Settlement {
 }
 
 /// A message to delete, and what has become of it. The receipt of one without a settlement stays as it is.
-pub(crate) type Deletion = (MessageKey, Option<Settlement>);
+pub type Deletion = (MessageKey, Option<Settlement>);
 
 /// The messages of [`StoreOp::Delete`](crate::store::StoreOp::Delete) with their acks.
-pub(crate) fn deletions(messages: Vec<MessageKey>, acks: &[(MessageId, AckCode)]) -> Vec<Deletion> {
+pub fn deletions(messages: Vec<MessageKey>, acks: &[(MessageId, AckCode)]) -> Vec<Deletion> {
     let with_ack = |message: MessageKey| {
         let ack = acks.iter().find(|(id, _)| *id == message.id);
         (message, ack.map(|(_, code)| Settlement::Acked(*code)))

@@ -11,25 +11,25 @@ use crate::store::{BridgedRegistration, RegisterResult, Registration};
 
 /// The part of a record that a registration replaces.
 #[derive(Debug, Clone)]
-pub(crate) struct NewRecord {
-    pub(crate) uaid: Uaid,
-    pub(crate) router_type: RouterType,
+pub struct NewRecord {
+    pub uaid: Uaid,
+    pub router_type: RouterType,
     /// None for a bridge.
-    pub(crate) node: Option<NodeId>,
-    pub(crate) connected_at: Time,
-    pub(crate) last_connect: LastConnect,
-    pub(crate) create_in: Option<Month>,
+    pub node: Option<NodeId>,
+    pub connected_at: Time,
+    pub last_connect: LastConnect,
+    pub create_in: Option<Month>,
 }
 
 impl NewRecord {
     /// What the registration makes of a record, or of none.
-    pub(crate) fn over(&self, there: Option<&RecordRow>) -> RegisterResult {
+    pub fn over(&self, there: Option<&RecordRow>) -> RegisterResult {
         let refusal = there.and_then(|there| self.refusal(there));
         refusal.unwrap_or_else(|| self.registered(there))
     }
 
     /// Why a record is not replaced, if it is not.
-    pub(crate) fn refusal(&self, there: &RecordRow) -> Option<RegisterResult> {
+    pub fn refusal(&self, there: &RecordRow) -> Option<RegisterResult> {
         if !self.may_replace(there) {
             return Some(RegisterResult::UnknownAgent);
         }
@@ -46,13 +46,13 @@ impl NewRecord {
     }
 
     /// Whether a record is the one that this registration wrote.
-    pub(crate) fn is_in(&self, there: &RecordRow) -> bool {
+    pub fn is_in(&self, there: &RecordRow) -> bool {
         (there.connected_at, &there.node) == (self.connected_at, &self.node)
             && there.recipient.as_ref() == self.router_type.recipient()
     }
 
     /// The result over a record that it replaces. The months of a record stay.
-    pub(crate) fn registered(&self, before: Option<&RecordRow>) -> RegisterResult {
+    pub fn registered(&self, before: Option<&RecordRow>) -> RegisterResult {
         let curmonth = before.and_then(|before| before.curmonth).or(self.create_in);
         let Some(curmonth) = curmonth else { return RegisterResult::UnknownAgent };
         let oldmonth = before.and_then(|before| before.oldmonth);
@@ -95,7 +95,7 @@ pub fn router_type(name: &str, data: impl FnOnce() -> Option<Value>) -> Option<R
 }
 
 /// Whom a bridge reaches. None if the type is no bridge, and if the data are missing or cannot be read.
-pub(crate) fn recipient(
+pub fn recipient(
     router_type: &str,
     data: impl FnOnce() -> Option<Value>,
 ) -> Option<BridgeRecipient> {
@@ -103,7 +103,7 @@ pub(crate) fn recipient(
 }
 
 /// The `router_data` of a recipient: texts only.
-pub(crate) fn encode(recipient: &BridgeRecipient) -> Value {
+pub fn encode(recipient: &BridgeRecipient) -> Value {
     let BridgeRecipient { bridge, app, token, aps } = recipient;
     let mut data = json!({ "token": token, app_attribute(*bridge): app });
     if let Some(aps) = aps {
@@ -130,7 +130,7 @@ fn decode(bridge: BridgeName, data: &Value) -> Option<BridgeRecipient> {
 }
 
 /// The attribute with the application, as autopush names it.
-pub(crate) fn app_attribute(bridge: BridgeName) -> &'static str {
+pub fn app_attribute(bridge: BridgeName) -> &'static str {
     match bridge {
         BridgeName::Fcm => "app_id",
         BridgeName::Apns => "rel_channel",

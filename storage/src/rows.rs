@@ -15,10 +15,10 @@ use crate::notifications::Notification;
 use crate::store::Cursor;
 
 /// Rows in one page.
-pub(crate) const PAGE_ROWS_MAX: usize = 1000;
+pub const PAGE_ROWS_MAX: usize = 1000;
 
 /// Bytes of values after which a page of a feed ends. Pages of other tables are bounded by the sizes of their rows.
-pub(crate) const PAGE_BYTES_MAX: usize = 1 << 20;
+pub const PAGE_BYTES_MAX: usize = 1 << 20;
 
 /// A row of a table. Its hash has every field.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -86,17 +86,17 @@ impl RowPage {
 }
 
 impl RecordRow {
-    pub(crate) fn binding(&self) -> Option<NodeBinding> {
+    pub fn binding(&self) -> Option<NodeBinding> {
         let node = self.node.clone()?;
         Some(NodeBinding { node, connected_at: self.connected_at })
     }
 
-    pub(crate) fn has_served_type(&self) -> bool {
+    pub fn has_served_type(&self) -> bool {
         self.recipient.is_some() || RouterType::parse(&self.router_type).is_some()
     }
 
     /// The record for a server. None if it counts as none.
-    pub(crate) fn served(self) -> Option<RouterRecord> {
+    pub fn served(self) -> Option<RouterRecord> {
         let Self { uaid, node, connected_at, last_connect, oldmonth, .. } = self;
         let bridge = self.recipient.map(|recipient| RouterType::Bridge(Box::new(recipient)));
         let router_type = RouterType::parse(&self.router_type).or(bridge)?;

@@ -54,7 +54,7 @@ pub enum StoreError {
 }
 
 /// The answer of an operation, from what it has returned.
-pub(crate) fn answer<T: 'static>(
+pub fn answer<T: 'static>(
     pending: StoreFuture<T>,
     answer: fn(T) -> StoreAnswer,
 ) -> StoreFuture<StoreAnswer> {

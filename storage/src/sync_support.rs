@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use crate::data_dir::DirError;
 use crate::durable;
-use crate::embedded::OpenError;
 
 /// What the file system of a data directory can sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,16 +19,16 @@ pub enum SyncSupport {
 impl SyncSupport {
     /// Syncs a data directory and its file `lock`, which it creates. Refuses a file system that cannot do that, unless it
     /// is tolerated.
-    pub fn of(dir: &Path) -> Result<Self, OpenError> {
+    pub fn of(dir: &Path) -> Result<Self, DirError> {
         let lock = dir.join("lock");
-        let file = durable::lock_file(&lock).map_err(|error| OpenError::io(&lock, error))?;
-        let itself = File::open(dir).map_err(|error| OpenError::io(dir, error))?;
-        let syncs_files = can_sync(&file).map_err(|error| OpenError::io(&lock, error))?;
-        let syncs_names = can_sync(&itself).map_err(|error| OpenError::io(dir, error))?;
+        let file = durable::lock_file(&lock).map_err(|error| DirError::io(&lock, error))?;
+        let itself = File::open(dir).map_err(|error| DirError::io(dir, error))?;
+        let syncs_files = can_sync(&file).map_err(|error| DirError::io(&lock, error))?;
+        let syncs_names = can_sync(&itself).map_err(|error| DirError::io(dir, error))?;
         match Self::from(syncs_files, syncs_names) {
             Self::Everything => Ok(Self::Everything),
             support if durable::is_unsynced_tolerated() => Ok(support),
-            support => Err(OpenError::Unsynced { dir: dir.to_owned(), lost: support.lost() }),
+            support => Err(DirError::Unsynced { dir: dir.to_owned(), lost: support.lost() }),
         }
     }
 
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn the_refusal_names_directory_and_setting() {
         let (dir, lost) = ("/data".into(), SyncSupport::Files.lost());
-        let text = OpenError::Unsynced { dir, lost }.to_string();
+        let text = DirError::Unsynced { dir, lost }.to_string();
         assert!(text.contains("/data cannot sync directories"), "{text}");
         assert!(text.contains("allow_unsynced_data_dir"), "{text}");
     }

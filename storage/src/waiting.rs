@@ -33,26 +33,26 @@ pub enum WhenFull {
 
 /// Messages that wait, and their bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Waiting {
-    pub(crate) messages: u64,
-    pub(crate) bytes: u64,
+pub struct Waiting {
+    pub messages: u64,
+    pub bytes: u64,
 }
 
 /// What waits for a user agent, and in one of its channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct WaitingCounts {
-    pub(crate) user: Waiting,
-    pub(crate) channel: Waiting,
+pub struct WaitingCounts {
+    pub user: Waiting,
+    pub channel: Waiting,
 }
 
 /// A waiting message, which `key` identifies in its engine.
 #[derive(Debug)]
-pub(crate) struct WaitingRow<K> {
-    pub(crate) key: K,
-    pub(crate) id: MessageId,
-    pub(crate) chid: Chid,
-    pub(crate) urgency: Urgency,
-    pub(crate) bytes: u64,
+pub struct WaitingRow<K> {
+    pub key: K,
+    pub id: MessageId,
+    pub chid: Chid,
+    pub urgency: Urgency,
+    pub bytes: u64,
 }
 
 impl WaitingLimits {
@@ -67,7 +67,7 @@ impl WaitingLimits {
     }
 
     /// Whose bound a message exceeds that replaces what its topic has. What does not grow exceeds none.
-    pub(crate) fn exceeded_by(
+    pub fn exceeded_by(
         &self,
         counts: &WaitingCounts,
         added: Waiting,
@@ -85,7 +85,7 @@ impl WaitingLimits {
     }
 
     /// The messages to delete for a new one, or whose bound it exceeds if those that may give way are too few.
-    pub(crate) fn give_way<K>(
+    pub fn give_way<K>(
         &self,
         mut rows: Vec<WaitingRow<K>>,
         mut counts: WaitingCounts,
@@ -121,9 +121,9 @@ impl WaitingBound {
 }
 
 impl Waiting {
-    pub(crate) const NOTHING: Self = Self { messages: 0, bytes: 0 };
+    pub const NOTHING: Self = Self { messages: 0, bytes: 0 };
 
-    pub(crate) fn of(message: &Message) -> Self {
+    pub fn of(message: &Message) -> Self {
         Self { messages: 1, bytes: message.payload.as_ref().map_or(0, bytes_of) }
     }
 }
@@ -157,7 +157,7 @@ impl std::ops::Sub for Waiting {
 }
 
 impl<K> WaitingRow<K> {
-    pub(crate) fn waiting(&self) -> Waiting {
+    pub fn waiting(&self) -> Waiting {
         Waiting { messages: 1, bytes: self.bytes }
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args};
 use state_machine::Span;
 use state_machine::feed::FeedName;
-use storage::Embedded;
+use storage::data_dir::has_databases;
 
 use crate::command::{Command, CommandError, Commands, Failure, Shown, load};
 use crate::feeds::http::tokens::{FeedTokens, Grant, Scopes};
@@ -86,9 +86,7 @@ Examples:
 fn explained(error: KeysError, settings: &Settings) -> TokenError {
     match (error, settings.store) {
         (KeysError::Missing { path }, StoreKind::DynamoDb) => TokenError::NoServer { path },
-        (KeysError::Missing { .. }, StoreKind::Embedded)
-            if !Embedded::exists(&settings.data_dir) =>
-        {
+        (KeysError::Missing { .. }, StoreKind::Embedded) if !has_databases(&settings.data_dir) => {
             TokenError::NoStore(CommandError::NoStore { dir: settings.data_dir.clone() })
         }
         (error, _) => TokenError::Keys(error),

@@ -16,7 +16,7 @@ use slog::{Discard, Logger, o};
 use state_machine::feed::{ConsumerLimits, FeedName, PublisherLimits};
 use state_machine::store::PageLimit;
 use state_machine::{Span, Time};
-use storage::{Embedded, EmbeddedOptions};
+use storage_sqlite::{Embedded, EmbeddedOptions};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 

@@ -8,8 +8,9 @@ use std::process::Stdio;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use storage::StoreFuture;
+use storage::data_dir::has_databases;
 use storage::durable::{self, NewFile};
-use storage::embedded::{Embedded, SNAPSHOT_DIR};
+use storage::maintenance::SNAPSHOT_DIR;
 use tokio::sync::watch;
 use zeroize::Zeroizing;
 
@@ -111,7 +112,7 @@ fn backup(args: &Backup, settings: &Settings) -> Result<(), BackupError> {
         return Ok(run_and_print(args.clone(), settings)?);
     }
     let data_dir = &settings.data_dir;
-    if !Embedded::exists(data_dir) {
+    if !has_databases(data_dir) {
         return Err(CommandError::NoStore { dir: data_dir.clone() }.into());
     }
     check_owner(data_dir)?;

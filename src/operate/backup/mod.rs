@@ -18,11 +18,10 @@ pub mod restore;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use storage::embedded::OpenError;
-
 use self::archive_text::ArchiveText;
 use crate::command::CommandError;
 use crate::settings::keys::KeysError;
+use crate::settings::store::OpenStoreError;
 use crate::system::regular_file;
 
 /// The highest message id, which the server keeps beside its store.
@@ -61,7 +60,7 @@ pub enum BackupError {
     #[error("the keys in the archive cannot be used: {}", ArchiveText::of(.0))]
     Keys(KeysError),
     #[error("a database in the archive cannot be used: {}", ArchiveText::of(.0))]
-    Database(OpenError),
+    Database(OpenStoreError),
     #[error(
         "the program age is not installed: install it (the package age), or pipe the archive to another program"
     )]

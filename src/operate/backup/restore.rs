@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use storage::durable;
-use storage::embedded::check_restored;
 use tempfile::TempDir;
 
 use super::age::{self, Age};
 use super::archive::{self, Manifest};
 use super::{BackupError, STANDARD, open, parent};
 use crate::command::{Command, Commands, Failure, Shown, load};
+use crate::settings::store::check_restored;
 use crate::settings::{Flags, Settings};
 use crate::system::clock::date;
 

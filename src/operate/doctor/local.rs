@@ -2,10 +2,9 @@
 
 use std::io;
 
-use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
 use state_machine::{Month, Time};
-use storage::embedded::check_dir;
+use storage::data_dir::{check_dir, free_bytes};
 use storage::maintenance::{Table, TableStatus};
 
 use super::findings::Findings;
@@ -38,8 +37,8 @@ pub(super) fn check(settings: &Settings, findings: &mut Findings) -> io::Result<
 
 fn disk(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
     let (dir, min) = (&settings.data_dir, settings.disk_free_min);
-    let free = match statvfs(dir) {
-        Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize),
+    let free = match free_bytes(dir) {
+        Ok(free) => free,
         Err(error) => {
             let found = format!("its space is unknown: {error}");
             return findings.warn("disk", found, "check it with df");

@@ -12,9 +12,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use state_machine::{Message, Span, Time};
+use storage::StoreAdmin;
+use storage::data_dir::has_databases;
 use storage::maintenance::Table;
 use storage::rows::Row;
-use storage::{Embedded, StoreAdmin};
 
 use super::each_row::{each_row, items};
 use super::receipts::repair_receipts;
@@ -160,7 +161,7 @@ Examples:
 /// The SQLite store of a copy. One that is created is marked before it exists.
 async fn files(settings: &Settings, creates: bool) -> Result<Context, CommandError> {
     let dir = &settings.data_dir;
-    if creates && !Embedded::exists(dir) {
+    if creates && !has_databases(dir) {
         copy_marker::mark_new(dir, &name_of(StoreKind::DynamoDb, settings))?;
     }
     let embedded = Settings { store: StoreKind::Embedded, ..settings.clone() };

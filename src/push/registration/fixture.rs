@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use slog::{Discard, Logger, o};
 use state_machine::wire::{EndpointUrls, VapidKey};
 use state_machine::{BridgeName, Chid, Time, Uaid};
-use storage::{Embedded, EmbeddedOptions};
+use storage_sqlite::{Embedded, EmbeddedOptions};
 use tempfile::TempDir;
 
 use super::{RegistrationSecrets, RegistrationService, routes};

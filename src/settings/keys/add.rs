@@ -9,7 +9,8 @@ use std::fmt;
 use std::io::{self, Write, stdout};
 use std::path::{Path, PathBuf};
 
-use storage::{Embedded, durable};
+use storage::data_dir::has_databases;
+use storage::durable;
 use toml::Spanned;
 use zeroize::Zeroizing;
 
@@ -105,7 +106,7 @@ pub fn add(dir: &Path, list: KeyList) -> Result<Added, AddError> {
         .map_err(|error| AddError::DataDir { dir: dir.to_owned(), error })?;
     let path = dir.join(KEYS_FILE);
     let is_new = match file::read(&path) {
-        Err(KeysError::Missing { .. }) if !Embedded::exists(dir) => {
+        Err(KeysError::Missing { .. }) if !has_databases(dir) => {
             file::create(&path, &generate())?;
             true
         }
@@ -330,7 +331,13 @@ mod tests {
     #[test]
     fn no_keys_are_created_beside_a_database() {
         let home = tempfile::tempdir().unwrap();
-        drop(Embedded::open(home.path(), &storage::EmbeddedOptions::new(4096)).unwrap());
+        drop(
+            storage_sqlite::Embedded::open(
+                home.path(),
+                &storage_sqlite::EmbeddedOptions::new(4096),
+            )
+            .unwrap(),
+        );
         let error = add(home.path(), KeyList::Cluster).unwrap_err().to_string();
         assert!(error.contains("restore it from a backup"), "{error}");
         assert!(!home.path().join(KEYS_FILE).exists());

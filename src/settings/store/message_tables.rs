@@ -71,7 +71,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use state_machine::Uaid;
-    use storage::{Embedded, EmbeddedOptions, StoreOp};
+    use storage::StoreOp;
+    use storage_sqlite::{Embedded, EmbeddedOptions};
 
     use super::*;
 

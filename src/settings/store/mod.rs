@@ -3,56 +3,63 @@
 //!
 //! - [`announcements`]: what servers tell those that start later.
 //! - [`copy_marker`]: the mark of an unfinished copy.
+//! - `sqlite`, `dynamodb`: open an engine. Only these name one; a build may leave one out (a feature of its name).
 //! - [`message_tables`]: creates the tables of the months.
 //! - [`key_fingerprints`]: checks that all nodes on a store have the same keys.
 
 pub(crate) mod announcements;
 pub(crate) mod copy_marker;
+#[cfg(feature = "dynamodb")]
+mod dynamodb;
 pub mod key_fingerprints;
 pub mod message_tables;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use storage::StoreError;
-use storage::dynamo::{Billing, Dynamo, DynamoOpenError, DynamoOptions};
-use storage::embedded::{Embedded, EmbeddedOptions, OpenError};
-use storage::maintenance::{RecordsByMonth, StoreAdmin, Throughput};
+use storage::data_dir::DirError;
+use storage::maintenance::{RecordsByMonth, StoreAdmin};
 
-use super::{BillingMode, PublicUrl, Settings, StoreKind};
+#[cfg(feature = "sqlite")]
+pub use self::sqlite::check_restored;
+use super::{Settings, StoreKind};
 
 /// Why the store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenStoreError {
     #[error(transparent)]
-    Embedded(#[from] OpenError),
+    Dir(#[from] DirError),
+    #[cfg(feature = "sqlite")]
+    #[error(transparent)]
+    Sqlite(storage_sqlite::OpenError),
+    #[cfg(feature = "dynamodb")]
     #[error("{0}")]
-    Dynamo(#[from] DynamoOpenError),
-    #[error("{0} (`kalends tables create` makes it, or create_tables = true)")]
-    NoRouter(DynamoOpenError),
-    #[error("{0} (dynamodb_region is the setting)")]
-    NoRegion(DynamoOpenError),
+    DynamoDb(String),
+    #[error(
+        "this kalends was built without {0}: use one that has it, or build it with `cargo build --release`, which has all"
+    )]
+    NotBuilt(&'static str),
 }
 
 /// Opens the store and blocks until it is usable.
 pub fn open(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> {
-    Ok(match settings.store {
-        StoreKind::Embedded => {
-            let options = EmbeddedOptions {
-                waiting: settings.waiting_limits(),
-                free_bytes_min: settings.disk_free_min,
-                ..EmbeddedOptions::new(settings.write_queue_max)
-            };
-            Arc::new(Embedded::open(&settings.data_dir, &options)?)
-        }
-        StoreKind::DynamoDb => {
-            Arc::new(Dynamo::open(&dynamo_options(settings)).map_err(|error| match error {
-                DynamoOpenError::RouterMissing { .. } => OpenStoreError::NoRouter(error),
-                DynamoOpenError::NoRegion => OpenStoreError::NoRegion(error),
-                error => OpenStoreError::Dynamo(error),
-            })?)
-        }
-    })
+    match settings.store {
+        #[cfg(feature = "sqlite")]
+        StoreKind::Embedded => sqlite::open(settings),
+        #[cfg(not(feature = "sqlite"))]
+        StoreKind::Embedded => Err(OpenStoreError::NotBuilt("SQLite")),
+        #[cfg(feature = "dynamodb")]
+        StoreKind::DynamoDb => dynamodb::open(settings),
+        #[cfg(not(feature = "dynamodb"))]
+        StoreKind::DynamoDb => Err(OpenStoreError::NotBuilt("DynamoDB")),
+    }
+}
+
+#[cfg(not(feature = "sqlite"))]
+pub fn check_restored(_dir: &std::path::Path) -> Result<(), OpenStoreError> {
+    Err(OpenStoreError::NotBuilt("SQLite"))
 }
 
 /// Whether no user agent is registered.
@@ -80,38 +87,5 @@ async fn any_page(
         if after.is_none() {
             return Ok(false);
         }
-    }
-}
-
-fn dynamo_options(settings: &Settings) -> DynamoOptions {
-    let billing = match settings.dynamodb_billing {
-        BillingMode::OnDemand => Billing::OnDemand,
-        BillingMode::Provisioned => Billing::Provisioned(Throughput {
-            read: settings.dynamodb_read_units,
-            write: settings.dynamodb_write_units,
-        }),
-    };
-    let endpoint_url = settings.dynamodb_endpoint_url.as_ref().map(PublicUrl::as_str);
-    let region = settings.dynamodb_region.as_ref().map(|region| region.as_str().to_owned());
-    DynamoOptions {
-        endpoint_url: endpoint_url.map(str::to_owned),
-        region,
-        table_prefix: settings.dynamodb_table_prefix.as_str().to_owned(),
-        message_prefix: settings.dynamodb_message_prefix.as_str().to_owned(),
-        billing,
-        create_tables: settings.create_tables,
-        last_connect_shards: settings.last_connect_shards,
-        connect_timeout: Duration::from_millis(settings.dynamodb_connect_timeout_ms),
-        attempt_timeout: Duration::from_millis(settings.dynamodb_attempt_timeout_ms),
-        operation_timeout: Duration::from_millis(settings.dynamodb_operation_timeout_ms),
-        attempts_max: settings.dynamodb_attempts_max,
-        backoff_initial: Duration::from_millis(settings.dynamodb_backoff_ms),
-        backoff_max: Duration::from_millis(settings.dynamodb_backoff_max_ms),
-        requests_max: settings.dynamodb_requests_max,
-        agent_writes_max: settings.dynamodb_agent_writes_max,
-        connections_max: settings.dynamodb_connections_max,
-        rows_in_flight_max: settings.dynamodb_rows_in_flight_max,
-        threads: settings.dynamodb_threads,
-        waiting: settings.waiting_limits(),
     }
 }

@@ -15,8 +15,8 @@
 pub mod feed_rows;
 pub mod feeds;
 pub mod receipts;
-pub(crate) mod record_rows;
-pub(crate) mod records;
+pub mod record_rows;
+pub mod records;
 
 use futures_util::FutureExt;
 

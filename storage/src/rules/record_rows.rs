@@ -7,7 +7,11 @@ use crate::rows::RecordRow;
 use crate::store::Cursor;
 
 /// The router table as an engine keeps it.
-pub(crate) trait RecordRows {
+#[expect(
+    async_fn_in_trait,
+    reason = "whether a rule is Send depends on its engine, and callers see it"
+)]
+pub trait RecordRows {
     type Error;
 
     async fn record(&self, uaid: Uaid) -> Result<Option<RecordRow>, Self::Error>;
@@ -23,23 +27,23 @@ pub(crate) trait RecordRows {
 }
 
 #[derive(Default)]
-pub(crate) struct RecordPage {
-    pub(crate) rows: Vec<RecordRow>,
+pub struct RecordPage {
+    pub rows: Vec<RecordRow>,
     /// Served ones among them with a month that cannot be read.
-    pub(crate) unreadable: u64,
-    pub(crate) next: Option<Cursor>,
+    pub unreadable: u64,
+    pub next: Option<Cursor>,
 }
 
 /// A change of one record.
-pub(crate) struct GuardedChange {
-    pub(crate) uaid: Uaid,
+pub struct GuardedChange {
+    pub uaid: Uaid,
     /// All of them must hold. A record that is absent is never changed.
-    pub(crate) guards: Vec<RecordGuard>,
-    pub(crate) change: RecordChange,
+    pub guards: Vec<RecordGuard>,
+    pub change: RecordChange,
 }
 
 /// What a record must have.
-pub(crate) enum RecordGuard {
+pub enum RecordGuard {
     Node(NodeId),
     /// An agent behind a bridge.
     Bridged,
@@ -51,7 +55,7 @@ pub(crate) enum RecordGuard {
 
 /// What becomes of a record.
 #[derive(Clone, Copy)]
-pub(crate) enum RecordChange {
+pub enum RecordChange {
     Months {
         curmonth: Month,
         oldmonth: Option<Month>,
@@ -68,7 +72,7 @@ pub(crate) enum RecordChange {
 }
 
 /// The result of a change.
-pub(crate) enum Changed {
+pub enum Changed {
     /// With the record before it.
     Done(RecordRow),
     /// With the record, if it is known.
@@ -76,13 +80,13 @@ pub(crate) enum Changed {
 }
 
 impl Changed {
-    pub(crate) fn is_done(&self) -> bool {
+    pub fn is_done(&self) -> bool {
         matches!(self, Self::Done(_))
     }
 }
 
 impl RecordGuard {
-    pub(crate) fn holds(&self, record: &RecordRow) -> bool {
+    pub fn holds(&self, record: &RecordRow) -> bool {
         match self {
             Self::Node(node) => record.node.as_ref() == Some(node),
             Self::Bridged => record.recipient.is_some(),
@@ -96,7 +100,7 @@ impl RecordGuard {
 
 impl RecordChange {
     /// The record after the change.
-    pub(crate) fn apply(self, before: RecordRow) -> RecordRow {
+    pub fn apply(self, before: RecordRow) -> RecordRow {
         match self {
             Self::Months { curmonth, oldmonth, last_connect } => RecordRow {
                 curmonth: Some(curmonth),

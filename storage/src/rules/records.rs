@@ -11,7 +11,7 @@ use crate::rows::RecordRow;
 use crate::store::{Cursor, MonthStep};
 
 /// Begins a move. Calls `change_record`.
-pub(crate) async fn update_message_month<R: RecordRows>(
+pub async fn update_message_month<R: RecordRows>(
     rows: &R,
     step: &MonthStep,
 ) -> Result<bool, R::Error> {
@@ -28,7 +28,7 @@ pub(crate) async fn update_message_month<R: RecordRows>(
 
 /// Ends a move. Returns whether the record still is that of the step, also if its move has ended. Calls `change_record`, and
 /// `record` if that is refused without the record.
-pub(crate) async fn finish_month_move<R: RecordRows>(
+pub async fn finish_month_move<R: RecordRows>(
     rows: &R,
     step: &MonthStep,
 ) -> Result<bool, R::Error> {
@@ -50,7 +50,7 @@ fn mover(step: &MonthStep) -> Vec<RecordGuard> {
 }
 
 /// Removes the node of a connection that has ended. Calls `change_record`.
-pub(crate) async fn clear_node<R: RecordRows>(
+pub async fn clear_node<R: RecordRows>(
     rows: &R,
     uaid: Uaid,
     binding: &NodeBinding,
@@ -62,7 +62,7 @@ pub(crate) async fn clear_node<R: RecordRows>(
 }
 
 /// Begins the drop of a user, also of one that is marked. Calls `change_record`.
-pub(crate) async fn mark_dropped<R: RecordRows>(
+pub async fn mark_dropped<R: RecordRows>(
     rows: &R,
     uaid: Uaid,
     seen: Option<LastConnect>,
@@ -76,7 +76,7 @@ pub(crate) async fn mark_dropped<R: RecordRows>(
 }
 
 /// Counts a page of records. Calls `records`.
-pub(crate) async fn count<R: RecordRows>(
+pub async fn count<R: RecordRows>(
     rows: &R,
     after: Option<&Cursor>,
 ) -> Result<RecordsByMonth, R::Error> {
@@ -99,7 +99,7 @@ pub(crate) async fn count<R: RecordRows>(
 }
 
 /// Replaces a month in a page of records. Calls `records` and `change_records`.
-pub(crate) async fn rename_month<R: RecordRows>(
+pub async fn rename_month<R: RecordRows>(
     rows: &R,
     from: Month,
     to: Month,
@@ -120,7 +120,7 @@ pub(crate) async fn rename_month<R: RecordRows>(
 }
 
 /// Repairs the records of a page that are of connections in the future. Calls `records` and `change_records`.
-pub(crate) async fn repair<R: RecordRows>(
+pub async fn repair<R: RecordRows>(
     rows: &R,
     clock: RepairClock,
     after: Option<&Cursor>,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use aws_sdk_dynamodb::config::{Credentials, SharedCredentialsProvider, SharedHttpClient};
-use storage::{Dynamo, DynamoOptions, TestOverrides};
+use storage_dynamodb::{Dynamo, DynamoOptions, TestOverrides};
 
 /// Options for tables with an unused prefix.
 pub(crate) fn fresh_tables() -> DynamoOptions {

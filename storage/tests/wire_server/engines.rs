@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use storage::{DynamoOptions, Embedded, EmbeddedOptions, StoreAdmin, WaitingLimits};
+use storage::{StoreAdmin, WaitingLimits};
+use storage_dynamodb::DynamoOptions;
+use storage_sqlite::{Embedded, EmbeddedOptions};
 use tempfile::TempDir;
 
 use crate::wire_engine;

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use state_machine::LastConnect;
-use storage::DynamoOptions;
 use storage::WaitingLimits;
-use storage::dynamo::Billing;
+use storage_dynamodb::Billing;
+use storage_dynamodb::DynamoOptions;
 
 pub(crate) fn options() -> DynamoOptions {
     DynamoOptions {

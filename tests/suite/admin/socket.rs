@@ -75,8 +75,8 @@ async fn a_command_whose_store_stays_locked_fails_with_a_remedy() {
     let mut fixture = AdminFixture::embedded(&[]);
     assert!(fixture.server.terminate().success());
     // A process that holds the store and accepts no commands.
-    let options = storage::EmbeddedOptions::new(4096);
-    let other = storage::Embedded::open(&fixture.server.data_dir(), &options).unwrap();
+    let options = storage_sqlite::EmbeddedOptions::new(4096);
+    let other = storage_sqlite::Embedded::open(&fixture.server.data_dir(), &options).unwrap();
     let reason = "in use by another process that accepts no commands";
     fixture.refuses("tables list", reason).await;
 

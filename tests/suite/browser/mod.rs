@@ -18,7 +18,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use actix_web::rt::System;
 use serde_json::{Value, json};
 use state_machine::{RouterRecord, Uaid};
-use storage::{Embedded, EmbeddedOptions, Store};
+use storage::Store;
+use storage_sqlite::{Embedded, EmbeddedOptions};
 
 use crate::harness::{Launch, Server};
 use crate::rollover::Calendar;

@@ -5,7 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use state_machine::{Span, Time};
-use storage::{Embedded, EmbeddedOptions, ReceiptTables, Store};
+use storage::{ReceiptTables, Store};
+use storage_sqlite::{Embedded, EmbeddedOptions};
 
 use super::{Receipts, acked, send};
 use crate::harness::{

@@ -3,8 +3,9 @@
 #[path = "../../../storage/tests/wire_server/options.rs"]
 mod options;
 
-use storage::dynamo::{Dynamo, DynamoOptions, TestOverrides};
-use storage::{Embedded, EmbeddedOptions, StoreAdmin};
+use storage::StoreAdmin;
+use storage_dynamodb::{Dynamo, DynamoOptions, TestOverrides};
+use storage_sqlite::{Embedded, EmbeddedOptions};
 
 use crate::harness::{Launch, Proxy, Rule, Server, WireServer, dynamo};
 

@@ -13,7 +13,8 @@ use rusqlite::types::Value;
 use state_machine::Time;
 use storage::maintenance::Table;
 use storage::rows::Row;
-use storage::{Embedded, EmbeddedOptions, Store, StoreAdmin};
+use storage::{Store, StoreAdmin};
+use storage_sqlite::{Embedded, EmbeddedOptions};
 
 use super::{copied, id_floor, remove_store, samples};
 use crate::harness::{Launch, Server, WireServer, dynamo, shared_keys};

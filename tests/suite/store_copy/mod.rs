@@ -9,9 +9,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use state_machine::Time;
-use storage::embedded::EmbeddedOptions;
+use storage::Store as _;
 use storage::maintenance::StoreAdmin as _;
-use storage::{Embedded, Store as _};
+use storage_sqlite::Embedded;
+use storage_sqlite::EmbeddedOptions;
 use tempfile::TempDir;
 
 use crate::bridges::phones;

@@ -33,7 +33,8 @@ use state_machine::{
     Chid, ConnectionId, Encoding, Message, MessageId, Month, NodeId, Payload, Span, Time, Uaid,
     Urgency,
 };
-use storage::{Embedded, EmbeddedOptions, PageLimit, Store, StoreOp, WaitingBound, WaitingLimits};
+use storage::{PageLimit, Store, StoreOp, WaitingBound, WaitingLimits};
+use storage_sqlite::{Embedded, EmbeddedOptions};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 

@@ -12,10 +12,9 @@ use state_machine::{
     BridgeName, BridgeRecipient, Chid, LastConnect, Message, MessageKey, Month, NodeId, Span, Time,
     Topic, Uaid,
 };
-use storage::{
-    BridgedRegistration, Dynamo, Embedded, EmbeddedOptions, MonthStep, PageLimit, Registration,
-    Store,
-};
+use storage::{BridgedRegistration, MonthStep, PageLimit, Registration, Store};
+use storage_dynamodb::Dynamo;
+use storage_sqlite::{Embedded, EmbeddedOptions};
 use tokio::runtime::Runtime;
 
 use crate::dynamo::things::*;

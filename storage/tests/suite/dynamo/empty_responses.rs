@@ -4,7 +4,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
-use storage::{Dynamo, DynamoOptions, Store, StoreError};
+use storage::{Store, StoreError};
+use storage_dynamodb::{Dynamo, DynamoOptions};
 
 use crate::dynamo::script::{ROUTER, Script, ok, refused};
 use crate::dynamo::things::*;

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join_all;
 use state_machine::feed::{FeedName, FeedSyncId, FeedValue, PublishResult, Version, WriteResult};
-use storage::{Dynamo, FeedTables, PageLimit, StoreError};
+use storage::{FeedTables, PageLimit, StoreError};
+use storage_dynamodb::Dynamo;
 
 use crate::dynamo::feed_replies::{feed, key, value};
 use crate::dynamo::things::*;

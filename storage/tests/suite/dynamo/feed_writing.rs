@@ -183,8 +183,9 @@ async fn feeds_are_none_where_there_are_no_tables() {
 #[tokio::test]
 async fn a_write_without_tables_names_the_missing_tables_if_none_may_be_created() {
     let script = Script::new([not_found(), not_found()]);
-    let store =
-        script.open_with(&storage::DynamoOptions { create_tables: false, ..options() }).unwrap();
+    let store = script
+        .open_with(&storage_dynamodb::DynamoOptions { create_tables: false, ..options() })
+        .unwrap();
     let refused = store.write_key(feed(), key("a"), value("new"), KEYS_MAX).await;
     let Err(StoreError::Failed(told)) = refused else { panic!("{refused:?}") };
     assert!(told.contains("sequences") && told.contains("kalends tables create"), "{told}");

@@ -5,7 +5,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use state_machine::Uaid;
-use storage::{Dynamo, RegisterResult, Store, StoreError, StoreFuture, Stored};
+use storage::{RegisterResult, Store, StoreError, StoreFuture, Stored};
+use storage_dynamodb::Dynamo;
 use tokio::sync::oneshot;
 
 use crate::dynamo::script::{Script, Step, ok};

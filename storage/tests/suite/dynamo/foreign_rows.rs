@@ -10,9 +10,8 @@ use state_machine::{
     BridgeName, BridgeRecipient, Encoding, Message, MessageId, MessageKey, Month, NodeId, Payload,
     Span, Time, Topic, Urgency,
 };
-use storage::{
-    Dynamo, PageLimit, RegisterResult, Registration, Store, StoreAdmin, StoreError, Stored,
-};
+use storage::{PageLimit, RegisterResult, Registration, Store, StoreAdmin, StoreError, Stored};
+use storage_dynamodb::Dynamo;
 
 use crate::dynamo::things::*;
 use crate::names::payload;

@@ -3,7 +3,7 @@
 use std::env;
 use std::process::Command;
 
-use storage::{Dynamo, DynamoOpenError, DynamoOptions};
+use storage_dynamodb::{Dynamo, DynamoOpenError, DynamoOptions};
 
 use crate::dynamo::script::Script;
 use crate::dynamo::things::{Tables, options};

@@ -13,7 +13,7 @@ use aws_smithy_runtime_api::client::http::{
 };
 use aws_smithy_runtime_api::http::StatusCode;
 use aws_smithy_types::body::SdkBody;
-use storage::{Dynamo, DynamoOpenError, DynamoOptions};
+use storage_dynamodb::{Dynamo, DynamoOpenError, DynamoOptions};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 

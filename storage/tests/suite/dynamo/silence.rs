@@ -53,7 +53,7 @@ trait ForgetChannel {
     fn forget_channel(&self, uaid: state_machine::Uaid) -> storage::StoreFuture<()>;
 }
 
-impl ForgetChannel for storage::Dynamo {
+impl ForgetChannel for storage_dynamodb::Dynamo {
     fn forget_channel(&self, uaid: state_machine::Uaid) -> storage::StoreFuture<()> {
         self.remove_channel(uaid, vec![november()], CHANNEL)
     }

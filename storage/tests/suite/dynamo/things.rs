@@ -9,7 +9,8 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use state_machine::{
     Chid, LastConnect, Message, MessageKey, Month, NodeId, RouterType, Time, Uaid,
 };
-use storage::{Dynamo, DynamoOptions, Registration};
+use storage::Registration;
+use storage_dynamodb::{Dynamo, DynamoOptions};
 
 use crate::names;
 pub(crate) use crate::names::{NOW, id};

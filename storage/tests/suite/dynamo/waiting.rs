@@ -2,10 +2,8 @@
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use state_machine::{Chid, Message, MessageKey};
-use storage::{
-    Dynamo, DynamoOptions, FullScope, PageLimit, Store, Stored, WaitingBound, WaitingLimits,
-    WhenFull,
-};
+use storage::{FullScope, PageLimit, Store, Stored, WaitingBound, WaitingLimits, WhenFull};
+use storage_dynamodb::{Dynamo, DynamoOptions};
 
 use crate::dynamo::script::{Script, Step, error, ok, refused};
 use crate::dynamo::things::*;

@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
-use storage::{Embedded, Store, StoreError};
+use storage::{Store, StoreError};
+use storage_sqlite::Embedded;
 use tempfile::TempDir;
 
 use crate::embedded::{agent, furnished, month, open, refusal};

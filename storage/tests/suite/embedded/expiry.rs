@@ -4,7 +4,8 @@ use std::path::Path;
 
 use rusqlite::Connection;
 use state_machine::{Chid, Message, Month, Span, Time};
-use storage::{Embedded, EmbeddedOptions, Store, StoreAdmin, Stored, WaitingBound, WaitingLimits};
+use storage::{Store, StoreAdmin, Stored, WaitingBound, WaitingLimits};
+use storage_sqlite::{Embedded, EmbeddedOptions};
 
 use crate::embedded::{CHID, NOW, agent, furnish, furnished, message, month, waiting};
 use crate::store_calls::StoreCalls;

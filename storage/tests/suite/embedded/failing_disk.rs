@@ -10,7 +10,8 @@ use std::path::Path;
 
 use power::{Disk, Errno, Fault, Loss, Mount, Op};
 use state_machine::{Month, Time};
-use storage::{Embedded, EmbeddedOptions, Store, StoreError, Stored};
+use storage::{Store, StoreError, Stored};
+use storage_sqlite::{Embedded, EmbeddedOptions};
 
 use crate::embedded::{CHID, CHILD_DIR, agent, message, month, registration, this_test, waiting};
 use crate::names::output_of;

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use state_machine::Uaid;
-use storage::{
-    Embedded, EmbeddedOptions, OpenError, RegisterResult, Store, StoreAdmin, StoreError, Stored,
-};
+use storage::data_dir::DirError;
+use storage::{RegisterResult, Store, StoreAdmin, StoreError, Stored};
+use storage_sqlite::{Embedded, EmbeddedOptions, OpenError};
 
 use crate::embedded::{
     CHID, NOW, agent, furnish, message, month, on_small_disk, registration, until, waiting,
@@ -162,7 +162,7 @@ async fn a_full_disk_is_the_error_of_an_open_and_of_a_preflight() {
     fs::write(&rest, vec![1; 64 << 20]).unwrap_err();
     let options = EmbeddedOptions::new(4096);
     let error = Embedded::open(&dir.join("data"), &options).err().expect("the disk is full");
-    assert!(matches!(error, OpenError::NoSpace { free_bytes: 0, .. }), "{error}");
+    assert!(matches!(error, OpenError::Dir(DirError::NoSpace { free_bytes: 0, .. })), "{error}");
     fs::remove_file(filler).unwrap();
     fs::remove_file(rest).unwrap();
     open(&dir, 0);

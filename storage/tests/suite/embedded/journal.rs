@@ -4,8 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use rusqlite::Connection;
-use storage::embedded::check_restored;
-use storage::{Embedded, EmbeddedOptions, Store};
+use storage::Store;
+use storage_sqlite::check_restored;
+use storage_sqlite::{Embedded, EmbeddedOptions};
 
 use crate::embedded::{
     NOW, agent, furnish, furnished, message, month, open, refusal, registration, waiting,

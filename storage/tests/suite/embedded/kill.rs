@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use state_machine::{Message, MessageId, Uaid};
-use storage::{Embedded, RegisterResult, Store, Stored};
+use storage::{RegisterResult, Store, Stored};
+use storage_sqlite::Embedded;
 use tokio::task::JoinSet;
 
 use crate::embedded::{

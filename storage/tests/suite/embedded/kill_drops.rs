@@ -8,7 +8,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use state_machine::{LastConnect, Month, Span, Uaid};
 use storage::maintenance::MonthRange;
-use storage::{DropInactiveUsers, Embedded, Registration, Store, StoreAdmin};
+use storage::{DropInactiveUsers, Registration, Store, StoreAdmin};
+use storage_sqlite::Embedded;
 
 use crate::embedded::{
     CHID, CHILD_DIR, NOW, agent, kill_child, message, month, open, opened, registration, waiting,

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Update, WriteResult};
-use storage::{Embedded, FeedTables, PageLimit, Store};
+use storage::{FeedTables, PageLimit, Store};
+use storage_sqlite::Embedded;
 use tokio::task::JoinSet;
 
 use crate::embedded::{CHILD_DIR, kill_child, open};

@@ -23,7 +23,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use state_machine::{Chid, LastConnect, Message, Month, NodeId, RouterType, Time, Uaid};
-use storage::{Embedded, EmbeddedOptions, PageLimit, Registration, Store};
+use storage::{PageLimit, Registration, Store};
+use storage_sqlite::{Embedded, EmbeddedOptions};
 use tempfile::TempDir;
 use tokio::time::sleep;
 

@@ -9,7 +9,8 @@ use std::path::Path;
 use futures_util::FutureExt;
 use rusqlite::Connection;
 use state_machine::{Message, Month, Span};
-use storage::{Embedded, EmbeddedOptions, PageLimit, Store, StoreError, Stored};
+use storage::{PageLimit, Store, StoreError, Stored};
+use storage_sqlite::{Embedded, EmbeddedOptions};
 
 use crate::embedded::{
     CHID, CHILD_DIR, NOW, agent, furnish, furnished, message, month, open, opened, refusal,

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use state_machine::Month;
-use storage::embedded::{SNAPSHOT_DIR, check_restored};
-use storage::{Embedded, Store, StoreAdmin};
+use storage::maintenance::SNAPSHOT_DIR;
+use storage::{Store, StoreAdmin};
+use storage_sqlite::Embedded;
+use storage_sqlite::check_restored;
 
 use crate::embedded::{CHID, agent, message, month, open, opened};
 use crate::store_calls::StoreCalls;

@@ -3,7 +3,8 @@
 use futures_util::future::join_all;
 use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Version, WriteResult};
 use storage::maintenance::{PreflightCheck, Table};
-use storage::{Dynamo, DynamoOptions, FeedTables, PageLimit, Store, StoreAdmin, StoreError};
+use storage::{FeedTables, PageLimit, Store, StoreAdmin, StoreError};
+use storage_dynamodb::{Dynamo, DynamoOptions};
 
 use crate::maintenance::engines::{client, open, open_at_once, options};
 use crate::maintenance::world::month;

@@ -9,7 +9,8 @@ use aws_sdk_dynamodb::config::SharedHttpClient;
 use aws_smithy_http_client::test_util::infallible_client_fn;
 use serde_json::{Value, json};
 use storage::maintenance::PreflightCheck;
-use storage::{Dynamo, DynamoOpenError, DynamoOptions, Store, StoreAdmin, StoreError};
+use storage::{Store, StoreAdmin, StoreError};
+use storage_dynamodb::{Dynamo, DynamoOpenError, DynamoOptions};
 
 use crate::maintenance::world::{agent, month};
 use crate::wire_engine;

@@ -9,9 +9,8 @@ use aws_sdk_dynamodb::types::{
 };
 use futures_util::future::join_all;
 use storage::maintenance::{Capacity, Table, Throughput};
-use storage::{
-    Billing, Dynamo, DynamoOptions, Notification, NotificationTable, Store, StoreAdmin, StoreError,
-};
+use storage::{Notification, NotificationTable, Store, StoreAdmin, StoreError};
+use storage_dynamodb::{Billing, Dynamo, DynamoOptions};
 
 use crate::maintenance::engines::{client, open, open_at_once, options};
 use crate::maintenance::world::{agent, chid, month};

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Version, WriteResult};
 use storage::maintenance::{PreflightCheck, Throughput};
-use storage::{Embedded, EmbeddedOptions, Notification, StoreAdmin, StoreError};
+use storage::{Notification, StoreAdmin, StoreError};
+use storage_sqlite::{Embedded, EmbeddedOptions};
 
 use crate::maintenance::engines::{dynamodb, embedded};
 use crate::maintenance::world::{DECEMBER, World, agent, chid, chids, message, month};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use storage::{Dynamo, DynamoOpenError, DynamoOptions, Embedded, EmbeddedOptions};
+use storage_dynamodb::{Dynamo, DynamoOpenError, DynamoOptions};
+use storage_sqlite::{Embedded, EmbeddedOptions};
 use tokio::task::spawn_blocking;
 
 pub(crate) use crate::dynamo::things::raw_client as client;

@@ -1,7 +1,8 @@
 //! The cost of feeds in DynamoDB, operation by operation.
 
 use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Version};
-use storage::{Dynamo, FeedTables, PageLimit, StoreFuture};
+use storage::{FeedTables, PageLimit, StoreFuture};
+use storage_dynamodb::Dynamo;
 
 use super::{Bill, Shop, assert_documented};
 use crate::dynamo::feed_replies::{feed, key};

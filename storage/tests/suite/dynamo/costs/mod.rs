@@ -18,7 +18,8 @@ use aws_smithy_runtime_api::client::http::{
 use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::byte_stream::ByteStream;
 use serde_json::{Value, json};
-use storage::{Dynamo, FeedTables};
+use storage::FeedTables;
+use storage_dynamodb::Dynamo;
 
 use crate::dynamo::things::*;
 use crate::wire_engine::overrides;

@@ -1,0 +1,32 @@
+//! Opens SQLite with the settings.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use storage::StoreAdmin;
+use storage_sqlite::{Embedded, EmbeddedOptions, OpenError};
+
+use super::{OpenStoreError, Settings};
+
+impl From<OpenError> for OpenStoreError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Dir(error) => Self::Dir(error),
+            error => Self::Sqlite(error),
+        }
+    }
+}
+
+pub(super) fn open(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> {
+    let options = EmbeddedOptions {
+        waiting: settings.waiting_limits(),
+        free_bytes_min: settings.disk_free_min,
+        ..EmbeddedOptions::new(settings.write_queue_max)
+    };
+    Ok(Arc::new(Embedded::open(&settings.data_dir, &options)?))
+}
+
+/// Checks every database of a restored data directory, and migrates those of an older version.
+pub fn check_restored(dir: &Path) -> Result<(), OpenStoreError> {
+    Ok(storage_sqlite::check_restored(dir)?)
+}

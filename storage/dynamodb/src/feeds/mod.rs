@@ -1,0 +1,98 @@
+//! The feed tables (docs/sources.md#feed-sequences-note): many feeds in two tables.
+//!
+//! ```text
+//! sequences  name              value, version, keys, settled; horizon, forgotten, mark, marked_at
+//! feeds      feed, k:{key}     version; number, unless the key waits for one
+//!            feed, p:{key}     version, value: the key waits to be published
+//!            .expected.NN, {deadline}:{feed}:{key}  a receipt that is expected, see `receipts`
+//!            feed, n:{number}  key, version, value: a published update, its number in 20 digits
+//! ```
+//!
+//! Every change of a key is one transaction on its rows, on the condition that the version in its
+//! `k` row is unchanged. A publication is one transaction, on the condition that the versions of
+//! the sequence and of each key are unchanged.
+//!
+//! **A reader may see a transaction in part**: DynamoDB does not isolate several reads, even
+//! consistent ones. A reader that saw a new `value` before the rows that were written with it would
+//! skip them for ever. So readers use `settled`: a publisher raises it once its transaction was
+//! answered, and no publication begins before the last one is settled. If a publisher dies between
+//! the two, the next one settles its publication: it reads the numbers in a transaction, which
+//! waits for an unfinished one (`feed_rows`).
+//!
+//! Architecture Invariant: only publications change `value` and `version`, only the first write of
+//! a key and its removal change `keys`, only a publisher changes `settled`, and only what forgets or marks
+//! entries the others.
+
+mod feed_rows;
+mod list;
+pub(super) mod preflight;
+pub(super) mod receipts;
+pub(super) mod rows;
+mod transaction;
+
+use storage::feeds::{
+    FeedKey, FeedMark, FeedName, FeedPage, FeedState, FeedSyncId, FeedTables, FeedValue, Forgotten,
+    PublishResult, Version, WriteResult,
+};
+use storage::rules::feeds::{self as rules, Rewrite};
+use storage::store::{PageLimit, StoreFuture};
+
+use super::client::DynamoClient;
+use super::error::{CallError, if_table};
+use super::{Dynamo, tables};
+
+impl FeedTables for Dynamo {
+    calls! {
+        ensure_feeds() -> () = |client| tables::ensure_feeds(client);
+
+        write_key(feed: FeedName, key: FeedKey, value: FeedValue, keys_max: u64) -> WriteResult =
+            |client| write(client, &feed, &key, &value, keys_max);
+
+        republish_key(feed: FeedName, key: FeedKey) -> Option<Version> =
+            |client| rewrite(client, &feed, &key, Rewrite::Republish);
+
+        delete_key(feed: FeedName, key: FeedKey) -> Option<Version> =
+            |client| rewrite(client, &feed, &key, Rewrite::Delete);
+
+        publish(feed: FeedName, after: Option<FeedKey>, limit: usize) -> Option<PublishResult> =
+            |client| rules::publish(client, &feed, after.as_ref(), limit);
+
+        fetch_feed(feed: FeedName, after: FeedSyncId, limit: PageLimit) -> Option<FeedPage> =
+            |client| rules::fetch(client, &feed, after, limit);
+
+        forget(feed: FeedName, through: FeedSyncId, limit: usize) -> Option<Forgotten> =
+            |client| rules::forget(client, &feed, through, limit);
+
+        mark_feed(feed: FeedName, mark: FeedMark) -> () =
+            |client| list::mark(client, &feed, mark);
+
+        feeds(after: Option<FeedName>, limit: usize) -> Vec<FeedState> =
+            |client| list::list(client, after.as_ref(), limit);
+    }
+}
+
+async fn rewrite(
+    client: &DynamoClient,
+    feed: &FeedName,
+    key: &FeedKey,
+    rewrite: Rewrite,
+) -> Result<Option<Version>, CallError> {
+    Ok(if_table(rules::rewrite(client, feed, key, rewrite).await)?.flatten())
+}
+
+/// Sets a key, and creates the tables if they are missing.
+async fn write(
+    client: &DynamoClient,
+    feed: &FeedName,
+    key: &FeedKey,
+    value: &FeedValue,
+    keys_max: u64,
+) -> Result<WriteResult, CallError> {
+    match rules::write(client, feed, key, value, keys_max).await {
+        Err(error) if error.is_table_missing() => {
+            tables::ensure_feeds(client).await?;
+            rules::write(client, feed, key, value, keys_max).await
+        }
+        done => done,
+    }
+}

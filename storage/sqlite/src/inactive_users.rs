@@ -1,0 +1,80 @@
+//! The SQL of inactive users, which are found by the index on `last_connect`, and of dropping users.
+
+use rusqlite::types::Type;
+use rusqlite::{Connection, params};
+use state_machine::{LastConnect, Uaid};
+use storage::maintenance::{
+    InactiveUser, InactiveUsers, MonthRange, ROWS_IN_A_STEP, USERS_IN_A_BATCH,
+};
+use storage::store::Cursor;
+
+use crate::columns::{corrupt, from_i64, to_i64};
+use crate::messages::PAGE_ROWS_MAX;
+use crate::router;
+
+pub(crate) fn find(
+    conn: &Connection,
+    seen: MonthRange,
+    after: Option<&Cursor>,
+) -> rusqlite::Result<InactiveUsers> {
+    let keys = seen.keys();
+    let before_all = InactiveUser { uaid: Uaid([0; 16]), last_connect: keys.start };
+    let InactiveUser { uaid, last_connect } =
+        after.map(position).transpose()?.unwrap_or(before_all);
+    let mut statement = conn.prepare_cached(FIND)?;
+    let parameters =
+        params![to_i64(last_connect.0), uaid.0, to_i64(keys.end.0), USERS_IN_A_BATCH as i64];
+    let rows = statement.query_map(parameters, |row| {
+        Ok(InactiveUser {
+            uaid: Uaid(row.get(1)?),
+            last_connect: LastConnect(from_i64(row.get(0)?)),
+        })
+    })?;
+    let users = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+    let next = users.get(USERS_IN_A_BATCH - 1).map(cursor);
+    Ok(InactiveUsers { users, next })
+}
+
+/// Deletes the channels of the first of these users in a month, and a step of their messages, until a page of rows is
+/// full. Returns the number of users and of rows.
+pub(crate) fn delete_page(conn: &Connection, uaids: &[Uaid]) -> rusqlite::Result<(usize, usize)> {
+    let mut channels = conn.prepare_cached(DELETE_CHANNELS)?;
+    let mut messages = conn.prepare_cached(DELETE_MESSAGES)?;
+    let (mut users, mut rows) = (0, 0);
+    while users < uaids.len() && rows < PAGE_ROWS_MAX {
+        let uaid = uaids[users].0;
+        rows += channels.execute(params![uaid])?;
+        rows += messages.execute(params![uaid, ROWS_IN_A_STEP as i64])?;
+        users += 1;
+    }
+    Ok((users, rows))
+}
+
+pub(crate) fn drop_all(conn: &Connection, uaids: &[Uaid]) -> rusqlite::Result<()> {
+    uaids.iter().try_for_each(|uaid| router::drop_user(conn, *uaid).map(|_there| ()))
+}
+
+fn cursor(user: &InactiveUser) -> Cursor {
+    Cursor::new(format!("{} {}", user.last_connect.0, user.uaid))
+}
+
+fn position(cursor: &Cursor) -> rusqlite::Result<InactiveUser> {
+    let text = cursor.as_str();
+    let position = text.split_once(' ').and_then(|(key, uaid)| {
+        Some(InactiveUser {
+            uaid: uaid.parse().ok()?,
+            last_connect: LastConnect(key.parse().ok()?),
+        })
+    });
+    position.ok_or_else(|| corrupt(0, Type::Text, "not a position among inactive users"))
+}
+
+pub(crate) const FIND: &str = "
+    SELECT last_connect, uaid FROM router
+    WHERE (last_connect, uaid) > (?1, ?2) AND last_connect < ?3
+    ORDER BY last_connect, uaid LIMIT ?4";
+
+pub(crate) const DELETE_CHANNELS: &str = "DELETE FROM channels WHERE uaid = ?1";
+
+pub(crate) const DELETE_MESSAGES: &str = "
+    DELETE FROM messages WHERE rowid IN (SELECT rowid FROM messages WHERE uaid = ?1 LIMIT ?2)";
