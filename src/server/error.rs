@@ -125,6 +125,7 @@ impl ServeError {
                 | Self::Open(OpenStoreError::Dir(
                     DirError::OtherOwner { .. } | DirError::Exposed(_) | DirError::Unsynced { .. }
                 ))
+                | Self::Open(OpenStoreError::NotBuilt(_))
                 | Self::NoSharedKeys { .. }
                 | Self::NoClusterKeys { .. }
                 | Self::NoAuthKeys { .. }

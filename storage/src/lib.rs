@@ -1,9 +1,13 @@
 //! The durable state of Kalends: router records, channels and messages by month, and feeds.
 //!
-//! [`store`] is the contract for nodes, [`feeds`] for feeds, [`maintenance`] for operators. Engines implement all of
-//! it, each in a crate of its own. `storage_sqlite` keeps it in a directory of this machine, `storage_dynamodb` in tables
-//! that many nodes share. [`rules`] are what engines share above their rows, [`queue`] the order of an agent's writes. [`durable`]
-//! writes files, also those of other crates, and [`data_dir`] is where a server keeps them.
+//! [`store`] is the contract for nodes, [`feeds`] for feeds, [`maintenance`] for operators. Each engine implements
+//! all of it in a crate of its own:
+//!
+//! - `storage_sqlite` in a directory of this machine;
+//! - `storage_dynamodb` in tables that many nodes share.
+//!
+//! They share the [`rules`] above their rows and the [`queue`] with the order of an agent's writes. [`durable`] writes
+//! files, also those of other crates, and [`data_dir`] is where a server keeps them.
 //!
 //! Architecture Invariant: no other crate than an engine knows a table or SQL, and no engine knows another one. These
 //! crates know no sockets, actors or HTTP.

@@ -7,8 +7,8 @@ use storage::StoreAdmin;
 use storage::maintenance::Throughput;
 use storage_dynamodb::{Billing, Dynamo, DynamoOpenError, DynamoOptions};
 
-use super::{OpenStoreError, Settings};
-use crate::settings::{BillingMode, PublicUrl};
+use super::open_error::OpenStoreError;
+use crate::settings::{BillingMode, PublicUrl, Settings};
 
 pub(super) fn open(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> {
     let opened = Dynamo::open(&options(settings)).map_err(|error| {

@@ -13,35 +13,19 @@ pub(crate) mod copy_marker;
 mod dynamodb;
 pub mod key_fingerprints;
 pub mod message_tables;
+mod open_error;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
 use std::sync::Arc;
 
 use storage::StoreError;
-use storage::data_dir::DirError;
 use storage::maintenance::{RecordsByMonth, StoreAdmin};
 
+pub use self::open_error::OpenStoreError;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::check_restored;
 use super::{Settings, StoreKind};
-
-/// Why the store cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenStoreError {
-    #[error(transparent)]
-    Dir(#[from] DirError),
-    #[cfg(feature = "sqlite")]
-    #[error(transparent)]
-    Sqlite(storage_sqlite::OpenError),
-    #[cfg(feature = "dynamodb")]
-    #[error("{0}")]
-    DynamoDb(String),
-    #[error(
-        "this kalends was built without {0}: use one that has it, or build it with `cargo build --release`, which has all"
-    )]
-    NotBuilt(&'static str),
-}
 
 /// Opens the store and blocks until it is usable.
 pub fn open(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> {

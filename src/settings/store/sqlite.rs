@@ -6,7 +6,8 @@ use std::sync::Arc;
 use storage::StoreAdmin;
 use storage_sqlite::{Embedded, EmbeddedOptions, OpenError};
 
-use super::{OpenStoreError, Settings};
+use super::open_error::OpenStoreError;
+use crate::settings::Settings;
 
 impl From<OpenError> for OpenStoreError {
     fn from(error: OpenError) -> Self {

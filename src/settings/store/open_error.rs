@@ -1,0 +1,20 @@
+//! Why a store cannot be opened, whatever its engine.
+
+use storage::data_dir::DirError;
+
+/// Why the store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenStoreError {
+    #[error(transparent)]
+    Dir(#[from] DirError),
+    #[cfg(feature = "sqlite")]
+    #[error(transparent)]
+    Sqlite(storage_sqlite::OpenError),
+    #[cfg(feature = "dynamodb")]
+    #[error("{0}")]
+    DynamoDb(String),
+    #[error(
+        "this kalends was built without {0}: use one that has it, or build it with `cargo build --release`, which has all"
+    )]
+    NotBuilt(&'static str),
+}
