@@ -12,6 +12,8 @@
 //! Architecture Invariant: no other crate than an engine knows a table or SQL, and no engine knows another one. These
 //! crates know no sockets, actors or HTTP.
 
+mod answer;
+pub mod copied_rows;
 pub mod data_dir;
 pub mod durable;
 pub mod feeds;
@@ -21,12 +23,12 @@ pub mod notifications;
 pub mod owner;
 pub mod queue;
 pub mod receipts;
+pub mod record_row;
 pub mod registration;
-pub mod rows;
 pub mod rules;
 pub mod store;
 mod sync_support;
-pub mod waiting;
+pub mod waiting_limits;
 
 pub use feeds::FeedTables;
 pub use inactive_users::DropInactiveUsers;
@@ -40,4 +42,4 @@ pub use store::{
     SettledMessages, SlowWrites, Store, StoreAnswer, StoreError, StoreFuture, StoreOp, Stored,
 };
 pub use sync_support::SyncSupport;
-pub use waiting::{WaitingBound, WaitingLimits, WhenFull};
+pub use waiting_limits::{WaitingBound, WaitingLimits, WhenFull};

@@ -15,9 +15,10 @@ use state_machine::{
     BridgeName, LastConnect, Month, NodeBinding, NodeId, RouterRecord, Span, Time, Uaid,
 };
 
+use crate::copied_rows::{CopiedPage, CopiedRow};
 use crate::feeds::FeedTables;
 use crate::notifications::NotificationTable;
-use crate::rows::{RecordRow, Row, RowPage};
+use crate::record_row::RecordRow;
 use crate::store::{Store, StoreFuture};
 
 /// The largest batch of users: the limit of DynamoDB's `BatchWriteItem`.
@@ -117,7 +118,7 @@ pub trait StoreAdmin: Store + NotificationTable + FeedTables {
     ) -> StoreFuture<CopyProgress>;
 
     /// A page of a table's rows; the last one has no `next`. Empty without a table.
-    fn read_rows(&self, table: Table, after: Option<Cursor>) -> StoreFuture<RowPage>;
+    fn read_rows(&self, table: Table, after: Option<Cursor>) -> StoreFuture<CopiedPage>;
 
     /// Counts the rows of a table as [`StoreAdmin::read_rows`] does, with those that it leaves out, by another way: the
     /// store counts what its tables hold. So a row that a reading passes over is noticed. 0 without a table.
@@ -125,7 +126,7 @@ pub trait StoreAdmin: Store + NotificationTable + FeedTables {
 
     /// Writes whole rows that [`StoreAdmin::read_rows`] of another store returned, in any order, into a table that exists.
     /// A row that is there already stays or is replaced. Neither bounds nor channels are checked.
-    fn write_rows(&self, table: Table, rows: Arc<Vec<Row>>) -> StoreFuture<()>;
+    fn write_rows(&self, table: Table, rows: Arc<Vec<CopiedRow>>) -> StoreFuture<()>;
 
     /// Sets the throughput of a month's table, if tables have one.
     fn set_throughput(&self, month: Month, throughput: Throughput) -> StoreFuture<()>;

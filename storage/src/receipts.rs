@@ -3,12 +3,10 @@
 //! The general rules of [`store`](crate::store) apply. The feed of a receipt subscription
 //! ([`FeedName::receipts`]) is written by these methods only; nodes publish and read it like any other.
 
-use std::future::ready;
-
 use state_machine::feed::FeedName;
 use state_machine::{AckCode, Message, MessageId, MessageKey, Month, ReceiptRequest, Time, Uaid};
 
-use crate::store::{StoreError, StoreFuture};
+use crate::answer::{StoreError, StoreFuture, answered};
 
 /// A receipt that is not decided yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,13 +64,13 @@ pub trait ReceiptTables: Send + Sync {
     /// the request. False if the subscription has `messages_max` messages, with and without receipt: nothing was written.
     fn expect_receipt(&self, expected: ExpectedReceipt, messages_max: u64) -> StoreFuture<bool> {
         let _ = (expected, messages_max);
-        Box::pin(ready(Err(NONE)))
+        answered(Err(NONE))
     }
 
     /// Expects a receipt no more: its message was refused. One that is decided stays.
     fn cancel_receipt(&self, expected: ExpectedReceipt) -> StoreFuture<()> {
         let _ = expected;
-        Box::pin(ready(Err(NONE)))
+        answered(Err(NONE))
     }
 
     /// Deletes a message for its sender, in each of the months: it has no receipt. Returns whether it was there.
@@ -83,7 +81,7 @@ pub trait ReceiptTables: Send + Sync {
         message: MessageKey,
     ) -> StoreFuture<bool> {
         let _ = (uaid, months, message);
-        Box::pin(ready(Err(NONE)))
+        answered(Err(NONE))
     }
 
     /// Writes *expired* for receipts whose deadline is not after `now`, and removes subscriptions that have ended by
@@ -91,7 +89,7 @@ pub trait ReceiptTables: Send + Sync {
     /// no receipt. Many nodes may call it concurrently.
     fn expire_receipts(&self, now: Time) -> StoreFuture<ExpiredReceipts> {
         let _ = now;
-        Box::pin(ready(Err(NONE)))
+        answered(Err(NONE))
     }
 }
 

@@ -6,7 +6,7 @@ use state_machine::{
     BridgeName, BridgeRecipient, LastConnect, Month, NodeId, RouterRecord, RouterType, Time, Uaid,
 };
 
-use crate::rows::RecordRow;
+use crate::record_row::RecordRow;
 use crate::store::{BridgedRegistration, RegisterResult, Registration};
 
 /// The part of a record that a registration replaces.

@@ -13,9 +13,9 @@ use serde_json::json;
 
 use state_machine::{Message, Span, Time};
 use storage::StoreAdmin;
+use storage::copied_rows::CopiedRow;
 use storage::data_dir::has_databases;
 use storage::maintenance::Table;
-use storage::rows::Row;
 
 use super::each_row::{each_row, items};
 use super::receipts::repair_receipts;
@@ -404,13 +404,13 @@ impl CopyJob<'_> {
     }
 }
 
-fn lives_at(row: &Row, time: Time) -> bool {
-    !matches!(row, Row::Message(_, message) if message.expires_at() <= time)
+fn lives_at(row: &CopiedRow, time: Time) -> bool {
+    !matches!(row, CopiedRow::Message(_, message) if message.expires_at() <= time)
 }
 
 /// The time in the id of a message. An id of other software may have any, far from that of its push.
-fn minted_at(row: &Row) -> Option<Time> {
-    let Row::Message(_, Message { id, accepted_at, .. }) = row else { return None };
+fn minted_at(row: &CopiedRow) -> Option<Time> {
+    let CopiedRow::Message(_, Message { id, accepted_at, .. }) = row else { return None };
     id.minted_at().filter(|minted_at| *minted_at <= *accepted_at + CLOCK_SKEW)
 }
 

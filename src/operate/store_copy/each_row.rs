@@ -1,8 +1,8 @@
 //! A reading of all rows of a table.
 
 use storage::StoreAdmin;
+use storage::copied_rows::{CopiedPage, CopiedRow};
 use storage::maintenance::Table;
-use storage::rows::{Row, RowPage};
 
 use crate::command::{Job, JobError};
 use crate::operate::tables::table_text::table_text;
@@ -15,14 +15,14 @@ pub async fn each_row<R>(
     job: &Job<R>,
     doing: &str,
     (store, table): (&dyn StoreAdmin, Table),
-    mut take: impl FnMut(Row),
+    mut take: impl FnMut(CopiedRow),
 ) -> Result<(), JobError> {
     let what = format!("{doing} {}", table_text(table));
     let of = items(job, store, table).await?;
     let (mut seen, mut after) = (0, None);
     loop {
         job.progress(&what, seen, of);
-        let page: RowPage = job.step(|| store.read_rows(table, after.clone())).await?;
+        let page: CopiedPage = job.step(|| store.read_rows(table, after.clone())).await?;
         seen += page.seen();
         page.rows.into_iter().for_each(&mut take);
         after = page.next;

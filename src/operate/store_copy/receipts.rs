@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use state_machine::feed::{FeedKey, FeedName, FeedSyncId, Sequence, Version};
 use storage::StoreAdmin;
+use storage::copied_rows::CopiedRow;
 use storage::feeds::FeedState;
 use storage::maintenance::Table;
-use storage::rows::Row;
 
 use super::each_row::each_row;
 use crate::command::{Job, JobError};
@@ -60,7 +60,7 @@ pub async fn repair_receipts<R>(
     each_row(job, "searching", feeds, |row| add(&mut damaged, &row)).await?;
     let mut behind = HashMap::<FeedName, Sequence>::new();
     let compare = |row| {
-        let Row::Sequence(FeedState { name, sequence }) = row else { return };
+        let CopiedRow::Sequence(FeedState { name, sequence }) = row else { return };
         match damaged.get(&name).map(|found| found.fit(&sequence)) {
             Some(true) => drop(damaged.remove(&name)),
             Some(false) => drop(behind.insert(name, sequence)),
@@ -76,15 +76,17 @@ pub async fn repair_receipts<R>(
     let subscriptions = damaged.len();
     let sequence = |(name, found): (_, Subscription)| {
         let sequence = found.restored(behind.get(&name).copied().unwrap_or_default());
-        Row::Sequence(FeedState { name, sequence })
+        CopiedRow::Sequence(FeedState { name, sequence })
     };
     let sequences = damaged.into_iter().map(sequence).collect();
     write(job, (store, Table::Sequences), sequences).await?;
     Ok(Repaired { subscriptions, lost: count })
 }
 
-fn add(found: &mut HashMap<FeedName, Subscription>, row: &Row) {
-    let (Row::Key { feed, .. } | Row::Value { feed, .. } | Row::ExpectedReceipt { feed, .. }) = row
+fn add(found: &mut HashMap<FeedName, Subscription>, row: &CopiedRow) {
+    let (CopiedRow::Key { feed, .. }
+    | CopiedRow::Value { feed, .. }
+    | CopiedRow::ExpectedReceipt { feed, .. }) = row
     else {
         return;
     };
@@ -93,12 +95,12 @@ fn add(found: &mut HashMap<FeedName, Subscription>, row: &Row) {
     }
     let found = found.entry(feed.clone()).or_default();
     match row {
-        Row::Key { number, .. } => {
+        CopiedRow::Key { number, .. } => {
             found.keys += 1;
             found.waiting += usize::from(number.is_none());
             found.greatest = found.greatest.max(number.unwrap_or_default());
         }
-        Row::Value { number, .. } => {
+        CopiedRow::Value { number, .. } => {
             found.values += 1;
             found.greatest = found.greatest.max(number.unwrap_or_default());
         }
@@ -134,10 +136,10 @@ async fn overwritten<R>(
     let is_damaged =
         |feed: &FeedName| damaged.get(feed).is_some_and(|found| found.keys != found.values);
     let compare = |row| match row {
-        Row::Key { feed, key, version, .. } if is_damaged(&feed) => {
+        CopiedRow::Key { feed, key, version, .. } if is_damaged(&feed) => {
             lost.insert((feed, key, version));
         }
-        Row::Value { feed, key, version, .. } if is_damaged(&feed) => {
+        CopiedRow::Value { feed, key, version, .. } if is_damaged(&feed) => {
             there.insert((feed, key, version));
         }
         _ => {}
@@ -148,15 +150,15 @@ async fn overwritten<R>(
 }
 
 /// The rows of a receipt whose value is lost: its key waits without one. An ack can still write it.
-fn waiting(feed: FeedName, key: FeedKey, version: Version) -> [Row; 2] {
-    let of_key = Row::Key { feed: feed.clone(), key: key.clone(), version, number: None };
-    [of_key, Row::Value { feed, key, version, number: None, value: None }]
+fn waiting(feed: FeedName, key: FeedKey, version: Version) -> [CopiedRow; 2] {
+    let of_key = CopiedRow::Key { feed: feed.clone(), key: key.clone(), version, number: None };
+    [of_key, CopiedRow::Value { feed, key, version, number: None, value: None }]
 }
 
 async fn write<R>(
     job: &Job<R>,
     (store, table): (&dyn StoreAdmin, Table),
-    rows: Vec<Row>,
+    rows: Vec<CopiedRow>,
 ) -> Result<(), JobError> {
     for rows in rows.chunks(WRITTEN_MAX) {
         let rows = Arc::new(rows.to_vec());
@@ -178,12 +180,12 @@ mod tests {
         FeedName::receipts(NOW, number)
     }
 
-    fn receipt(feed: &FeedName, text: &str, number: Option<u64>) -> [Row; 2] {
+    fn receipt(feed: &FeedName, text: &str, number: Option<u64>) -> [CopiedRow; 2] {
         let (feed, key) = (feed.clone(), FeedKey::parse(text).unwrap());
         let (version, number) = (Version(2), number.map(FeedSyncId));
         let value = FeedValue::parse("expired").ok();
-        let of_key = Row::Key { feed: feed.clone(), key: key.clone(), version, number };
-        [of_key, Row::Value { feed, key, version, number, value }]
+        let of_key = CopiedRow::Key { feed: feed.clone(), key: key.clone(), version, number };
+        [of_key, CopiedRow::Value { feed, key, version, number, value }]
     }
 
     fn state(name: &FeedName, value: u64, keys: u64) -> FeedState {
@@ -192,9 +194,9 @@ mod tests {
     }
 
     /// Rows of subscriptions, and of a feed that is none: it has no sequence, which nothing can restore.
-    fn rows(lost: &FeedName, whole: &FeedName, behind: &FeedName) -> Vec<Row> {
+    fn rows(lost: &FeedName, whole: &FeedName, behind: &FeedName) -> Vec<CopiedRow> {
         let (key, deadline) = (FeedKey::parse("expected").unwrap(), Time(1));
-        let expected = Row::ExpectedReceipt { feed: lost.clone(), key, deadline };
+        let expected = CopiedRow::ExpectedReceipt { feed: lost.clone(), key, deadline };
         let receipts = [
             receipt(lost, "a", Some(1)),
             receipt(lost, "b", Some(7)),
@@ -214,7 +216,7 @@ mod tests {
         let [lost, whole, behind] = [1, 2, 3].map(subscription);
         store.write_rows(Table::Feeds, Arc::new(rows(&lost, &whole, &behind))).await.unwrap();
         let sequences = vec![state(&whole, 9, 2), state(&behind, 3, 1)];
-        let sequences = sequences.into_iter().map(Row::Sequence).collect();
+        let sequences = sequences.into_iter().map(CopiedRow::Sequence).collect();
         store.write_rows(Table::Sequences, Arc::new(sequences)).await.unwrap();
         let repair = || StoreRepair { server_stopped: false };
         let notes = fixture.notes(repair()).await;
@@ -222,7 +224,7 @@ mod tests {
         let there = store.read_rows(Table::Sequences, None).await.unwrap().rows;
         // A receipt that waits may have had the next number.
         let expected = [state(&lost, 8, 4), state(&whole, 9, 2), state(&behind, 4, 2)];
-        assert!(there == expected.map(Row::Sequence));
+        assert!(there == expected.map(CopiedRow::Sequence));
         let notes = fixture.notes(repair()).await;
         assert_eq!(notes, ["no receipt subscription lacks its sequence"]);
     }

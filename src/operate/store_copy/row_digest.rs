@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 
 use aws_lc_rs::digest::{Context, SHA256};
-use storage::rows::Row;
+use storage::copied_rows::CopiedRow;
 
 use crate::command::text::hex;
 
@@ -21,7 +21,7 @@ pub(super) struct RowDigest {
 struct Sha256(Context);
 
 impl RowDigest {
-    pub(super) fn add(&mut self, row: &Row) {
+    pub(super) fn add(&mut self, row: &CopiedRow) {
         let mut sha256 = Sha256(Context::new(&SHA256));
         row.hash(&mut sha256);
         let mut carry = 0;
@@ -54,11 +54,11 @@ mod tests {
         BridgeName, BridgeRecipient, Chid, Encoding, LastConnect, Message, MessageId, Month,
         NodeId, Payload, Span, Time, Topic, Uaid, Urgency,
     };
-    use storage::rows::RecordRow;
+    use storage::record_row::RecordRow;
 
     use super::*;
 
-    fn digest<const N: usize>(rows: [&Row; N]) -> RowDigest {
+    fn digest<const N: usize>(rows: [&CopiedRow; N]) -> RowDigest {
         let mut digest = RowDigest::default();
         rows.into_iter().for_each(|row| digest.add(row));
         digest
@@ -122,18 +122,18 @@ mod tests {
             |it| it.curmonth = it.curmonth.map(Month::next),
             |it| it.oldmonth = it.curmonth,
         ];
-        let rest = Row::Channels(Uaid([3; 16]), [Chid([1; 16])].into());
+        let rest = CopiedRow::Channels(Uaid([3; 16]), [Chid([1; 16])].into());
         let messages = of_message.map(|change| {
             let mut changed = message();
             change(&mut changed);
-            Row::Message(Uaid([1; 16]), changed)
+            CopiedRow::Message(Uaid([1; 16]), changed)
         });
         let records = of_record.map(|change| {
             let mut changed = record();
             change(&mut changed);
-            Row::Record(changed)
+            CopiedRow::Record(changed)
         });
-        let same = [Row::Message(Uaid([1; 16]), message()), Row::Record(record())];
+        let same = [CopiedRow::Message(Uaid([1; 16]), message()), CopiedRow::Record(record())];
         let all = [&same[..], &messages, &records].concat();
         let digests: Vec<_> = all.iter().map(|row| digest([&rest, row])).collect();
         for (at, one) in digests.iter().enumerate() {
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_digest_does_not_depend_on_the_order_and_counts_each_row() {
-        let [one, other] = [1, 2].map(|byte| Row::Channels(Uaid([byte; 16]), [].into()));
+        let [one, other] = [1, 2].map(|byte| CopiedRow::Channels(Uaid([byte; 16]), [].into()));
         let both = digest([&one, &other]);
         assert_eq!(both, digest([&other, &one]));
         assert_ne!(both, digest([&one]));

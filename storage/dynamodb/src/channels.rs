@@ -9,76 +9,49 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use state_machine::{Chid, Month, Uaid};
 use storage::store::StoreError;
 
-use crate::attributes::{UAID, text, uaid_key};
+use crate::attributes::{text, uaid_key};
 use crate::client::DynamoClient;
 use crate::error::{CallError, Item, applied};
-use crate::month_table::{required, with_table};
-use crate::rows::SORT_KEY;
+use crate::message_items::{CHANNELS_KEY, SORT_KEY};
+use crate::month_rows::MonthRows;
 
-/// The sort key of the channels, before all messages.
-pub(crate) const CHANNELS_KEY: &str = " ";
 const EXPIRY: &str = "expiry";
 
 /// The registered channels; none if no channel was ever registered or there is no table.
 ///
 /// The caller will rely on them: an `expiry` that other software wrote is removed first, because
 /// the expiry of the item would remove every subscription.
-pub(crate) async fn read(
-    client: &DynamoClient,
-    uaid: Uaid,
-    month: Month,
-) -> Result<Option<BTreeSet<Chid>>, CallError> {
-    let item = with_table(client, month, |table| read_to_keep(client, uaid, table)).await?;
+pub(crate) async fn read(rows: &MonthRows<'_>) -> Result<Option<BTreeSet<Chid>>, CallError> {
+    let item = rows.with_table(|| read_to_keep(rows)).await?;
     Ok(item.flatten().map(|item| decode(&item)))
 }
 
-/// The registered channels: the outer `None` is a missing table, the inner one a missing item.
-pub(crate) async fn read_there(
-    client: &DynamoClient,
-    uaid: Uaid,
-    month: Month,
-) -> Result<Option<Option<BTreeSet<Chid>>>, CallError> {
-    let item = with_table(client, month, |table| read_item(client, uaid, table)).await?;
-    Ok(item.map(|item| item.map(|item| decode(&item))))
+/// The registered channels; none if the item is missing.
+pub(crate) async fn read_there(rows: &MonthRows<'_>) -> Result<Option<BTreeSet<Chid>>, StoreError> {
+    let item = rows.required(|| read_item(rows)).await?;
+    Ok(item.map(|item| decode(&item)))
 }
 
-/// Whether a channel is registered; none if there is no table.
-pub(crate) async fn is_registered(
-    client: &DynamoClient,
-    uaid: Uaid,
-    month: Month,
-    chid: Chid,
-) -> Result<Option<bool>, CallError> {
-    let channels = read_there(client, uaid, month).await?;
-    Ok(channels.map(|channels| channels.is_some_and(|channels| channels.contains(&chid))))
+pub(crate) async fn is_registered(rows: &MonthRows<'_>, chid: Chid) -> Result<bool, StoreError> {
+    let channels = read_there(rows).await?;
+    Ok(channels.is_some_and(|channels| channels.contains(&chid)))
 }
 
-pub(crate) async fn add(
-    client: &DynamoClient,
-    uaid: Uaid,
-    month: Month,
-    channels: &BTreeSet<Chid>,
-) -> Result<(), StoreError> {
-    let added = with_table(client, month, async |table| {
-        let request = adding(update(client, uaid, &table), channels);
-        client.call("UpdateItem", &table, request.send()).await.map(|_changed| ())
-    });
-    required(month, added.await)
+pub(crate) async fn add(rows: &MonthRows<'_>, channels: &BTreeSet<Chid>) -> Result<(), StoreError> {
+    let add = || rows.update(adding(rows.update_request(CHANNELS_KEY), channels));
+    rows.required(add).await.map(drop)
 }
 
 /// Creates the item with these channels. One that is there stays as it is.
 pub(crate) async fn create(
-    client: &DynamoClient,
-    uaid: Uaid,
-    month: Month,
+    rows: &MonthRows<'_>,
     channels: &BTreeSet<Chid>,
 ) -> Result<(), StoreError> {
-    let created = with_table(client, month, async |table| {
-        let request = adding(update(client, uaid, &table), channels);
-        let request = request.condition_expression("attribute_not_exists(uaid)");
-        applied(client.call("UpdateItem", &table, request.send()).await).map(|_is_new| ())
-    });
-    required(month, created.await)
+    let create = async || {
+        let request = adding(rows.update_request(CHANNELS_KEY), channels);
+        applied(rows.update(request.condition_expression("attribute_not_exists(uaid)")).await)
+    };
+    rows.required(create).await.map(drop)
 }
 
 /// Adds channels, creates the item if it is missing, and removes an `expiry` of other software.
@@ -104,37 +77,26 @@ pub(crate) async fn remove(
 ) -> Result<(), CallError> {
     let mut some = false;
     for month in months {
-        let removed =
-            with_table(client, *month, |table| remove_in(client, uaid, table, chid)).await;
-        removed.map_err(|error| error.after_writes(some))?;
+        let rows = MonthRows::new(client, uaid, *month);
+        let remove = || {
+            let request = rows.update_request(CHANNELS_KEY);
+            let request = request.update_expression("DELETE chids :chids");
+            let request =
+                request.expression_attribute_values(":chids", set(&BTreeSet::from([chid])));
+            change_if_there(&rows, request)
+        };
+        rows.with_table(remove).await.map_err(|error| error.after_writes(some))?;
         some = true;
     }
     Ok(())
 }
 
-async fn remove_in(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: String,
-    chid: Chid,
-) -> Result<(), CallError> {
-    let request = update(client, uaid, &table)
-        .update_expression("DELETE chids :chids")
-        .expression_attribute_values(":chids", set(&BTreeSet::from([chid])));
-    change_if_there(client, &table, request).await.map(|_was_there| ())
-}
-
 /// Reads the item, and removes its `expiry`.
-async fn read_to_keep(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: String,
-) -> Result<Option<Item>, CallError> {
-    let item = read_item(client, uaid, table.clone()).await?;
-    match item {
+async fn read_to_keep(rows: &MonthRows<'_>) -> Result<Option<Item>, CallError> {
+    match read_item(rows).await? {
         Some(item) if item.contains_key(EXPIRY) => {
-            let request = update(client, uaid, &table).update_expression("REMOVE expiry");
-            Ok(change_if_there(client, &table, request).await?.then_some(item))
+            let request = rows.update_request(CHANNELS_KEY).update_expression("REMOVE expiry");
+            Ok(change_if_there(rows, request).await?.then_some(item))
         }
         item => Ok(item),
     }
@@ -142,44 +104,26 @@ async fn read_to_keep(
 
 /// Changes an existing item only. Returns whether there is one.
 async fn change_if_there(
-    client: &DynamoClient,
-    table: &str,
+    rows: &MonthRows<'_>,
     request: UpdateItemFluentBuilder,
 ) -> Result<bool, CallError> {
-    let request = request.condition_expression("attribute_exists(uaid)");
-    applied(client.call("UpdateItem", table, request.send()).await)
+    applied(rows.update(request.condition_expression("attribute_exists(uaid)")).await)
 }
 
-pub(crate) async fn read_item(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: String,
-) -> Result<Option<Item>, CallError> {
-    let mut key = uaid_key(uaid);
-    key.insert(SORT_KEY.to_owned(), text(CHANNELS_KEY));
-    client.get(&table, key).await
-}
-
-pub(crate) fn update(client: &DynamoClient, uaid: Uaid, table: &str) -> UpdateItemFluentBuilder {
-    client
-        .sdk
-        .update_item()
-        .table_name(table)
-        .key(UAID, text(uaid.to_string()))
-        .key(SORT_KEY, text(CHANNELS_KEY))
+pub(crate) async fn read_item(rows: &MonthRows<'_>) -> Result<Option<Item>, CallError> {
+    rows.get(CHANNELS_KEY).await
 }
 
 /// Copies up to where the agent has acked rows of other software.
 pub(crate) async fn set_acked(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: String,
-    timestamp: AttributeValue,
+    rows: &MonthRows<'_>,
+    timestamp: &AttributeValue,
 ) -> Result<(), CallError> {
-    let request = update(client, uaid, &table)
+    let request = rows
+        .update_request(CHANNELS_KEY)
         .update_expression("SET current_timestamp = :timestamp")
-        .expression_attribute_values(":timestamp", timestamp);
-    client.call("UpdateItem", &table, request.send()).await.map(|_changed| ())
+        .expression_attribute_values(":timestamp", timestamp.clone());
+    rows.update(request).await.map(drop)
 }
 
 /// The item with these channels.

@@ -9,16 +9,16 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::http::HttpResponse;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, stream};
 use state_machine::Span;
 use state_machine::backoff::Backoff;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use crate::error::{CallError, Item};
-use crate::names::Names;
+use crate::names::{ALL_TABLES, Names};
 use crate::options::DynamoOptions;
 use crate::retries;
-use crate::tables::ALL_TABLES;
 
 /// One of so many connections is reserved for the router table.
 const ROUTER_SHARE: usize = 4;
@@ -112,6 +112,19 @@ impl DynamoClient {
         let request = request.set_exclusive_start_key(start).send();
         let page = self.call("Scan", table, request).await?;
         Ok((page.items.unwrap_or_default(), page.last_evaluated_key))
+    }
+
+    /// Runs requests that each write one row or leave it, some concurrently, and all of them also if
+    /// one fails: none is under way when the call is answered. Returns how many wrote, and the first
+    /// error.
+    pub(crate) async fn write_rows<F: Future<Output = Result<bool, E>>, E>(
+        &self,
+        requests: Vec<F>,
+    ) -> (usize, Result<(), E>) {
+        let at_once = self.options.rows_in_flight_max.max(1);
+        let done = stream::iter(requests).buffer_unordered(at_once).collect::<Vec<_>>().await;
+        let written = done.iter().filter(|done| matches!(done, Ok(true))).count();
+        (written, done.into_iter().try_for_each(|done| done.map(|_is_written| ())))
     }
 
     /// Counts a row that is skipped because it cannot be decoded.

@@ -6,14 +6,15 @@ use storage::store::{Cursor, StoreError};
 
 use crate::acked_rows::CURRENT_TIMESTAMP;
 use crate::attributes::{UAID, text_of};
-use crate::channels::{self, CHANNELS_KEY};
 use crate::client::DynamoClient;
 use crate::error::Item;
-use crate::messages::{Replaces, put, write_rows};
+use crate::message_items::{
+    CHANNELS_KEY, SORT_KEY, SortKey, WAITING_KEY, id_of, is_ours, sort_key_of,
+};
+use crate::messages::{Replaces, put};
+use crate::month_rows::MonthRows;
 use crate::month_table::{required, with_table};
-use crate::rows::{SORT_KEY, SortKey, id_of, is_ours, sort_key_of};
-use crate::table_rows;
-use crate::waiting::{self, WAITING_KEY};
+use crate::{channels, copied_rows};
 
 /// Rows in one page.
 const ROWS_MAX: i32 = 200;
@@ -29,29 +30,34 @@ pub(crate) async fn copy(
     if from == to {
         return Ok(CopyProgress::default());
     }
-    let start = after.as_ref().map(|after| table_rows::start(KEYS, after));
-    let read = with_table(client, from, async |table| {
-        client.scan(&table, None, start.clone(), Some(ROWS_MAX)).await
-    });
+    let start = after.as_ref().map(|after| copied_rows::start(KEYS, after));
+    let table = client.names.messages(from);
+    let scan = || client.scan(&table, None, start.clone(), Some(ROWS_MAX));
+    let read = with_table(client, &table, scan);
     let (items, next) = required(from, read.await)?;
     let seen = items.len() as u64;
     let copies = items.into_iter().map(|item| copy_row(client, item, to));
-    let (written, done) = write_rows(client, copies.collect()).await;
+    let (written, done) = client.write_rows(copies.collect()).await;
     done?;
     Ok(CopyProgress {
         seen,
         written: written as u64,
-        next: next.and_then(|key| table_rows::cursor(KEYS, &key)),
+        next: next.and_then(|key| copied_rows::cursor(KEYS, &key)),
     })
 }
 
 /// Returns whether something was written.
 async fn copy_row(client: &DynamoClient, item: Item, to: Month) -> Result<bool, StoreError> {
+    let uaid = || text_of(&item, UAID).and_then(|uaid| uaid.parse().ok());
+    let rows = || uaid().map(|uaid| MonthRows::new(client, uaid, to));
     if sort_key_of(&item) == CHANNELS_KEY {
-        return copy_channels(client, &item, to).await;
+        let Some(rows) = rows() else { return Ok(false) };
+        return copy_channels(&rows, &item).await;
     }
     if sort_key_of(&item) == WAITING_KEY {
-        return forget_counts(client, &item, to).await;
+        // The copied rows are not counted: the next store counts them.
+        let Some(rows) = rows() else { return Ok(false) };
+        return rows.required(|| rows.remove(WAITING_KEY)).await.map(|()| false);
     }
     let is_topical = SortKey::parse(sort_key_of(&item)).is_some_and(|key| key.is_topical);
     // The id of a row of other software is random: a message of its topic in the other month is newer.
@@ -59,35 +65,20 @@ async fn copy_row(client: &DynamoClient, item: Item, to: Month) -> Result<bool, 
         true => Replaces::Older(id_of(&item)),
         false => Replaces::Nothing,
     };
-    let copied = with_table(client, to, |table| put(client, table, item.clone(), &replaces));
+    let table = client.names.messages(to);
+    let copied = with_table(client, &table, || put(client, &table, &item, &replaces));
     required(to, copied.await)
 }
 
 /// Adds the channels to the registered ones.
-async fn copy_channels(client: &DynamoClient, item: &Item, to: Month) -> Result<bool, StoreError> {
-    let Some(uaid) = text_of(item, UAID).and_then(|uaid| uaid.parse().ok()) else {
-        return Ok(false);
-    };
+async fn copy_channels(rows: &MonthRows<'_>, item: &Item) -> Result<bool, StoreError> {
     if let Some(timestamp) = item.get(CURRENT_TIMESTAMP) {
-        let copied = with_table(client, to, |table| {
-            channels::set_acked(client, uaid, table, timestamp.clone())
-        });
-        required(to, copied.await)?;
+        rows.required(|| channels::set_acked(rows, timestamp)).await?;
     }
     let channels = channels::decode(item);
-    let there = required(to, channels::read_there(client, uaid, to).await)?;
+    let there = channels::read_there(rows).await?;
     if there.is_some_and(|there| there.is_superset(&channels)) {
         return Ok(false);
     }
-    channels::add(client, uaid, to, &channels).await.map(|()| true)
-}
-
-/// The copied rows are not counted: the next store counts them.
-async fn forget_counts(client: &DynamoClient, item: &Item, to: Month) -> Result<bool, StoreError> {
-    let Some(uaid) = text_of(item, UAID).and_then(|uaid| uaid.parse().ok()) else {
-        return Ok(false);
-    };
-    let forgotten =
-        with_table(client, to, async |table| waiting::forget(client, uaid, &table).await);
-    required(to, forgotten.await).map(|()| false)
+    channels::add(rows, &channels).await.map(|()| true)
 }

@@ -8,8 +8,6 @@ use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::{AttributeValue, CancellationReason};
 use storage::store::StoreError;
 
-use crate::retries::EmptyResponse;
-
 pub(crate) type Item = HashMap<String, AttributeValue>;
 
 /// The length to which a service's message is cut, for a log line.
@@ -84,6 +82,21 @@ enum Kind {
     /// An invalid reply, a request that cannot be built, or an item that cannot be decoded.
     #[error("{0}")]
     Broken(String),
+}
+
+/// A successful reply without a body, with its status.
+#[derive(Debug, thiserror::Error)]
+#[error("the server answered {0} without a body")]
+pub(crate) struct EmptyResponse(pub(crate) u16);
+
+impl EmptyResponse {
+    /// Finds an empty response among the causes of an error.
+    pub(crate) fn behind<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Self> {
+        match error.downcast_ref() {
+            Some(empty) => Some(empty),
+            None => Self::behind(error.source()?),
+        }
+    }
 }
 
 impl CallError {

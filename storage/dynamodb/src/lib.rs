@@ -1,7 +1,7 @@
 //! The DynamoDB engine: tables shared by many nodes, at AWS or any server that speaks its API.
 //!
 //! - Tables and attributes are those of autopush (docs/sources.md#dynamodb-schema) with the
-//!   additions of `rows` and `router`. Unknown attributes are preserved.
+//!   additions of `message_items` and `router`. Unknown attributes are preserved.
 //! - **Feeds** have two tables of their own and use transactions (`feeds`); nothing else does.
 //! - **Calls** run on the engine's threads ([`storage::queue`]), and each request is retried within a budget
 //!   (`client`).
@@ -36,16 +36,20 @@ mod attributes;
 mod batch;
 mod channels;
 mod client;
+mod copied_rows;
 mod copy_table;
 mod dropped_users;
 mod error;
 mod feeds;
+mod fetch;
 mod id_floor;
 mod inactive_users;
 mod key_fingerprints;
 mod last_connect_index;
 mod maintenance;
+mod message_items;
 mod messages;
+mod month_rows;
 mod month_table;
 mod move_messages;
 mod names;
@@ -53,22 +57,20 @@ mod notifications;
 mod open;
 mod options;
 mod preflight;
-mod query;
 mod receipts;
 mod record_update;
 mod registration;
 mod retries;
 mod router;
-mod rows;
 mod store;
-mod table_rows;
 mod table_schema;
 mod tables;
 #[cfg(test)]
 #[path = "../../tests/wire_server/options.rs"]
 mod test_options;
 mod ttl;
-mod waiting;
+mod wait;
+mod waiting_counts;
 mod waiting_rows;
 
 use std::sync::Arc;

@@ -6,19 +6,19 @@ use std::sync::Arc;
 
 use aws_sdk_dynamodb::types::TableDescription;
 use state_machine::{LastConnect, Month, RouterRecord, Time, Uaid};
+use storage::copied_rows::{CopiedPage, CopiedRow};
 use storage::maintenance::{
     CopyProgress, InactiveUsers, MarkedUser, MonthRange, PreflightCheck, RecordsByMonth,
     RepairClock, SnapshotStep, StoreAdmin, Table, TableStatus, Throughput, WaitingPage,
 };
-use storage::rows::{Row, RowPage};
 use storage::rules::records;
 use storage::store::{Cursor, StoreError, StoreFuture};
 
 use crate::client::DynamoClient;
 use crate::error::CallError;
 use crate::{
-    Dynamo, copy_table, dropped_users, id_floor, inactive_users, key_fingerprints, preflight,
-    registration, table_rows, tables,
+    Dynamo, copied_rows, copy_table, dropped_users, id_floor, inactive_users, key_fingerprints,
+    preflight, registration, tables,
 };
 
 impl StoreAdmin for Dynamo {
@@ -55,13 +55,13 @@ impl StoreAdmin for Dynamo {
         repair_records(clock: RepairClock, after: Option<Cursor>) -> CopyProgress =
             |client| records::repair(client, clock, after.as_ref());
 
-        read_rows(table: Table, after: Option<Cursor>) -> RowPage =
-            |client| table_rows::read(client, table, after);
+        read_rows(table: Table, after: Option<Cursor>) -> CopiedPage =
+            |client| copied_rows::read(client, table, after);
 
-        count_rows(table: Table) -> u64 = |client| table_rows::count(client, table);
+        count_rows(table: Table) -> u64 = |client| copied_rows::count(client, table);
 
-        write_rows(table: Table, rows: Arc<Vec<Row>>) -> () =
-            |client| table_rows::write(client, table, &rows);
+        write_rows(table: Table, rows: Arc<Vec<CopiedRow>>) -> () =
+            |client| copied_rows::write(client, table, &rows);
 
         set_throughput(month: Month, throughput: Throughput) -> () =
             |client| tables::set_throughput(client, month, throughput);

@@ -4,24 +4,21 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use aws_sdk_dynamodb::operation::delete_item::builders::DeleteItemFluentBuilder;
 use aws_sdk_dynamodb::operation::put_item::PutItemOutput;
 use aws_sdk_dynamodb::operation::put_item::builders::PutItemFluentBuilder;
 use aws_sdk_dynamodb::types::ReturnValue;
-use futures_util::StreamExt;
-use futures_util::stream;
 use state_machine::{Chid, Message, MessageId, MessageKey, Month, Uaid};
+use storage::receipts::ExpectedReceipt;
+use storage::rules::receipts;
 use storage::store::{StoreError, Stored};
-use storage::waiting::Waiting;
+use storage::waiting_limits::WaitingSize;
 
-use crate::attributes::{UAID, number, text, text_of};
-use crate::channels;
+use crate::attributes::{number, text};
 use crate::client::DynamoClient;
 use crate::error::{CallError, Item, applied_once};
-use crate::month_table::{required, with_table};
-use crate::query::{RowFilter, look_through};
-use crate::rows::{self, SORT_KEY, SortKey, UPDATE_ID};
-use crate::{receipts, waiting};
+use crate::message_items::{self, SortKey};
+use crate::month_rows::{MonthRows, RowFilter, RowIdentity};
+use crate::{channels, waiting_counts};
 
 /// Attempts to write a row of a topic whose row changes meanwhile.
 const TOPIC_ATTEMPTS_MAX: u32 = 8;
@@ -38,37 +35,26 @@ pub(crate) enum Replaces {
     Nothing,
 }
 
-pub(crate) async fn store(
-    client: &DynamoClient,
-    uaid: Uaid,
-    month: Month,
-    message: &Message,
-) -> Result<Stored, StoreError> {
-    let registered = channels::is_registered(client, uaid, month, message.chid).await;
-    if !required(month, registered)? {
+pub(crate) async fn store(rows: &MonthRows<'_>, message: &Message) -> Result<Stored, StoreError> {
+    if !channels::is_registered(rows, message.chid).await? {
         return Ok(Stored::NoSuchChannel);
     }
-    let stored = with_table(client, month, async |table| match client.options.waiting.is_none() {
-        true => put_message(client, uaid, &table, message).await.map(|put| put.stored),
-        false => store_within_bounds(client, uaid, &table, message).await,
-    });
-    required(month, stored.await)
+    let store = async || match rows.client.options.waiting.is_none() {
+        true => put_message(rows, message).await.map(|put| put.stored),
+        false => store_within_bounds(rows, message).await,
+    };
+    rows.required(store).await
 }
 
 /// Counts the message, and then stores it.
-async fn store_within_bounds(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
-    message: &Message,
-) -> Result<Stored, CallError> {
-    let reserved = match waiting::reserve(client, uaid, table, message).await? {
+async fn store_within_bounds(rows: &MonthRows<'_>, message: &Message) -> Result<Stored, CallError> {
+    let reserved = match waiting_counts::reserve(rows, message).await? {
         Ok(reserved) => reserved,
         Err(scope) => return Ok(Stored::Full(scope)),
     };
-    let put = put_message(client, uaid, table, message).await;
+    let put = put_message(rows, message).await;
     let put = put.map_err(|error| error.after_writes(true))?;
-    waiting::correct(client, uaid, table, message, reserved, put.replaced).await;
+    waiting_counts::correct(rows, message, reserved, put.replaced).await;
     Ok(put.stored)
 }
 
@@ -76,88 +62,79 @@ async fn store_within_bounds(
 struct PutMessage {
     stored: Stored,
     /// What the row before counted; none if none was written.
-    replaced: Option<Waiting>,
+    replaced: Option<WaitingSize>,
 }
 
 /// Writes the row of a message, unless one of its topic has a greater id. A row of its topic that names a receipt is
 /// replaced once the receipt is not expected any more.
-async fn put_message(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
-    message: &Message,
-) -> Result<PutMessage, CallError> {
-    let item = rows::encode(uaid, message);
+async fn put_message(rows: &MonthRows<'_>, message: &Message) -> Result<PutMessage, CallError> {
+    let item = message_items::encode(rows.uaid, message);
     let mut replaces = match message.topic {
         Some(_) => Replaces::OlderWithoutReceipt(message.id),
         None => Replaces::Itself,
     };
     for _attempt in 0..TOPIC_ATTEMPTS_MAX {
-        match put_item(client, table, &item, &replaces).await {
+        match put_item(rows.client, &rows.table, &item, &replaces).await {
             Ok(put) => {
-                let replaced = put.attributes.as_ref().map_or(Waiting::NOTHING, waiting::size_of);
+                let replaced =
+                    put.attributes.as_ref().map_or(WaitingSize::NOTHING, waiting_counts::size_of);
                 return Ok(PutMessage { stored: Stored::Done, replaced: Some(replaced) });
             }
             Err(error) if error.is_condition_failed() => {}
             Err(error) => return Err(error),
         }
-        let there = row_there(client, table, &item).await?;
-        match there.filter(rows::is_ours) {
-            Some(there) if rows::id_of(&there) > message.id => {
-                let stored = Stored::Outranked(rows::id_of(&there));
+        let there = rows.get(message_items::sort_key_of(&item)).await?;
+        match there.filter(message_items::is_ours) {
+            Some(there) if message_items::id_of(&there) > message.id => {
+                let stored = Stored::Outranked(message_items::id_of(&there));
                 return Ok(PutMessage { stored, replaced: None });
             }
             // An attempt whose answer was lost.
-            Some(there) if rows::id_of(&there) == message.id => {
+            Some(there) if message_items::id_of(&there) == message.id => {
                 return Ok(PutMessage { stored: Stored::Done, replaced: None });
             }
             Some(older) => {
-                receipts::cancel_row(client, &older).await?;
+                cancel_receipt(rows.client, &older).await?;
                 replaces = Replaces::Older(message.id);
             }
             // It was deleted since, or other software has replaced it.
             None => {}
         }
     }
-    Err(CallError::contended("PutItem", table))
-}
-
-/// The row that has the key of this one.
-async fn row_there(
-    client: &DynamoClient,
-    table: &str,
-    item: &Item,
-) -> Result<Option<Item>, CallError> {
-    let key = [UAID, SORT_KEY].map(|name| (name.to_owned(), item[name].clone()));
-    client.get(table, Item::from(key)).await
+    Err(CallError::contended("PutItem", &rows.table))
 }
 
 /// Moves a row to the month that the record names, unless that month has a row of its topic. Returns whether it did.
-pub(crate) async fn put_moved(
-    client: &DynamoClient,
-    table: &str,
-    item: &Item,
-) -> Result<bool, CallError> {
-    let is_topical = SortKey::parse(rows::sort_key_of(item)).is_some_and(|key| key.is_topical);
+pub(crate) async fn put_moved(rows: &MonthRows<'_>, item: &Item) -> Result<bool, CallError> {
+    let sort_key = message_items::sort_key_of(item);
+    let is_topical = SortKey::parse(sort_key).is_some_and(|key| key.is_topical);
     let replaces = if is_topical { Replaces::Nothing } else { Replaces::Itself };
-    let is_written = put(client, table.to_owned(), item.clone(), &replaces).await?;
-    if !is_written && item.contains_key(rows::RECEIPT) {
-        let there = row_there(client, table, item).await?;
-        if there.is_none_or(|there| rows::id_of(&there) != rows::id_of(item)) {
-            receipts::cancel_row(client, item).await?;
+    let is_written = put(rows.client, &rows.table, item, &replaces).await?;
+    if !is_written && item.contains_key(message_items::RECEIPT) {
+        let there = rows.get(sort_key).await?;
+        if there.is_none_or(|there| message_items::id_of(&there) != message_items::id_of(item)) {
+            cancel_receipt(rows.client, item).await?;
         }
     }
     Ok(is_written)
 }
 
+/// Expects the receipt no more that a row names, if it names one.
+async fn cancel_receipt(client: &DynamoClient, item: &Item) -> Result<(), CallError> {
+    match message_items::decode(item).as_ref().and_then(ExpectedReceipt::of) {
+        Some(expected) => receipts::cancel(client, &expected).await,
+        None => Ok(()),
+    }
+}
+
 /// Writes a row, unless one is stored that it must not replace. Returns whether it did.
 pub(crate) async fn put(
     client: &DynamoClient,
-    table: String,
-    item: Item,
+    table: &str,
+    item: &Item,
     replaces: &Replaces,
 ) -> Result<bool, CallError> {
-    applied_once(put_item(client, &table, &item, replaces).await)
+    applied_once(put_item(client, table, item, replaces).await)
 }
 
 /// Writes a row and returns the one before.
@@ -204,8 +181,8 @@ pub(crate) async fn delete(
 ) -> Result<usize, CallError> {
     let deleted = AtomicUsize::new(0);
     for month in months {
-        let done =
-            with_table(client, *month, |table| delete_in(client, uaid, table, messages, &deleted));
+        let rows = MonthRows::new(client, uaid, *month);
+        let done = rows.with_table(|| delete_in(&rows, messages, &deleted));
         done.await.map_err(|error| error.after_writes(deleted.load(Relaxed) > 0))?;
     }
     Ok(deleted.load(Relaxed))
@@ -213,177 +190,96 @@ pub(crate) async fn delete(
 
 /// Increments `offers` in the rows of this program's messages.
 pub(crate) async fn record_offers(
-    client: &DynamoClient,
-    uaid: Uaid,
-    month: Month,
+    rows: &MonthRows<'_>,
     messages: &[MessageKey],
 ) -> Result<(), CallError> {
-    let recorded = with_table(client, month, async |table| {
-        let rows = messages.iter().filter(|message| is_row_known(message)).map(Row::of_ours);
-        let writes = rows.map(|row| record_offer(client, uaid, &table, row));
-        let (count, done) = write_rows(client, writes.collect()).await;
+    let record = async || {
+        let known = messages.iter().filter(|message| is_row_known(message));
+        let writes = known.map(|message| record_offer(rows, RowIdentity::of_ours(message)));
+        let (count, done) = rows.client.write_rows(writes.collect()).await;
         done.map_err(|error| error.after_writes(count > 0))
-    });
-    recorded.await.map(|_done| ())
+    };
+    rows.with_table(record).await.map(drop)
 }
 
-async fn record_offer(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
-    row: Row,
-) -> Result<bool, CallError> {
+async fn record_offer(rows: &MonthRows<'_>, row: RowIdentity) -> Result<bool, CallError> {
     let Some(id) = row.update_id else { return Ok(false) };
-    let request = client
-        .sdk
-        .update_item()
-        .table_name(table)
-        .key(UAID, text(uaid.to_string()))
-        .key(SORT_KEY, text(row.sort_key))
+    let request = rows
+        .update_request(&row.sort_key)
         .update_expression("ADD offers :one")
         .condition_expression("updateid = :id")
         .expression_attribute_values(":one", number(1_u64))
         .expression_attribute_values(":id", text(id));
-    applied_once(client.call("UpdateItem", table, request.send()).await)
+    applied_once(rows.update(request).await)
 }
 
 async fn delete_in(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: String,
+    rows: &MonthRows<'_>,
     messages: &[MessageKey],
     deleted: &AtomicUsize,
 ) -> Result<(), CallError> {
-    let delete_rows = async |rows: Vec<Row>| {
-        let (count, done) = delete_rows(client, uaid, &table, &rows).await;
+    let delete = async |found: Vec<RowIdentity>| {
+        let (count, done) = delete_rows(rows, &found).await;
         deleted.fetch_add(count, Relaxed);
         done
     };
-    let (known, sought): (Vec<_>, Vec<_>) =
-        messages.iter().partition(|message| is_row_known(message));
-    delete_rows(known.into_iter().map(Row::of_ours).collect()).await?;
-    delete_rows(search(client, uaid, &table, &sought).await?).await
+    let (known, sought) = known_and_sought(messages);
+    delete(known).await?;
+    delete(search(rows, &sought).await?).await
 }
 
 /// The rows of messages, those among them that there are.
 pub(crate) async fn find(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
+    rows: &MonthRows<'_>,
     messages: &[MessageKey],
-) -> Result<Vec<Row>, CallError> {
-    let (known, sought): (Vec<_>, Vec<_>) =
-        messages.iter().partition(|message| is_row_known(message));
-    let found = search(client, uaid, table, &sought).await?;
-    Ok(known.into_iter().map(Row::of_ours).chain(found).collect())
+) -> Result<Vec<RowIdentity>, CallError> {
+    let (mut known, sought) = known_and_sought(messages);
+    known.extend(search(rows, &sought).await?);
+    Ok(known)
+}
+
+/// The rows that are computed from their keys, and the messages whose rows must be searched.
+fn known_and_sought(messages: &[MessageKey]) -> (Vec<RowIdentity>, Vec<&MessageKey>) {
+    let (known, sought): (Vec<_>, _) = messages.iter().partition(|message| is_row_known(message));
+    (known.into_iter().map(RowIdentity::of_ours).collect(), sought)
 }
 
 /// Deletes rows that still hold the same messages. Returns how many, and the first error.
 pub(crate) async fn delete_rows(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
-    rows: &[Row],
+    rows: &MonthRows<'_>,
+    deleted: &[RowIdentity],
 ) -> (usize, Result<(), CallError>) {
     let sizes = Mutex::new(Vec::new());
-    let deletes = rows.iter().map(|row| delete_counted(client, uaid, table, row, &sizes));
-    let (count, done) = write_rows(client, deletes.collect()).await;
+    let deletes = deleted.iter().map(|row| delete_counted(rows, row, &sizes));
+    let (count, done) = rows.client.write_rows(deletes.collect()).await;
     let sizes = sizes.into_inner().unwrap_or_else(PoisonError::into_inner);
-    waiting::subtract(client, uaid, table, sizes).await;
+    waiting_counts::subtract(rows, sizes).await;
     (count, done)
 }
 
-/// Runs requests that each write one row or leave it, some concurrently, and all of them also if
-/// one fails: none is under way when the call is answered. Returns how many wrote, and the first
-/// error.
-pub(crate) async fn write_rows<F: Future<Output = Result<bool, E>>, E>(
-    client: &DynamoClient,
-    requests: Vec<F>,
-) -> (usize, Result<(), E>) {
-    let at_once = client.options.rows_in_flight_max.max(1);
-    let done = stream::iter(requests).buffer_unordered(at_once).collect::<Vec<_>>().await;
-    let written = done.iter().filter(|done| matches!(done, Ok(true))).count();
-    (written, done.into_iter().try_for_each(|done| done.map(|_is_written| ())))
-}
-
-/// The identity of a row and of the message in it.
-#[derive(Debug)]
-pub(crate) struct Row {
-    pub(crate) sort_key: String,
-    pub(crate) update_id: Option<String>,
-}
-
-impl Row {
-    /// The row of a message that this program stored, computed from its key.
-    fn of_ours(message: &MessageKey) -> Self {
-        let MessageKey { id, chid, ref topic } = *message;
-        let sort_key = rows::sort_key(id, chid, topic.as_ref());
-        Self { sort_key, update_id: Some(id.to_string()) }
-    }
-
-    pub(crate) fn of(item: &Item) -> Self {
-        let update_id = text_of(item, UPDATE_ID).map(str::to_owned);
-        Self { sort_key: rows::sort_key_of(item).to_owned(), update_id }
-    }
-}
-
-/// Deletes a row if it still holds the same message. Returns whether it did.
-pub(crate) async fn delete_row(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
-    row: &Row,
-) -> Result<bool, CallError> {
-    let request = delete_request(client, uaid, table, row);
-    applied_once(client.call("DeleteItem", table, request.send()).await)
-}
-
-/// As [`delete_row`]; adds to `sizes` what waits no longer, if it is counted.
+/// As [`MonthRows::delete`]; adds to `sizes` what waits no longer, if it is counted.
 async fn delete_counted(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
-    row: &Row,
-    sizes: &Mutex<Vec<(Chid, Waiting)>>,
+    rows: &MonthRows<'_>,
+    row: &RowIdentity,
+    sizes: &Mutex<Vec<(Chid, WaitingSize)>>,
 ) -> Result<bool, CallError> {
-    if client.options.waiting.is_none() {
-        return delete_row(client, uaid, table, row).await;
+    if rows.client.options.waiting.is_none() {
+        return rows.delete(row).await;
     }
-    let request = delete_request(client, uaid, table, row).return_values(ReturnValue::AllOld);
-    let deleted = client.call("DeleteItem", table, request.send()).await;
+    let request = rows.delete_request(row).return_values(ReturnValue::AllOld);
+    let deleted = rows.client.call("DeleteItem", &rows.table, request.send()).await;
     let item = deleted.as_ref().ok().and_then(|deleted| deleted.attributes.as_ref());
-    if let Some(message) = item.and_then(rows::decode) {
+    if let Some(message) = item.and_then(message_items::decode) {
         let mut sizes = sizes.lock().unwrap_or_else(PoisonError::into_inner);
-        sizes.push((message.chid, Waiting::of(&message)));
+        sizes.push((message.chid, WaitingSize::of(&message)));
     }
     applied_once(deleted)
-}
-
-fn delete_request(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
-    row: &Row,
-) -> DeleteItemFluentBuilder {
-    let request = client
-        .sdk
-        .delete_item()
-        .table_name(table)
-        .key(UAID, text(uaid.to_string()))
-        .key(SORT_KEY, text(&row.sort_key));
-    match &row.update_id {
-        Some(id) => request
-            .condition_expression("updateid = :id")
-            .expression_attribute_values(":id", text(id)),
-        None => request
-            .condition_expression("attribute_exists(uaid) AND attribute_not_exists(updateid)"),
-    }
 }
 
 /// Whether the row can be computed from the key: not if other software stored it, or if the topic
 /// is unknown.
 fn is_row_known(message: &MessageKey) -> bool {
-    rows::is_our_id(message.id) && (message.topic.is_some() || !message.id.has_topic())
+    message_items::is_our_id(message.id) && (message.topic.is_some() || !message.id.has_topic())
 }
 
 /// Requests of one search, each of 1 MB of rows.
@@ -396,25 +292,23 @@ const SEARCH_PAGES_MAX: u32 = 64;
 /// Finds the rows of messages whose sort key is unknown, all in one search: an agent can invent the
 /// versions that it acks.
 async fn search(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
+    rows: &MonthRows<'_>,
     sought: &[&MessageKey],
-) -> Result<Vec<Row>, CallError> {
+) -> Result<Vec<RowIdentity>, CallError> {
     let mut missing: BTreeSet<_> =
         sought.iter().map(|message| (message.id, message.chid)).collect();
     let mut found = Vec::new();
     let Some(filter) = narrowest_filter(sought) else { return Ok(found) };
     let is_last = |item: &Item| {
-        let sort_key_parts = SortKey::parse(rows::sort_key_of(item));
-        if sort_key_parts
-            .is_some_and(|sort_key_parts| missing.remove(&(rows::id_of(item), sort_key_parts.chid)))
-        {
-            found.push(Row::of(item));
+        let sort_key_parts = SortKey::parse(message_items::sort_key_of(item));
+        if sort_key_parts.is_some_and(|sort_key_parts| {
+            missing.remove(&(message_items::id_of(item), sort_key_parts.chid))
+        }) {
+            found.push(RowIdentity::of(item));
         }
         missing.is_empty()
     };
-    look_through(client, uaid, table, &filter, SEARCH_PAGES_MAX, is_last).await?;
+    rows.look_through(&filter, SEARCH_PAGES_MAX, is_last).await?;
     Ok(found)
 }
 
@@ -422,13 +316,13 @@ async fn search(
 fn narrowest_filter(sought: &[&MessageKey]) -> Option<RowFilter> {
     let first = sought.first()?;
     let is_topical = |message: &MessageKey| {
-        message.topic.is_some() || (rows::is_our_id(message.id) && message.id.has_topic())
+        message.topic.is_some() || (message_items::is_our_id(message.id) && message.id.has_topic())
     };
     Some(if !sought.iter().all(|message| is_topical(message)) {
         RowFilter::Messages
     } else if sought.iter().all(|message| message.chid == first.chid) {
-        RowFilter::Prefix(rows::topics_of(first.chid))
+        RowFilter::Prefix(message_items::topics_of(first.chid))
     } else {
-        RowFilter::Prefix(rows::TOPICAL.to_owned())
+        RowFilter::Prefix(message_items::TOPICAL.to_owned())
     })
 }

@@ -9,28 +9,27 @@ use crate::client::DynamoClient;
 use crate::error::CallError;
 use crate::tables;
 
-/// Runs an operation on a month's table, whose name it gets. None if there is no such table.
+/// Runs an operation on a month's table. None if there is no such table.
 ///
 /// DynamoDB has one error for a missing table and for one that is being created. To confuse the two
 /// would cost an agent its subscriptions. So the table is described, and one that is being created
 /// is waited for, as long as for throttling.
 pub(crate) async fn with_table<T, F>(
     client: &DynamoClient,
-    month: Month,
-    mut operation: impl FnMut(String) -> F,
+    table: &str,
+    mut operation: impl FnMut() -> F,
 ) -> Result<Option<T>, CallError>
 where
     F: Future<Output = Result<T, CallError>>,
 {
-    let table = client.names.messages(month);
     let mut attempt = 1;
     loop {
-        let error = match operation(table.clone()).await {
+        let error = match operation().await {
             Ok(done) => return Ok(Some(done)),
             Err(error) if error.is_table_missing() => error,
             Err(error) => return Err(error),
         };
-        let described = tables::describe(client, &table).await?;
+        let described = tables::describe(client, table).await?;
         if described.is_none_or(|table| table.table_status == Some(TableStatus::Deleting)) {
             return Ok(None);
         }

@@ -13,11 +13,9 @@ use crate::acked_rows::without_acked;
 use crate::channels;
 use crate::client::DynamoClient;
 use crate::error::Item;
-use crate::messages::{Row, delete_row, put_moved, write_rows};
-use crate::month_table::{required, with_table};
-use crate::query::rows_after;
-use crate::rows::{self, SortKey};
-use crate::waiting::{self, WAITING_KEY};
+use crate::message_items::{self, SortKey, WAITING_KEY};
+use crate::messages::put_moved;
+use crate::month_rows::{MonthRows, RowIdentity};
 
 /// Rows in one page.
 const ROWS: i32 = 100;
@@ -31,18 +29,16 @@ pub(crate) async fn run(
     if from == to {
         return Ok(());
     }
-    let mut mover =
-        MessageMover { client, uaid, from, to, registered: None, wrote: AtomicBool::new(false) };
+    let [from, to] = [from, to].map(|month| MonthRows::new(client, uaid, month));
+    let mut mover = MessageMover { from, to, registered: None, wrote: AtomicBool::new(false) };
     let moved = mover.move_all().await;
     moved.map_err(|error| mover.refused(error))?;
     mover.forget_counts().await.map_err(|error| mover.refused(error))
 }
 
 struct MessageMover<'a> {
-    client: &'a DynamoClient,
-    uaid: Uaid,
-    from: Month,
-    to: Month,
+    from: MonthRows<'a>,
+    to: MonthRows<'a>,
     /// The channels of the new month, read with the first row.
     registered: Option<BTreeSet<Chid>>,
     wrote: AtomicBool,
@@ -52,32 +48,27 @@ impl MessageMover<'_> {
     async fn move_all(&mut self) -> Result<(), StoreError> {
         let mut after = WAITING_KEY.to_owned();
         loop {
-            let row_page = with_table(self.client, self.from, async |table| {
-                let row_page =
-                    rows_after(self.client, self.uaid, &table, &after, ROWS, None).await?;
-                without_acked(self.client, self.uaid, &table, row_page).await
+            let page = self.from.with_table(async || {
+                without_acked(&self.from, self.from.after(&after, ROWS, None).await?).await
             });
-            let row_page = row_page.await?.unwrap_or_default();
-            if !row_page.items.is_empty() {
+            let page = page.await?.unwrap_or_default();
+            if !page.items.is_empty() {
                 self.read_registered().await?;
-                let rows = row_page.items.into_iter().map(|item| self.move_row(item));
-                write_rows(self.client, rows.collect()).await.1?;
+                let moves = page.items.into_iter().map(|item| self.move_row(item));
+                self.from.client.write_rows(moves.collect()).await.1?;
             }
-            let Some(next) = row_page.next else { return Ok(()) };
+            let Some(next) = page.next else { return Ok(()) };
             after = next;
         }
     }
 
     /// The rows were written whatever waits: the next store counts them.
     async fn forget_counts(&self) -> Result<(), StoreError> {
-        if self.client.options.waiting.is_none() || !self.wrote.load(Relaxed) {
+        if self.to.client.options.waiting.is_none() || !self.wrote.load(Relaxed) {
             return Ok(());
         }
-        for month in [self.from, self.to] {
-            let forgotten = with_table(self.client, month, async |table| {
-                waiting::forget(self.client, self.uaid, &table).await
-            });
-            forgotten.await?;
+        for rows in [&self.from, &self.to] {
+            rows.with_table(|| rows.remove(WAITING_KEY)).await?;
         }
         Ok(())
     }
@@ -85,30 +76,23 @@ impl MessageMover<'_> {
     /// An item without channels means that all messages are of unregistered channels.
     async fn read_registered(&mut self) -> Result<(), StoreError> {
         if self.registered.is_none() {
-            let read = channels::read_there(self.client, self.uaid, self.to).await;
-            self.registered = Some(required(self.to, read)?.unwrap_or_default());
+            self.registered = Some(channels::read_there(&self.to).await?.unwrap_or_default());
         }
         Ok(())
     }
 
     async fn move_row(&self, item: Item) -> Result<bool, StoreError> {
-        let Some(sort_key_parts) = SortKey::parse(rows::sort_key_of(&item)) else {
+        let Some(sort_key_parts) = SortKey::parse(message_items::sort_key_of(&item)) else {
             // The channel is unknown. The row is deleted with its month.
-            self.client.count_unreadable();
+            self.from.client.count_unreadable();
             return Ok(false);
         };
-        let row = Row::of(&item);
+        let row = RowIdentity::of(&item);
         if self.registered.as_ref().is_some_and(|chids| chids.contains(&sort_key_parts.chid)) {
-            let copied = with_table(self.client, self.to, async |table| {
-                put_moved(self.client, &table, &item).await
-            });
-            required(self.to, copied.await)?;
+            self.to.required(|| put_moved(&self.to, &item)).await?;
             self.wrote.store(true, Relaxed);
         }
-        let deleted = with_table(self.client, self.from, async |table| {
-            delete_row(self.client, self.uaid, &table, &row).await
-        });
-        deleted.await?;
+        self.from.with_table(|| self.from.delete(&row)).await?;
         self.wrote.store(true, Relaxed);
         Ok(true)
     }
@@ -118,7 +102,7 @@ impl MessageMover<'_> {
         match error {
             StoreError::Busy if self.wrote.load(Relaxed) => StoreError::Failed(format!(
                 "moving messages from {} to {}: the tables are throttled, after a part of it was done",
-                self.from, self.to
+                self.from.month, self.to.month
             )),
             other => other,
         }

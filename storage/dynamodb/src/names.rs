@@ -2,6 +2,9 @@
 
 use state_machine::Month;
 
+/// The table in the error of a request on no single table.
+pub(crate) const ALL_TABLES: &str = "*";
+
 /// The names of all tables (docs/sources.md#message-table-rotation).
 #[derive(Debug, Clone)]
 pub(crate) struct Names {

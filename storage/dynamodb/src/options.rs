@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use storage::maintenance::Throughput;
-use storage::waiting::WaitingLimits;
+use storage::waiting_limits::WaitingLimits;
 
 /// One request to DynamoDB has [`attempts_max`](Self::attempts_max) attempts within
 /// [`operation_timeout`](Self::operation_timeout). That, with `requests_max`, is the whole retry

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use aws_sdk_dynamodb::types::AttributeValue;
+use aws_sdk_dynamodb::types::{
+    AttributeValue, Delete, Get, Put, TransactGetItem, TransactWriteItem, Update,
+};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryFutureExt};
 use state_machine::{Chid, LastConnect, Month};
@@ -13,18 +15,17 @@ use storage::maintenance::{PREFLIGHT_UAID, PreflightCheck};
 use storage::notifications::Notification;
 
 use crate::attributes::{UAID, number, text};
-use crate::channels::{self, CHANNELS_KEY};
 use crate::client::DynamoClient;
 use crate::error::{CallError, Item};
-use crate::feeds::preflight as feeds_preflight;
-use crate::messages::{Replaces, Row, delete_row, put};
-use crate::query::rows_after;
+use crate::feeds::feed_items::{FEED, ITEM, NAME, PREFLIGHT_FEED};
+use crate::feeds::transaction::{COMPLETE, TRANSACT};
+use crate::message_items::{CHANNELS_KEY, SORT_KEY};
+use crate::messages::{Replaces, put};
+use crate::month_rows::{MonthRows, RowIdentity};
+use crate::names::ALL_TABLES;
 use crate::record_update::RecordUpdate;
-use crate::router;
-use crate::rows::SORT_KEY;
 use crate::table_schema::{FEEDS, INDEX, LEGACY, MESSAGES, ROUTER, SEQUENCES, TableSchema};
-use crate::tables::{self, ALL_TABLES};
-use crate::{inactive_users, notifications};
+use crate::{channels, inactive_users, notifications, router, tables};
 
 /// The id of message and channel in the rows. It sorts after the channels of a month.
 const PREFLIGHT: &str = "preflight";
@@ -55,8 +56,12 @@ impl PreflightRun<'_> {
         let listed = tables::months(client).await;
         self.note("ListTables", ALL_TABLES, listed)?;
         for month in months {
-            let table = client.names.messages(month);
-            self.table(&table, &MESSAGES, month_steps(client, &table)).await?;
+            let rows = MonthRows::new(client, PREFLIGHT_UAID, month);
+            let message = Item::from([
+                (UAID.to_owned(), text(PREFLIGHT_UAID.to_string())),
+                (SORT_KEY.to_owned(), text(PREFLIGHT)),
+            ]);
+            self.table(&rows.table, &MESSAGES, month_steps(&rows, &message)).await?;
         }
         if self.is_there(&client.names.legacy).await {
             self.table(&client.names.legacy, &LEGACY, legacy_steps(client)).await?;
@@ -64,8 +69,8 @@ impl PreflightRun<'_> {
         // Both are created with the first feed.
         let (sequences, feeds) = (&client.names.sequences, &client.names.feeds);
         if self.is_there(sequences).await || self.is_there(feeds).await {
-            self.table(sequences, &SEQUENCES, feeds_preflight::steps_of_sequences(client)).await?;
-            self.table(feeds, &FEEDS, feeds_preflight::steps_of_feeds(client)).await?;
+            self.table(sequences, &SEQUENCES, sequences_steps(client)).await?;
+            self.table(feeds, &FEEDS, feeds_steps(client)).await?;
         }
         Ok(())
     }
@@ -114,14 +119,14 @@ impl PreflightRun<'_> {
 }
 
 /// A request that is not sent yet.
-pub(crate) struct PreflightStep<'a> {
+struct PreflightStep<'a> {
     operation: &'static str,
     /// The resource in an IAM policy.
     resource: String,
     request: BoxFuture<'a, Result<(), CallError>>,
 }
 
-pub(crate) fn step<'a, T>(
+fn step<'a, T>(
     operation: &'static str,
     resource: impl Into<String>,
     request: impl Future<Output = Result<T, CallError>> + Send + 'a,
@@ -142,27 +147,21 @@ fn router_steps(client: &DynamoClient) -> Vec<PreflightStep<'_>> {
     ]
 }
 
-fn month_steps<'a>(client: &'a DynamoClient, table: &'a str) -> Vec<PreflightStep<'a>> {
-    let update = channels::update(client, PREFLIGHT_UAID, table)
+fn month_steps<'a>(rows: &'a MonthRows<'a>, message: &'a Item) -> Vec<PreflightStep<'a>> {
+    let MonthRows { client, table, .. } = rows;
+    let update = rows
+        .update_request(CHANNELS_KEY)
         .update_expression("ADD chids :chids")
         .expression_attribute_values(":chids", AttributeValue::Ss(vec![PREFLIGHT.to_owned()]));
-    let message = Item::from([
-        (UAID.to_owned(), text(PREFLIGHT_UAID.to_string())),
-        (SORT_KEY.to_owned(), text(PREFLIGHT)),
-    ]);
-    let delete =
-        |sort_key: &str| {
-            let row = Row { sort_key: sort_key.to_owned(), update_id: None };
-            step("DeleteItem", table, async move {
-                delete_row(client, PREFLIGHT_UAID, table, &row).await
-            })
-        };
-    let put = put(client, table.to_owned(), message, &Replaces::Itself);
+    let delete = |sort_key: &str| {
+        let row = RowIdentity { sort_key: sort_key.to_owned(), update_id: None };
+        step("DeleteItem", table, async move { rows.delete(&row).await })
+    };
     vec![
-        step("UpdateItem", table, client.call("UpdateItem", table, update.send())),
-        step("PutItem", table, put),
-        step("GetItem", table, channels::read_item(client, PREFLIGHT_UAID, table.to_owned())),
-        step("Query", table, rows_after(client, PREFLIGHT_UAID, table, CHANNELS_KEY, 1, None)),
+        step("UpdateItem", table, rows.update(update)),
+        step("PutItem", table, put(client, table, message, &Replaces::Itself)),
+        step("GetItem", table, channels::read_item(rows)),
+        step("Query", table, rows.after(CHANNELS_KEY, 1, None)),
         delete(PREFLIGHT),
         delete(CHANNELS_KEY),
     ]
@@ -177,6 +176,65 @@ fn legacy_steps(client: &DynamoClient) -> Vec<PreflightStep<'_>> {
         step("Query", table, notifications::fetch(client, PREFLIGHT_UAID, None, 1)),
         step("DeleteItem", table, notifications::delete(client, PREFLIGHT_UAID, chid, None)),
     ]
+}
+
+/// Each transaction is on one table, so that its error names that table.
+fn sequences_steps(client: &DynamoClient) -> Vec<PreflightStep<'_>> {
+    let table = &client.names.sequences;
+    let key = Item::from([(NAME.to_owned(), text(PREFLIGHT_FEED))]);
+    let update = Update::builder().table_name(table).set_key(Some(key.clone()));
+    let update = update
+        .update_expression("SET version = :zero")
+        .expression_attribute_values(":zero", number(0_u64));
+    let update = TransactWriteItem::builder().update(update.build().expect(COMPLETE)).build();
+    let raise = client.sdk.update_item().table_name(table).set_key(Some(key.clone()));
+    let raise = raise
+        .update_expression("SET settled = :zero")
+        .expression_attribute_values(":zero", number(0_u64));
+    vec![
+        transact(client, table, update),
+        step("UpdateItem", table, client.call("UpdateItem", table, raise.send())),
+        step("GetItem", table, client.get(table, key.clone())),
+        step("Scan", table, client.scan(table, None, None, Some(1))),
+        transact_removal(client, table, key),
+    ]
+}
+
+fn feeds_steps(client: &DynamoClient) -> Vec<PreflightStep<'_>> {
+    let table = &client.names.feeds;
+    let nobody = || (FEED.to_owned(), text(PREFLIGHT_FEED));
+    let key = Item::from([nobody(), (ITEM.to_owned(), text(PREFLIGHT_FEED))]);
+    let put = Put::builder().table_name(table).set_item(Some(key.clone()));
+    let put = TransactWriteItem::builder().put(put.build().expect(COMPLETE)).build();
+    let query = client.sdk.query().table_name(table).consistent_read(true);
+    let query = query
+        .key_condition_expression("feed = :feed")
+        .expression_attribute_values(":feed", text(PREFLIGHT_FEED));
+    let read = Get::builder().table_name(table).set_key(Some(key.clone()));
+    let read = TransactGetItem::builder().get(read.build().expect(COMPLETE)).build();
+    let read = client.sdk.transact_get_items().transact_items(read);
+    vec![
+        transact(client, table, put),
+        step("GetItem", table, client.get(table, key.clone())),
+        step("Query", table, client.call("Query", table, query.send())),
+        step("TransactGetItems", table, client.call("TransactGetItems", table, read.send())),
+        transact_removal(client, table, key),
+    ]
+}
+
+fn transact_removal<'a>(client: &'a DynamoClient, table: &'a str, key: Item) -> PreflightStep<'a> {
+    let delete = Delete::builder().table_name(table).set_key(Some(key));
+    let delete = delete.build().expect(COMPLETE);
+    transact(client, table, TransactWriteItem::builder().delete(delete).build())
+}
+
+fn transact<'a>(
+    client: &'a DynamoClient,
+    table: &'a str,
+    action: TransactWriteItem,
+) -> PreflightStep<'a> {
+    let request = client.sdk.transact_write_items().transact_items(action);
+    step(TRANSACT, table, client.call(TRANSACT, table, request.send()))
 }
 
 fn advise(error: &CallError, resource: &str) -> String {

@@ -9,13 +9,10 @@ use storage::rules::receipts as rules;
 use storage::store::{SettledMessages, StoreFuture};
 
 use crate::Dynamo;
-use crate::attributes::{UAID, text};
 use crate::client::DynamoClient;
-use crate::error::{CallError, Item};
-use crate::messages::{self, Row};
-use crate::month_table::with_table;
-use crate::rows::{self, SORT_KEY};
-use crate::tables;
+use crate::error::CallError;
+use crate::month_rows::{MonthRows, RowIdentity};
+use crate::{message_items, messages, tables};
 
 impl ReceiptTables for Dynamo {
     fn expect_receipt(&self, expected: ExpectedReceipt, messages_max: u64) -> StoreFuture<bool> {
@@ -67,10 +64,9 @@ impl Dynamo {
                 settled.deleted = messages::delete(&client, uaid, &months, &others).await?;
             }
             for month in months {
-                let done = with_table(&client, month, async |table| {
-                    settle(&client, uaid, &table, &messages).await
-                });
-                let done = done.await.map_err(|error| error.after_writes(settled.deleted > 0))?;
+                let rows = MonthRows::new(&client, uaid, month);
+                let done = rows.with_table(|| settle(&rows, &messages)).await;
+                let done = done.map_err(|error| error.after_writes(settled.deleted > 0))?;
                 let SettledMessages { deleted, subscriptions } = done.unwrap_or_default();
                 settled.deleted += deleted;
                 settled.subscriptions.extend(subscriptions);
@@ -96,15 +92,13 @@ async fn expect(
 }
 
 async fn settle(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
+    rows: &MonthRows<'_>,
     messages: &[(MessageKey, Settlement)],
 ) -> Result<SettledMessages, CallError> {
     let keys: Vec<_> = messages.iter().map(|(key, _)| key.clone()).collect();
-    let found = messages::find(client, uaid, table, &keys).await?;
-    let at_once = client.options.rows_in_flight_max.max(1);
-    let decide = found.iter().map(|row| decide(client, uaid, table, row, messages));
+    let found = messages::find(rows, &keys).await?;
+    let at_once = rows.client.options.rows_in_flight_max.max(1);
+    let decide = found.iter().map(|row| decide(rows, row, messages));
     let decide: Vec<_> = decide.collect();
     let decided: Vec<_> = stream::iter(decide).buffer_unordered(at_once).collect().await;
     let mut settled = SettledMessages::default();
@@ -113,23 +107,19 @@ async fn settle(
     }
     settled.subscriptions.sort();
     settled.subscriptions.dedup();
-    let (deleted, done) = messages::delete_rows(client, uaid, table, &found).await;
+    let (deleted, done) = messages::delete_rows(rows, &found).await;
     done.map_err(|error| error.after_writes(true))?;
     Ok(SettledMessages { deleted, ..settled })
 }
 
 /// Writes or cancels the receipt that a row names. Returns its subscription if it has something to publish now.
 async fn decide(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
-    row: &Row,
+    rows: &MonthRows<'_>,
+    row: &RowIdentity,
     messages: &[(MessageKey, Settlement)],
 ) -> Result<Option<FeedName>, CallError> {
-    let key = [(UAID, uaid.to_string()), (SORT_KEY, row.sort_key.clone())];
-    let key = key.map(|(name, value)| (name.to_owned(), text(value)));
-    let item = client.get(table, Item::from(key)).await?;
-    let message = item.as_ref().and_then(rows::decode);
+    let item = rows.get(&row.sort_key).await?;
+    let message = item.as_ref().and_then(message_items::decode);
     let settlement = message.as_ref().and_then(|message| {
         let is_it = |(key, _): &&(MessageKey, Settlement)| key.id == message.id;
         messages.iter().find(is_it).map(|(_, settlement)| *settlement)
@@ -140,19 +130,11 @@ async fn decide(
         return Ok(None);
     };
     match settlement {
-        Settlement::Withdrawn => rules::cancel(client, &expected).await.map(|()| None),
+        Settlement::Withdrawn => rules::cancel(rows.client, &expected).await.map(|()| None),
         Settlement::Acked(code) => {
             let receipt = Receipt::Delivered(code);
-            let is_new = rules::write(client, &expected, receipt).await?;
+            let is_new = rules::write(rows.client, &expected, receipt).await?;
             Ok(is_new.then_some(expected.request.subscription))
         }
-    }
-}
-
-/// Expects the receipt no more that a row names, if it names one.
-pub(crate) async fn cancel_row(client: &DynamoClient, item: &Item) -> Result<(), CallError> {
-    match rows::decode(item).as_ref().and_then(ExpectedReceipt::of) {
-        Some(expected) => rules::cancel(client, &expected).await,
-        None => Ok(()),
     }
 }

@@ -2,8 +2,8 @@
 //! caller learns the former node in the same request.
 
 use state_machine::{Month, NodeId, RouterRecord, Uaid};
+use storage::record_row::RecordRow;
 use storage::registration::{self, NewRecord};
-use storage::rows::RecordRow;
 use storage::store::RegisterResult;
 
 use crate::attributes::{UAID, map_of_texts, number, text};
@@ -69,7 +69,7 @@ async fn adopt_month(client: &DynamoClient, uaid: Uaid, month: Month) -> Result<
 /// Creates a record, unless there is an item with its key. Returns whether it did.
 pub(crate) async fn create(client: &DynamoClient, record: RouterRecord) -> Result<bool, CallError> {
     let item = item(client, &record.into());
-    messages::put(client, client.names.router.clone(), item, &Replaces::Nothing).await
+    messages::put(client, &client.names.router, &item, &Replaces::Nothing).await
 }
 
 /// The item of a record.

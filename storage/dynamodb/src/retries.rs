@@ -2,7 +2,6 @@
 //! executed.
 
 use std::cell::Cell;
-use std::error::Error as StdError;
 
 use aws_sdk_dynamodb::config::interceptors::{FinalizerInterceptorContextMut, InterceptorContext};
 use aws_sdk_dynamodb::config::retry::{ClassifyRetry, RetryAction};
@@ -11,7 +10,9 @@ use aws_sdk_dynamodb::error::BoxError;
 use aws_sdk_dynamodb::operation::transact_get_items::TransactGetItemsError;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 
-use crate::error::{REPLICATED_CONFLICT, TRANSACTION_CONFLICT, is_cancelled_for_now};
+use crate::error::{
+    EmptyResponse, REPLICATED_CONFLICT, TRANSACTION_CONFLICT, is_cancelled_for_now,
+};
 
 tokio::task_local! {
     /// Whether an attempt of the present request of this task had no clear result.
@@ -112,19 +113,5 @@ impl Intercept for EmptyResponseInterceptor {
         let status = reply.status().as_u16();
         *reply.status_mut() = BAD_GATEWAY.try_into().expect("it is a status code");
         Err(EmptyResponse(status).into())
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("the server answered {0} without a body")]
-pub(crate) struct EmptyResponse(u16);
-
-impl EmptyResponse {
-    /// Finds an empty response among the causes of an error.
-    pub(crate) fn behind<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Self> {
-        match error.downcast_ref() {
-            Some(empty) => Some(empty),
-            None => Self::behind(error.source()?),
-        }
     }
 }

@@ -8,15 +8,14 @@ use state_machine::{
     BridgeName, BridgeRecipient, LastConnect, Month, NodeId, RouterType, Time, Uaid,
 };
 use storage::maintenance::PREFLIGHT_UAID;
+use storage::record_row::RecordRow;
 use storage::registration;
-use storage::rows::RecordRow;
 use storage::rules::record_rows::{Changed, GuardedChange, RecordPage, RecordRows};
 use storage::store::Cursor;
 
 use crate::attributes::{UAID, json, number, number_of, text, text_of, uaid_key};
 use crate::client::DynamoClient;
 use crate::error::{CallError, Item, applied_once};
-use crate::messages::write_rows;
 use crate::record_update::RecordUpdate;
 
 /// Records in one page.
@@ -56,7 +55,7 @@ impl RecordRows for DynamoClient {
         let updates = changes
             .iter()
             .map(async |change| self.change_record(change).await.map(|changed| changed.is_done()));
-        let (written, done) = write_rows(self, updates.collect()).await;
+        let (written, done) = self.write_rows(updates.collect()).await;
         done.map_err(|error| error.after_writes(written > 0))?;
         Ok(written as u64)
     }

@@ -7,8 +7,8 @@ use state_machine::{BridgeRecipient, Chid, Message, MessageKey, Month, RouterRec
 use storage::notifications as versions;
 use storage::queue::Priority;
 use storage::receipts::deletions;
+use storage::record_row::RecordRow;
 use storage::registration::NewRecord;
-use storage::rows::RecordRow;
 use storage::rules::record_rows::RecordRows;
 use storage::rules::records;
 use storage::store::{
@@ -16,8 +16,9 @@ use storage::store::{
     StoreFuture, StoreOp, Stored, answer,
 };
 
+use crate::month_rows::MonthRows;
 use crate::{
-    Dynamo, channels, messages, move_messages, notifications, query, registration, router, tables,
+    Dynamo, channels, fetch, messages, move_messages, notifications, registration, router, tables,
 };
 
 impl Store for Dynamo {
@@ -35,7 +36,8 @@ impl Store for Dynamo {
                 answer(self.channels(uaid, month), Answer::Channels)
             }
             StoreOp::Fetch { uaid, month, after, limit, now } => self.call(async move |client| {
-                let page = query::fetch(&client, uaid, month, after.as_ref(), limit, now).await;
+                let rows = MonthRows::new(&client, uaid, month);
+                let page = fetch::fetch(&rows, after.as_ref(), limit, now).await;
                 page.map(Answer::Fetched)
             }),
             StoreOp::FetchVersions { uaid, after, limit, now } => {
@@ -49,19 +51,22 @@ impl Store for Dynamo {
             }
             StoreOp::RecordOffers { uaid, month, messages } => {
                 self.write(uaid, async move |client| {
-                    let recorded = messages::record_offers(&client, uaid, month, &messages).await;
+                    let rows = MonthRows::new(&client, uaid, month);
+                    let recorded = messages::record_offers(&rows, &messages).await;
                     recorded.map(|()| Answer::OffersRecorded)
                 })
             }
             StoreOp::AddChannels { uaid, month, channels } => {
                 self.write(uaid, async move |client| {
-                    let added = channels::add(&client, uaid, month, &channels).await;
+                    let rows = MonthRows::new(&client, uaid, month);
+                    let added = channels::add(&rows, &channels).await;
                     added.map(|()| Answer::ChannelsAdded)
                 })
             }
             StoreOp::CreateChannels { uaid, month, channels } => {
                 self.write(uaid, async move |client| {
-                    let created = channels::create(&client, uaid, month, &channels).await;
+                    let rows = MonthRows::new(&client, uaid, month);
+                    let created = channels::create(&rows, &channels).await;
                     created.map(|()| Answer::ChannelsAdded)
                 })
             }
@@ -105,7 +110,7 @@ impl Store for Dynamo {
 
     calls! {
         channels(uaid: Uaid, month: Month) -> Option<BTreeSet<Chid>> =
-            |client| channels::read(client, uaid, month);
+            |client| channels::read(&MonthRows::new(client, uaid, month));
 
         ensure_month(month: Month) -> () = |client| tables::ensure_month(client, month);
 
@@ -144,7 +149,7 @@ impl Store for Dynamo {
             return stored;
         }
         self.run(Priority::Store, Some(uaid), async move |client| {
-            messages::store(&client, uaid, month, &message).await
+            messages::store(&MonthRows::new(&client, uaid, month), &message).await
         })
     }
 

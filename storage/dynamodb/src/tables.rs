@@ -10,16 +10,14 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::{BillingMode, TableDescription, TableStatus};
 use state_machine::Month;
 use storage::maintenance::{Capacity, Throughput};
-use tokio::time::sleep;
 
 use crate::client::DynamoClient;
 use crate::error::{CallError, if_table};
+use crate::names::ALL_TABLES;
 use crate::options::Billing;
 use crate::table_schema::{FEEDS, LEGACY, MESSAGES, ROUTER, SEQUENCES, TableSchema, provisioned};
 use crate::ttl;
-
-/// How long creating or dropping a table may take. AWS needs some ten seconds.
-pub(crate) const TABLE_WAIT_MAX: Duration = Duration::from_secs(120);
+use crate::wait::{TABLE_WAIT_MAX, Wait};
 
 pub(crate) async fn ensure_router(client: &DynamoClient) -> Result<(), CallError> {
     ensure(client, &client.names.router, &ROUTER, Some(client.options.billing)).await
@@ -81,9 +79,6 @@ pub(crate) async fn describe(
     let described = if_table(client.call("DescribeTable", name, request.send()).await)?;
     Ok(described.and_then(|described| described.table))
 }
-
-/// The table in the error of a request on no single table.
-pub(crate) const ALL_TABLES: &str = "*";
 
 /// Compares a table with its schema. With a `billing` it is created if it is missing, its TTL is
 /// enabled, and both are waited for; without one nothing is changed and nothing waited for.
@@ -202,43 +197,4 @@ const ON_DEMAND: &str = "it is billed on demand and has no throughput to set";
 
 fn units(count: Option<i64>) -> u32 {
     count.and_then(|count| u32::try_from(count).ok()).unwrap_or(0)
-}
-
-/// The pauses between polls of an operation that the server is about to finish.
-pub(crate) struct Wait<'a> {
-    client: &'a DynamoClient,
-    operation: &'static str,
-    table: &'a str,
-    attempt: u32,
-    waited: Duration,
-    max: Duration,
-}
-
-impl<'a> Wait<'a> {
-    pub(crate) fn new(client: &'a DynamoClient, operation: &'static str, table: &'a str) -> Self {
-        let (waited, max) = (Duration::ZERO, TABLE_WAIT_MAX);
-        Self { client, operation, table, attempt: 0, waited, max }
-    }
-
-    /// With zero, the first wait fails at once.
-    fn at_most(self, max: Duration) -> Self {
-        Self { max, ..self }
-    }
-
-    /// Waits longer each time, and fails after [`TABLE_WAIT_MAX`] in total, or what was set instead.
-    pub(crate) async fn a_while(&mut self, what: &str) -> Result<(), CallError> {
-        self.attempt += 1;
-        let pause = self.client.pause_before(self.attempt);
-        self.waited += pause;
-        if self.waited >= self.max {
-            let seconds = self.max.as_secs();
-            let text = match seconds {
-                0 => format!("{what}: try again later"),
-                _ => format!("{what}, and was not done after {seconds} s: try again later"),
-            };
-            return Err(CallError::unreadable(self.operation, self.table, &text));
-        }
-        sleep(pause).await;
-        Ok(())
-    }
 }

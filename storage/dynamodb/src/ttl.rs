@@ -5,7 +5,7 @@ use aws_sdk_dynamodb::types::{TimeToLiveDescription, TimeToLiveSpecification, Ti
 use crate::client::DynamoClient;
 use crate::error::CallError;
 use crate::table_schema::EXPIRY;
-use crate::tables::Wait;
+use crate::wait::Wait;
 
 /// Enables the TTL if it is off and may be enabled, and waits until it is on.
 pub(crate) async fn ensure(

@@ -3,16 +3,13 @@
 use std::collections::BTreeMap;
 
 use state_machine::store::FullScope;
-use state_machine::{Chid, Message, Uaid};
-use storage::waiting::{Waiting, WaitingCounts, WaitingRow};
+use state_machine::{Chid, Message};
+use storage::waiting_limits::{WaitingCounts, WaitingMessage, WaitingSize};
 
 use crate::channels;
-use crate::client::DynamoClient;
 use crate::error::CallError;
-use crate::messages::{Row, delete_row, write_rows};
-use crate::query::rows_after;
-use crate::rows;
-use crate::waiting::WAITING_KEY;
+use crate::message_items::{self, WAITING_KEY};
+use crate::month_rows::{MonthRows, RowIdentity};
 
 /// Rows in one request of a count.
 const ROWS: i32 = 1000;
@@ -23,40 +20,38 @@ const PAGES_MAX: u32 = 64;
 /// All rows of a user agent that count.
 #[derive(Default)]
 pub(crate) struct WaitingRows {
-    rows: Vec<WaitingRow<Row>>,
+    rows: Vec<WaitingMessage<RowIdentity>>,
     /// Rows of other software, and the one that the message replaces: they count, and do not give way.
-    staying: Vec<(Chid, Waiting)>,
+    staying: Vec<(Chid, WaitingSize)>,
     /// The row that the message replaces.
-    pub(crate) replaced: Waiting,
+    pub(crate) replaced: WaitingSize,
 }
 
 /// The rows that have not expired when the message was accepted.
 pub(crate) async fn read(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
+    rows: &MonthRows<'_>,
     message: &Message,
 ) -> Result<WaitingRows, CallError> {
-    let (own, now) = (rows::sort_key_of_message(message), message.accepted_at);
+    let (own, now) = (message_items::sort_key_of_message(message), message.accepted_at);
     let mut waiting = WaitingRows::default();
     let mut after = WAITING_KEY.to_owned();
     for _page in 0..PAGES_MAX {
-        let page = rows_after(client, uaid, table, &after, ROWS, Some(now)).await?;
+        let page = rows.after(&after, ROWS, Some(now)).await?;
         for item in &page.items {
-            let Some(row) = rows::decode(item).filter(|row| row.expires_at() > now) else {
+            let Some(row) = message_items::decode(item).filter(|row| row.expires_at() > now) else {
                 continue;
             };
-            let size = Waiting::of(&row);
-            let is_own = rows::sort_key_of(item) == own;
+            let size = WaitingSize::of(&row);
+            let is_own = message_items::sort_key_of(item) == own;
             if is_own {
                 waiting.replaced = size;
             }
-            if is_own || !rows::is_ours(item) {
+            if is_own || !message_items::is_ours(item) {
                 waiting.staying.push((row.chid, size));
             } else {
                 let Message { id, chid, urgency, .. } = row;
-                let key = Row::of(item);
-                waiting.rows.push(WaitingRow { key, id, chid, urgency, bytes: size.bytes });
+                let key = RowIdentity::of(item);
+                waiting.rows.push(WaitingMessage { key, id, chid, urgency, bytes: size.bytes });
             }
         }
         let Some(next) = page.next else { break };
@@ -67,9 +62,9 @@ pub(crate) async fn read(
 
 impl WaitingRows {
     /// What waits in each channel, the row that is replaced included.
-    pub(crate) fn by_channel(&self) -> BTreeMap<Chid, Waiting> {
-        let rows = self.rows.iter().map(|row| (row.chid, row.waiting()));
-        let mut by_channel = BTreeMap::<Chid, Waiting>::new();
+    pub(crate) fn by_channel(&self) -> BTreeMap<Chid, WaitingSize> {
+        let rows = self.rows.iter().map(|row| (row.chid, row.size()));
+        let mut by_channel = BTreeMap::<Chid, WaitingSize>::new();
         for (chid, size) in rows.chain(self.staying.iter().copied()) {
             let channel = by_channel.entry(chid).or_default();
             *channel = *channel + size;
@@ -79,7 +74,7 @@ impl WaitingRows {
 
     pub(crate) fn counts(&self, chid: Chid) -> WaitingCounts {
         let by_channel = self.by_channel();
-        let user = by_channel.values().fold(Waiting::NOTHING, |sum, channel| sum + *channel);
+        let user = by_channel.values().fold(WaitingSize::NOTHING, |sum, channel| sum + *channel);
         WaitingCounts { user, channel: by_channel.get(&chid).copied().unwrap_or_default() }
     }
 
@@ -89,42 +84,38 @@ impl WaitingRows {
     /// rows were accepted, also if the agent registers it again meanwhile.
     pub(crate) async fn delete_unregistered(
         &mut self,
-        client: &DynamoClient,
-        uaid: Uaid,
-        table: &str,
+        rows: &MonthRows<'_>,
     ) -> Result<(), CallError> {
-        let item = channels::read_item(client, uaid, table.to_owned()).await?;
+        let item = channels::read_item(rows).await?;
         let registered = item.as_ref().map(channels::decode).unwrap_or_default();
         let deleted = self.rows.extract_if(.., |row| !registered.contains(&row.chid));
         let deleted: Vec<_> = deleted.collect();
-        let deletes = deleted.iter().map(|row| delete_row(client, uaid, table, &row.key));
-        write_rows(client, deletes.collect()).await.1
+        let deletes = deleted.iter().map(|row| rows.delete(&row.key));
+        rows.client.write_rows(deletes.collect()).await.1
     }
 
     /// Deletes the rows that give way to a message.
     pub(crate) async fn give_way(
         &mut self,
-        client: &DynamoClient,
-        uaid: Uaid,
-        table: &str,
+        rows: &MonthRows<'_>,
         message: &Message,
         counts: WaitingCounts,
     ) -> Result<Result<(), FullScope>, CallError> {
-        let candidates = self.rows.iter().enumerate().map(|(at, row)| WaitingRow {
+        let candidates = self.rows.iter().enumerate().map(|(at, row)| WaitingMessage {
             key: at,
             id: row.id,
             chid: row.chid,
             urgency: row.urgency,
             bytes: row.bytes,
         });
-        let limits = &client.options.waiting;
+        let limits = &rows.client.options.waiting;
         let given = match limits.give_way(candidates.collect(), counts, message, self.replaced) {
             Ok(given) => given,
             Err(scope) => return Ok(Err(scope)),
         };
-        let deletes = given.iter().map(|at| delete_row(client, uaid, table, &self.rows[*at].key));
-        let (count, done) = write_rows(client, deletes.collect()).await;
-        client.count_gave_way(count);
+        let deletes = given.iter().map(|at| rows.delete(&self.rows[*at].key));
+        let (count, done) = rows.client.write_rows(deletes.collect()).await;
+        rows.client.count_gave_way(count);
         done.map_err(|error| error.after_writes(count > 0))?;
         let mut at = 0;
         self.rows.retain(|_row| {

@@ -4,6 +4,7 @@ use std::error::Error;
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, Params};
+use storage::store::Cursor;
 
 /// Executes a statement. Returns whether it changed a row.
 pub(crate) fn change(
@@ -30,4 +31,13 @@ pub(crate) fn corrupt(
     problem: impl Into<Box<dyn Error + Send + Sync>>,
 ) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, stored, problem.into())
+}
+
+/// The rowid of a position.
+pub(crate) fn position(after: Option<&Cursor>) -> rusqlite::Result<i64> {
+    after.map_or(Ok(0), |cursor| cursor.as_str().parse()).map_err(|_| no_position())
+}
+
+pub(crate) fn no_position() -> rusqlite::Error {
+    corrupt(0, Type::Text, "not a position in a copy")
 }

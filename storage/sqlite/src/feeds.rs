@@ -19,7 +19,7 @@ use storage::rules::feed_rows::{
 use storage::store::{Cursor, PageLimit};
 
 use crate::columns::{change, corrupt, from_i64, to_i64};
-use crate::receipts;
+use crate::expected_receipts;
 use crate::router_file::RouterFile;
 use crate::statements::first_row;
 
@@ -36,7 +36,7 @@ impl FeedRows for RouterFile<'_> {
         published: 1000,
         forgotten: 1000,
         fetched: usize::MAX,
-        receipts: receipts::DECIDED_MAX,
+        receipts: expected_receipts::DECIDED_MAX,
     };
 
     async fn sequence(&self, feed: &FeedName) -> rusqlite::Result<Option<SequenceRow>> {
@@ -130,11 +130,11 @@ impl FeedRows for RouterFile<'_> {
         now: Time,
         _after: Option<Cursor>,
     ) -> rusqlite::Result<(Vec<ExpectedReceipt>, Option<Cursor>)> {
-        receipts::due(self, now)
+        expected_receipts::due(self, now)
     }
 
     async fn remove_ended(&self, now: Time) -> rusqlite::Result<(u64, bool)> {
-        receipts::remove_ended(self, now)
+        remove_ended(self, now)
     }
 
     /// Writes the rows of a change in the transaction of the job. All conditions are looked at before the first row is written.
@@ -145,7 +145,7 @@ impl FeedRows for RouterFile<'_> {
         let FeedChange { feed, expected, keys, sequence: of_sequence } = feed_change;
         let refused = |expected| Ok(Committed::Refused(Refused { expected, ..Refused::default() }));
         if let ExpectedChange::Add(expected) = expected
-            && receipts::is_expected(self, expected)?
+            && expected_receipts::is_expected(self, expected)?
         {
             return refused(true);
         }
@@ -156,8 +156,8 @@ impl FeedRows for RouterFile<'_> {
         }
         let is_changed = match expected {
             ExpectedChange::None => true,
-            ExpectedChange::Add(expected) => receipts::insert(self, expected)?,
-            ExpectedChange::Remove(expected) => receipts::remove(self, expected)?,
+            ExpectedChange::Add(expected) => expected_receipts::insert(self, expected)?,
+            ExpectedChange::Remove(expected) => expected_receipts::remove(self, expected)?,
         };
         if !is_changed {
             return refused(true);
@@ -251,6 +251,20 @@ pub(crate) fn remove(conn: &Connection, feed: &FeedName) -> rusqlite::Result<()>
     Ok(())
 }
 
+/// Removes a page of a subscription that has ended.
+fn remove_ended(conn: &Connection, now: Time) -> rusqlite::Result<(u64, bool)> {
+    let names = params![FeedName::receipts_ended(Time(0)), FeedName::receipts_ended(now)];
+    let ended = first_row(&mut *conn.prepare_cached(ENDED)?, names, |row| row.get::<_, String>(0))?;
+    let Some(ended) = ended else { return Ok((0, false)) };
+    for statement in [REMOVE_KEYS_PAGE, expected_receipts::REMOVE_EXPECTED] {
+        if change(conn, statement, params![ended, expected_receipts::DECIDED_MAX as i64])? {
+            return Ok((0, true));
+        }
+    }
+    change(conn, REMOVE_SEQUENCE, params![ended])?;
+    Ok((1, true))
+}
+
 fn decode_sequence(row: &Row<'_>) -> rusqlite::Result<Sequence> {
     let value = FeedSyncId(number(0, row)?);
     let mark = match row.get_ref(5)?.as_i64_or_null()? {
@@ -338,6 +352,12 @@ pub(crate) const MARK: &str = "UPDATE sequences SET mark = ?2, marked_at = ?3 WH
 pub(crate) const REMOVE_KEYS: &str = "DELETE FROM feed_keys WHERE feed = ?1";
 
 pub(crate) const REMOVE_SEQUENCE: &str = "DELETE FROM sequences WHERE name = ?1";
+
+pub(crate) const ENDED: &str = "
+    SELECT name FROM sequences WHERE name > ?1 AND name < ?2 ORDER BY name LIMIT 1";
+
+pub(crate) const REMOVE_KEYS_PAGE: &str = "
+    DELETE FROM feed_keys WHERE rowid IN (SELECT rowid FROM feed_keys WHERE feed = ?1 LIMIT ?2)";
 
 #[cfg(test)]
 mod tests {

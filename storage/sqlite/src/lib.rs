@@ -8,7 +8,7 @@
 //! - **Reads** run on the calling thread, on a few connections (`readers`).
 //! - **Expired messages** are never returned. A fetch deletes those that it skipped, and a sweep
 //!   those of absent agents. Their space in the file is reused.
-//! - **Messages that wait** are counted for each user agent and channel by triggers (`waiting`).
+//! - **Messages that wait** are counted for each user agent and channel by triggers (`waiting_counts`).
 //!
 //! Architecture Invariant: only the writer thread changes a file once the store is open.
 //!
@@ -23,8 +23,10 @@
 mod channels;
 mod columns;
 mod connection;
+mod copied_rows;
 mod copy_table;
 mod error;
+mod expected_receipts;
 mod feed_tables;
 mod feeds;
 mod files;
@@ -33,6 +35,7 @@ mod inactive_users;
 mod maintenance;
 mod messages;
 mod month_list;
+mod move_messages;
 mod notifications;
 mod preflight;
 mod read_check;
@@ -42,14 +45,13 @@ mod record_cache;
 mod router;
 mod router_file;
 mod row_estimate;
-mod rows;
 mod schema;
 mod snapshot;
 mod space;
 mod statements;
-mod tables;
+mod store;
 mod unwritten;
-mod waiting;
+mod waiting_counts;
 mod write_connections;
 mod writer;
 
@@ -65,8 +67,8 @@ use rusqlite::Connection;
 use state_machine::{MessageId, Month, Time, Uaid};
 use storage::data_dir::FileKey;
 use storage::registration::NewRecord;
-use storage::store::{StoreError, StoreFuture};
-use storage::waiting::WaitingLimits;
+use storage::store::{StoreError, StoreFuture, answered};
+use storage::waiting_limits::WaitingLimits;
 
 pub use self::error::OpenError;
 use self::error::WriterError;
@@ -77,7 +79,7 @@ pub use self::snapshot::check_restored;
 use self::space::SpaceReserve;
 use self::unwritten::UnwrittenRegistrations;
 use self::write_connections::WriteConnections;
-use self::writer::{Target, Writer};
+use self::writer::{Progress, Target, Writer};
 
 /// The limits of an embedded store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -163,7 +165,7 @@ impl Embedded {
         key: FileKey,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> StoreFuture<T> {
-        tables::now(self.readers.read(key, query).map(Option::unwrap_or_default))
+        answered(self.readers.read(key, query).map(Option::unwrap_or_default))
     }
 
     /// Queues statements for one file, in the order of the user agent's other writes if there is
@@ -236,7 +238,8 @@ impl Embedded {
     fn sweep(&self, uaid: Uaid, month: Month, stretch: RangeInclusive<MessageId>, now: Time) {
         let key = FileKey::Month(month);
         drop(self.writer.submit_paged(Some(uaid), Target::File(key), move |files| {
-            files.write(key, |conn| messages::sweep(conn, uaid, &stretch, now))
+            let is_more = files.write(key, |conn| messages::sweep(conn, uaid, &stretch, now))?;
+            Ok(if is_more { Progress::Page } else { Progress::Done(()) })
         }));
     }
 }

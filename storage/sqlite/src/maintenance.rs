@@ -6,23 +6,23 @@ use std::{io, iter};
 
 use futures_util::TryFutureExt;
 use state_machine::{LastConnect, Month, RouterRecord, Time, Uaid};
+use storage::copied_rows::{CopiedPage, CopiedRow};
 use storage::data_dir::FileKey;
 use storage::maintenance::{
     Capacity, CopyProgress, InactiveUsers, MarkedUser, MonthRange, PreflightCheck, RecordsByMonth,
     RepairClock, SnapshotStep, StoreAdmin, Table, TableStatus, Throughput, WaitingPage,
 };
-use storage::rows::{RecordRow, Row, RowPage};
+use storage::record_row::RecordRow;
 use storage::rules::{finished, records};
-use storage::store::{Cursor, StoreError, StoreFuture};
+use storage::store::{Cursor, StoreError, StoreFuture, answered};
 
 use crate::files::DataDir;
 use crate::record_cache::Changed;
 use crate::router_file::RouterFile;
-use crate::tables::now;
 use crate::writer::{Progress, Target};
 use crate::{
-    Embedded, copy_table, id_floor, inactive_users, messages, preflight, router, row_estimate,
-    rows, waiting,
+    Embedded, copied_rows, copy_table, id_floor, inactive_users, messages, preflight, router,
+    row_estimate, waiting_counts,
 };
 
 impl StoreAdmin for Embedded {
@@ -44,7 +44,7 @@ impl StoreAdmin for Embedded {
     fn tables(&self) -> StoreFuture<Vec<TableStatus>> {
         let router = [Table::Router, Table::Notifications].into_iter();
         let months = self.months.list().into_iter().map(Table::Messages);
-        now(router.chain(months).map(|table| self.status(table)).collect())
+        answered(router.chain(months).map(|table| self.status(table)).collect())
     }
 
     fn records_by_month(&self, after: Option<Cursor>) -> StoreFuture<RecordsByMonth> {
@@ -54,7 +54,7 @@ impl StoreAdmin for Embedded {
     }
 
     fn waiting_page(&self, month: Month, after: Option<Cursor>) -> StoreFuture<WaitingPage> {
-        self.read(FileKey::Month(month), |conn| waiting::page(conn, after.as_ref()))
+        self.read(FileKey::Month(month), |conn| waiting_counts::page(conn, after.as_ref()))
     }
 
     fn delete_expired(&self, expired_at: Time) -> StoreFuture<u64> {
@@ -129,7 +129,7 @@ impl StoreAdmin for Embedded {
         after: Option<Cursor>,
     ) -> StoreFuture<CopyProgress> {
         if from == to {
-            return now(Ok(CopyProgress::default()));
+            return answered(Ok(CopyProgress::default()));
         }
         self.writer.submit(None, Target::Exclusive, move |files| {
             files.copy_between(from, to, |from, to| copy_table::copy(from, to, after.as_ref()))
@@ -162,18 +162,18 @@ impl StoreAdmin for Embedded {
         })
     }
 
-    fn read_rows(&self, table: Table, after: Option<Cursor>) -> StoreFuture<RowPage> {
-        self.read(file_of(table), |conn| rows::read(conn, table, after.as_ref()))
+    fn read_rows(&self, table: Table, after: Option<Cursor>) -> StoreFuture<CopiedPage> {
+        self.read(file_of(table), |conn| copied_rows::read(conn, table, after.as_ref()))
     }
 
     fn count_rows(&self, table: Table) -> StoreFuture<u64> {
-        self.read(file_of(table), |conn| rows::count(conn, table))
+        self.read(file_of(table), |conn| copied_rows::count(conn, table))
     }
 
-    fn write_rows(&self, table: Table, rows: Arc<Vec<Row>>) -> StoreFuture<()> {
+    fn write_rows(&self, table: Table, rows: Arc<Vec<CopiedRow>>) -> StoreFuture<()> {
         let key = file_of(table);
         self.writer.submit(None, Target::File(key), move |files| {
-            let write = |conn: &_| rows.iter().try_for_each(|row| rows::write(conn, row));
+            let write = |conn: &_| rows.iter().try_for_each(|row| copied_rows::write(conn, row));
             match key {
                 FileKey::Router => files.write_records(Changed::All, write),
                 FileKey::Month(_) => files.write(key, write),
@@ -182,7 +182,7 @@ impl StoreAdmin for Embedded {
     }
 
     fn set_throughput(&self, _month: Month, _throughput: Throughput) -> StoreFuture<()> {
-        now(Err(StoreError::Unsupported(
+        answered(Err(StoreError::Unsupported(
             "tables of the embedded store have no throughput: they give what the machine can do",
         )))
     }
@@ -199,7 +199,7 @@ impl StoreAdmin for Embedded {
     }
 
     fn key_fingerprints(&self) -> StoreFuture<BTreeSet<String>> {
-        now(Err(StoreError::Unsupported(NO_OTHER_NODES)))
+        answered(Err(StoreError::Unsupported(NO_OTHER_NODES)))
     }
 
     fn put_key_fingerprints(
@@ -207,7 +207,7 @@ impl StoreAdmin for Embedded {
         _before: BTreeSet<String>,
         _after: BTreeSet<String>,
     ) -> StoreFuture<bool> {
-        now(Err(StoreError::Unsupported(NO_OTHER_NODES)))
+        answered(Err(StoreError::Unsupported(NO_OTHER_NODES)))
     }
 
     fn id_floor(&self) -> StoreFuture<Time> {

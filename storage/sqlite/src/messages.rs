@@ -10,12 +10,9 @@ use state_machine::{
     Uaid, Urgency,
 };
 use storage::receipts::{Deletion, ExpectedReceipt, Settlement};
-use storage::store::{Cursor, Page, PageLimit, Stored};
-use storage::waiting::WaitingLimits;
+use storage::store::{Cursor, Page, PageLimit};
 
 use crate::columns::{change, corrupt, from_i64, to_i64};
-use crate::writer::Progress;
-use crate::{channels, waiting};
 
 /// Rows that one fetch reads, expired ones included: bounds its cost.
 pub(crate) const SCAN_ROWS_MAX: usize = 1000;
@@ -28,43 +25,6 @@ pub(crate) const PAGE_ROWS_MAX: usize = 100;
 pub(crate) struct Fetched {
     pub(crate) page: Page,
     pub(crate) expired: Option<RangeInclusive<MessageId>>,
-}
-
-/// What storing a message has done.
-pub(crate) struct StoreResult {
-    pub(crate) stored: Stored,
-    /// Messages that were deleted for it.
-    pub(crate) gave_way: usize,
-    /// The receipt that is not expected any more, as a message of the same topic replaced its message.
-    pub(crate) replaced: Option<ExpectedReceipt>,
-}
-
-/// Stores a message if it fits into the bounds and no greater id of its topic waits.
-pub(crate) fn store(
-    conn: &Connection,
-    uaid: Uaid,
-    message: &Message,
-    limits: &WaitingLimits,
-) -> rusqlite::Result<StoreResult> {
-    let there = of_topic(conn, uaid, message)?;
-    if let Some(OfTopic { id, .. }) = there.as_ref().filter(|there| message.id < there.id) {
-        let stored = match channels::is_registered(conn, uaid, message.chid)? {
-            true => Stored::Outranked(*id),
-            false => Stored::NoSuchChannel,
-        };
-        return Ok(StoreResult { stored, gave_way: 0, replaced: None });
-    }
-    let gave_way = match waiting::make_room(conn, uaid, message, limits)? {
-        Ok(gave_way) => gave_way,
-        Err(scope) => {
-            return Ok(StoreResult { stored: Stored::Full(scope), gave_way: 0, replaced: None });
-        }
-    };
-    let is_inserted = insert(conn, uaid, message)?;
-    let is_registered = is_inserted || channels::is_registered(conn, uaid, message.chid)?;
-    let stored = if is_registered { Stored::Done } else { Stored::NoSuchChannel };
-    let replaced = there.filter(|there| is_inserted && there.id != message.id);
-    Ok(StoreResult { stored, gave_way, replaced: replaced.and_then(|there| there.receipt) })
 }
 
 /// Inserts the message, whatever waits, unless its channel is missing, its id is stored, or its topic has a newer
@@ -186,12 +146,16 @@ pub(crate) fn settle(
 }
 
 /// The message of the same topic that waits, and its receipt.
-struct OfTopic {
-    id: MessageId,
-    receipt: Option<ExpectedReceipt>,
+pub(crate) struct OfTopic {
+    pub(crate) id: MessageId,
+    pub(crate) receipt: Option<ExpectedReceipt>,
 }
 
-fn of_topic(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlite::Result<Option<OfTopic>> {
+pub(crate) fn of_topic(
+    conn: &Connection,
+    uaid: Uaid,
+    message: &Message,
+) -> rusqlite::Result<Option<OfTopic>> {
     let Some(topic) = &message.topic else { return Ok(None) };
     let mut statement = conn.prepare_cached(OF_TOPIC)?;
     let mut rows = statement.query(params![uaid.0, message.chid.0, topic.as_str()])?;
@@ -211,18 +175,18 @@ pub(crate) fn record_offers(
     Ok(())
 }
 
-/// Deletes a page of the expired messages of a user agent in a range of ids.
+/// Deletes a page of the expired messages of a user agent in a range of ids. Returns whether there may be more.
 pub(crate) fn sweep(
     conn: &Connection,
     uaid: Uaid,
     stretch: &RangeInclusive<MessageId>,
     now: Time,
-) -> rusqlite::Result<Progress<()>> {
+) -> rusqlite::Result<bool> {
     let (first, last) = (stretch.start().to_bytes(), stretch.end().to_bytes());
     let limit = PAGE_ROWS_MAX as i64;
     let mut statement = conn.prepare_cached(SWEEP)?;
     let deleted = statement.execute(params![uaid.0, first, last, to_i64(now.0), limit])?;
-    Ok(if deleted < PAGE_ROWS_MAX { Progress::Done(()) } else { Progress::Page })
+    Ok(deleted == PAGE_ROWS_MAX)
 }
 
 /// Deletes a page of expired messages of all user agents. Returns whether there may be more.

@@ -6,26 +6,20 @@
 use std::sync::Arc;
 
 use futures_util::TryFutureExt;
-use rusqlite::types::Type;
-use rusqlite::{Connection, Row, params};
-use state_machine::feed::{FeedKey, FeedName};
-use state_machine::{MessageKey, Month, Receipt, ReceiptRequest, Time, Uaid};
+use rusqlite::Connection;
+use state_machine::feed::FeedName;
+use state_machine::{MessageKey, Month, Receipt, Time, Uaid};
 use storage::data_dir::FileKey;
 use storage::receipts::{Deletion, ExpectedReceipt, ExpiredReceipts, ReceiptTables, Settlement};
 use storage::rules::finished;
 use storage::rules::receipts as rules;
-use storage::store::{Cursor, SettledMessages, StoreFuture};
+use storage::store::{SettledMessages, StoreFuture};
 
-use crate::columns::{change, corrupt, from_i64, to_i64};
 use crate::error::WriterError;
 use crate::router_file::RouterFile;
-use crate::statements::{first_row, has_row};
 use crate::write_connections::WriteConnections;
 use crate::writer::Target;
-use crate::{Embedded, feeds, messages};
-
-/// Receipts that one job decides, and rows of an ended subscription that it removes: bounds how long other jobs wait.
-pub(crate) const DECIDED_MAX: usize = 100;
+use crate::{Embedded, messages};
 
 impl ReceiptTables for Embedded {
     fn expect_receipt(&self, expected: ExpectedReceipt, messages_max: u64) -> StoreFuture<bool> {
@@ -120,90 +114,13 @@ fn apply(
     Ok(written)
 }
 
-pub(crate) fn is_expected(conn: &Connection, expected: &ExpectedReceipt) -> rusqlite::Result<bool> {
-    let ReceiptRequest { subscription, key } = &expected.request;
-    has_row(conn, IS_EXPECTED, params![subscription.as_str(), key.as_str()])
-}
-
-/// Returns whether it was not there.
-pub(crate) fn insert(conn: &Connection, expected: &ExpectedReceipt) -> rusqlite::Result<bool> {
-    let ExpectedReceipt { request: ReceiptRequest { subscription, key }, deadline } = expected;
-    change(conn, EXPECT, params![subscription.as_str(), key.as_str(), to_i64(deadline.0)])
-}
-
-/// Returns whether it was there.
-pub(crate) fn remove(conn: &Connection, expected: &ExpectedReceipt) -> rusqlite::Result<bool> {
-    let ReceiptRequest { subscription, key } = &expected.request;
-    change(conn, REMOVE, params![subscription.as_str(), key.as_str()])
-}
-
-/// A page of those that are due. A job removes it, so that the next one has other rows.
-pub(crate) fn due(
-    conn: &Connection,
-    now: Time,
-) -> rusqlite::Result<(Vec<ExpectedReceipt>, Option<Cursor>)> {
-    let mut statement = conn.prepare_cached(DUE)?;
-    let due =
-        statement.query_map(params![to_i64(now.0), DECIDED_MAX as i64], |row| decode(0, row))?;
-    let due = due.collect::<rusqlite::Result<Vec<_>>>()?;
-    let next = (due.len() == DECIDED_MAX).then(|| Cursor::new(""));
-    Ok((due, next))
-}
-
-/// Removes a page of a subscription that has ended.
-pub(crate) fn remove_ended(conn: &Connection, now: Time) -> rusqlite::Result<(u64, bool)> {
-    let names = params![FeedName::receipts_ended(Time(0)), FeedName::receipts_ended(now)];
-    let ended = first_row(&mut *conn.prepare_cached(ENDED)?, names, |row| row.get::<_, String>(0))?;
-    let Some(ended) = ended else { return Ok((0, false)) };
-    for statement in [REMOVE_KEYS, REMOVE_EXPECTED] {
-        if change(conn, statement, params![ended, DECIDED_MAX as i64])? {
-            return Ok((0, true));
-        }
-    }
-    change(conn, feeds::REMOVE_SEQUENCE, params![ended])?;
-    Ok((1, true))
-}
-
-/// Reads feed, key and deadline from this column on.
-pub(crate) fn decode(column: usize, row: &Row<'_>) -> rusqlite::Result<ExpectedReceipt> {
-    let subscription = FeedName::from_store(row.get_ref(column)?.as_str()?);
-    let subscription = subscription.map_err(|error| corrupt(column, Type::Text, error))?;
-    let key = FeedKey::parse(row.get_ref(column + 1)?.as_str()?);
-    let key = key.map_err(|error| corrupt(column + 1, Type::Text, error))?;
-    let deadline = Time(from_i64(row.get(column + 2)?));
-    Ok(ExpectedReceipt { request: ReceiptRequest { subscription, key }, deadline })
-}
-
-pub(crate) const EXPECT: &str = "
-    INSERT OR IGNORE INTO receipts_expected (feed, key, deadline) VALUES (?1, ?2, ?3)";
-
-pub(crate) const IS_EXPECTED: &str = "
-    SELECT 1 FROM receipts_expected WHERE feed = ?1 AND key = ?2";
-
-pub(crate) const REMOVE: &str = "DELETE FROM receipts_expected WHERE feed = ?1 AND key = ?2";
-
-pub(crate) const DUE: &str = "
-    SELECT feed, key, deadline FROM receipts_expected WHERE deadline <= ?1
-    ORDER BY deadline LIMIT ?2";
-
-pub(crate) const ENDED: &str = "
-    SELECT name FROM sequences WHERE name > ?1 AND name < ?2 ORDER BY name LIMIT 1";
-
-pub(crate) const REMOVE_KEYS: &str = "
-    DELETE FROM feed_keys WHERE rowid IN (SELECT rowid FROM feed_keys WHERE feed = ?1 LIMIT ?2)";
-
-pub(crate) const REMOVE_EXPECTED: &str = "
-    DELETE FROM receipts_expected
-    WHERE rowid IN (SELECT rowid FROM receipts_expected WHERE feed = ?1 LIMIT ?2)";
-
-pub(crate) const ALL: &str = "
-    SELECT rowid, feed, key, deadline FROM receipts_expected WHERE rowid > ?1 ORDER BY rowid";
-
 #[cfg(test)]
 mod tests {
-    use state_machine::AckCode;
+    use state_machine::feed::FeedKey;
+    use state_machine::{AckCode, ReceiptRequest};
 
     use super::*;
+    use crate::expected_receipts::{DECIDED_MAX, insert};
     use crate::schema::ROUTER;
 
     /// No rule leaves such rows, but a copy of a damaged store may.

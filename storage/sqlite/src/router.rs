@@ -3,14 +3,13 @@
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 use state_machine::{BridgeRecipient, LastConnect, Month, NodeId, RouterRecord, Time, Uaid};
+use storage::record_row::RecordRow;
 use storage::registration::{self, NewRecord};
-use storage::rows::RecordRow;
 use storage::rules::record_rows::{Changed, GuardedChange, RecordPage, RecordRows};
 use storage::store::{Cursor, RegisterResult};
 
-use crate::columns::{change, corrupt, from_i64, to_i64};
+use crate::columns::{change, corrupt, from_i64, position, to_i64};
 use crate::router_file::RouterFile;
-use crate::rows;
 use crate::statements::first_row;
 
 /// Records in one page.
@@ -45,7 +44,7 @@ impl RecordRows for RouterFile<'_> {
     /// In the order of the rowids.
     async fn records(&self, after: Option<&Cursor>) -> rusqlite::Result<RecordPage> {
         let mut statement = self.prepare_cached(RECORDS)?;
-        let mut rows = statement.query(params![rows::position(after)?, RECORDS_MAX as i64])?;
+        let mut rows = statement.query(params![position(after)?, RECORDS_MAX as i64])?;
         let mut page = RecordPage::default();
         while let Some(row) = rows.next()? {
             page.rows.push(decode(row)?);

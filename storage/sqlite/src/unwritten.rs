@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use state_machine::{RouterRecord, Uaid};
+use storage::record_row::RecordRow;
 use storage::registration::NewRecord;
-use storage::rows::RecordRow;
 use storage::store::{RegisterResult, Registration, StoreError};
 
 #[derive(Default)]

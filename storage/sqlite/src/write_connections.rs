@@ -8,7 +8,6 @@ use std::time::Instant;
 use rusqlite::Connection;
 use state_machine::{Month, Uaid};
 use storage::data_dir::FileKey;
-use storage::rules::{finished, receipts};
 use storage::store::StoreError;
 
 use crate::connection::{ConnectionRole, empty_log};
@@ -16,17 +15,15 @@ use crate::error::{WriterError, is_of_read, write_error};
 use crate::files::{DataDir, MonthFiles};
 use crate::readers::Readers;
 use crate::record_cache::{Changed, ChangedRecords};
-use crate::router_file::RouterFile;
 use crate::snapshot::Snapshot;
 use crate::statements::run;
 use crate::unwritten::{RETRY, UnwrittenRegistrations};
-use crate::writer::Progress;
-use crate::{messages, month_list, router};
+use crate::{month_list, router};
 
 /// The files that the writer thread has open. One transaction per file holds all writes of a batch.
 pub(crate) struct WriteConnections {
     dir: Arc<DataDir>,
-    months: Arc<MonthFiles>,
+    pub(crate) months: Arc<MonthFiles>,
     readers: Arc<Readers>,
     /// Opened with the first write, the oldest first.
     open: Vec<OpenFile>,
@@ -123,36 +120,6 @@ impl WriteConnections {
         } else {
             Ok(None)
         }
-    }
-
-    /// Moves a page of messages. Commits the copies before it deletes the originals.
-    pub(crate) fn move_messages(
-        &mut self,
-        uaid: Uaid,
-        from: Month,
-        to: Month,
-    ) -> Result<Progress<()>, WriterError> {
-        if from == to || !self.months.contains(from) {
-            return Ok(Progress::Done(()));
-        }
-        let mut replaced = Vec::new();
-        let last = self.copy_between(from, to, |from, to| {
-            messages::copy_page(from, to, uaid, &mut replaced)
-        })?;
-        if !replaced.is_empty() {
-            let cancel = |conn: &_| {
-                replaced.iter().try_for_each(|replaced| {
-                    finished(receipts::cancel(&RouterFile(conn), replaced))
-                })
-            };
-            self.write(FileKey::Router, cancel)?;
-            self.commit(FileKey::Router)?;
-        }
-        self.commit(FileKey::Month(to))?;
-        self.write(FileKey::Month(from), |conn| match last {
-            Some(last) => messages::delete_up_to(conn, uaid, last).map(|()| Progress::Page),
-            None => messages::delete_all(conn, uaid).map(Progress::Done),
-        })
     }
 
     /// Runs statements that read one month and write to another.
@@ -353,7 +320,7 @@ impl WriteConnections {
         Ok(self.open.len() - 1)
     }
 
-    fn commit(&mut self, key: FileKey) -> Result<(), WriterError> {
+    pub(crate) fn commit(&mut self, key: FileKey) -> Result<(), WriterError> {
         let Some(file) = self.open.iter_mut().find(|file| file.key == key) else {
             return Ok(());
         };
@@ -400,58 +367,5 @@ impl WriteConnections {
     fn connection(&self, key: FileKey) -> &Connection {
         let file = self.open.iter().find(|file| file.key == key);
         &file.expect("its transaction was begun").conn
-    }
-}
-
-#[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "a test looks at the first row")]
-mod tests {
-    use state_machine::{Chid, Message, MessageId, Span, Time, Urgency};
-
-    use super::*;
-    use crate::channels;
-
-    const UAID: Uaid = Uaid([1; 16]);
-    const CHID: Chid = Chid([2; 16]);
-
-    fn message() -> Message {
-        Message {
-            id: MessageId::from_uuid_v7(4, false),
-            chid: CHID,
-            topic: None,
-            urgency: Urgency::Normal,
-            accepted_at: Time(0),
-            ttl: Span(1),
-            offers: 0,
-            receipt: None,
-            payload: None,
-        }
-    }
-
-    fn rows_on_disk(files: &WriteConnections, month: Month) -> i64 {
-        let conn = files.dir.connect(FileKey::Month(month), ConnectionRole::Reader).unwrap();
-        conn.query_row("SELECT count(*) FROM messages", [], |row| row.get(0)).unwrap()
-    }
-
-    #[test]
-    fn moved_messages_are_on_disk_before_the_originals_are_deleted() {
-        let home = tempfile::tempdir().unwrap();
-        let (dir, _lock, months) = DataDir::open(home.path()).unwrap();
-        let (dir, months) = (Arc::new(dir), Arc::new(months));
-        let readers = Arc::new(Readers::new(dir.clone(), months.clone(), 1, 1));
-        let mut files = WriteConnections::new(dir, months, readers, 2, Arc::default());
-        let (from, to) = ("2026_10".parse().unwrap(), "2026_11".parse().unwrap());
-        for month in [from, to] {
-            files.make_month(month).unwrap();
-            let add = |conn: &_| channels::add(conn, UAID, &[CHID].into());
-            files.write(FileKey::Month(month), add).unwrap();
-        }
-        let store = |conn: &_| messages::insert(conn, UAID, &message());
-        files.write(FileKey::Month(from), store).unwrap();
-        files.commit_all();
-        assert_eq!(files.move_messages(UAID, from, to).unwrap(), Progress::Done(()));
-        assert_eq!((rows_on_disk(&files, from), rows_on_disk(&files, to)), (1, 1));
-        files.commit_all();
-        assert_eq!((rows_on_disk(&files, from), rows_on_disk(&files, to)), (0, 1));
     }
 }

@@ -3,7 +3,7 @@
 use state_machine::{LastConnect, Month, NodeId, Time, Uaid};
 
 use crate::maintenance::DROPPED;
-use crate::rows::RecordRow;
+use crate::record_row::RecordRow;
 use crate::store::Cursor;
 
 /// The router table as an engine keeps it.

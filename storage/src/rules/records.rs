@@ -7,7 +7,7 @@ use state_machine::{LastConnect, Month, NodeBinding, Uaid};
 
 use super::record_rows::{Changed, GuardedChange, RecordChange, RecordGuard, RecordRows};
 use crate::maintenance::{CopyProgress, MarkedUser, RecordsByMonth, RepairClock};
-use crate::rows::RecordRow;
+use crate::record_row::RecordRow;
 use crate::store::{Cursor, MonthStep};
 
 /// Begins a move. Calls `change_record`.

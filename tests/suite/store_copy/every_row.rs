@@ -11,8 +11,8 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 use state_machine::Time;
+use storage::copied_rows::CopiedRow;
 use storage::maintenance::Table;
-use storage::rows::Row;
 use storage::{Store, StoreAdmin};
 use storage_sqlite::{Embedded, EmbeddedOptions};
 
@@ -37,7 +37,7 @@ async fn rows_of_each_kind_are_copied_both_ways() {
     let written = files(&dir);
     assert_files(&written, &rows);
     let floor = id_floor(&dir).await;
-    rows.retain(|(_, row)| !matches!(row, Row::Message(samples::EXPIRED, _)));
+    rows.retain(|(_, row)| !matches!(row, CopiedRow::Message(samples::EXPIRED, _)));
 
     copied("dynamodb", &dir, &one.url).await;
     let there = tables(&one.url).await;
@@ -61,7 +61,7 @@ async fn rows_of_each_kind_are_copied_both_ways() {
     }
 }
 
-async fn write(dir: &Path, rows: &[(Table, Row)]) {
+async fn write(dir: &Path, rows: &[(Table, CopiedRow)]) {
     let store = Embedded::open(dir, &EmbeddedOptions::new(4096)).expect("the server has closed it");
     for table in rows.iter().map(|(table, _)| *table).collect::<BTreeSet<_>>() {
         if let Table::Messages(month) = table {
@@ -74,16 +74,16 @@ async fn write(dir: &Path, rows: &[(Table, Row)]) {
 }
 
 /// Compares counts with those of the samples. A table without a rule fails.
-fn assert_files(files: &Dump, rows: &[(Table, Row)]) {
-    let count = |is_it: fn(&Row) -> bool| rows.iter().filter(|(_, row)| is_it(row)).count();
+fn assert_files(files: &Dump, rows: &[(Table, CopiedRow)]) {
+    let count = |is_it: fn(&CopiedRow) -> bool| rows.iter().filter(|(_, row)| is_it(row)).count();
     for (table, found) in files {
         let expected = match table.as_str() {
-            "router" => count(|row| matches!(row, Row::Record(_))),
-            "notifications" => count(|row| matches!(row, Row::Version(..))),
-            "sequences" => count(|row| matches!(row, Row::Sequence(_))),
-            "feed_keys" => count(|row| matches!(row, Row::Value { .. })),
-            "receipts_expected" => count(|row| matches!(row, Row::ExpectedReceipt { .. })),
-            "messages" => count(|row| matches!(row, Row::Message(..))),
+            "router" => count(|row| matches!(row, CopiedRow::Record(_))),
+            "notifications" => count(|row| matches!(row, CopiedRow::Version(..))),
+            "sequences" => count(|row| matches!(row, CopiedRow::Sequence(_))),
+            "feed_keys" => count(|row| matches!(row, CopiedRow::Value { .. })),
+            "receipts_expected" => count(|row| matches!(row, CopiedRow::ExpectedReceipt { .. })),
+            "messages" => count(|row| matches!(row, CopiedRow::Message(..))),
             "channels" => rows.iter().map(|(_, row)| channel_rows(row)).sum(),
             "id_floor" => 1,
             // Of the server itself, and derived from messages.
@@ -95,15 +95,15 @@ fn assert_files(files: &Dump, rows: &[(Table, Row)]) {
 }
 
 /// One marks the agent as known.
-fn channel_rows(row: &Row) -> usize {
+fn channel_rows(row: &CopiedRow) -> usize {
     match row {
-        Row::Channels(_, chids) => 1 + chids.len(),
+        CopiedRow::Channels(_, chids) => 1 + chids.len(),
         _ => 0,
     }
 }
 
 /// Compares counts as [`assert_files`] does.
-fn assert_tables(tables: &Dump, rows: &[(Table, Row)]) {
+fn assert_tables(tables: &Dump, rows: &[(Table, CopiedRow)]) {
     let count = |is_it: fn(Table) -> bool| rows.iter().filter(|(table, _)| is_it(*table)).count();
     for (table, found) in tables {
         let expected = match table.as_str() {

@@ -9,9 +9,10 @@ use state_machine::{
     Payload, Receipt, ReceiptRequest, Span, Time, Topic, Uaid, Urgency,
 };
 use storage::Notification;
+use storage::copied_rows::CopiedRow;
 use storage::feeds::FeedState;
 use storage::maintenance::Table;
-use storage::rows::{RecordRow, Row};
+use storage::record_row::RecordRow;
 
 /// Rows of a kind that differ in their key only: more than a page of a copy has.
 const PLAIN: u16 = 1050;
@@ -24,25 +25,25 @@ const DAY: Span = Span::from_secs(24 * 3600);
 /// The agent whose messages have expired: they are not copied.
 pub(super) const EXPIRED: Uaid = Uaid([0xee; 16]);
 
-fn kind(row: &Row) -> usize {
+fn kind(row: &CopiedRow) -> usize {
     match row {
-        Row::Record(_) => 0,
-        Row::Version(..) => 1,
-        Row::Sequence(_) => 2,
-        Row::Key { .. } => 3,
-        Row::Value { .. } => 4,
-        Row::ExpectedReceipt { .. } => 5,
-        Row::Channels(..) => 6,
-        Row::Message(..) => 7,
+        CopiedRow::Record(_) => 0,
+        CopiedRow::Version(..) => 1,
+        CopiedRow::Sequence(_) => 2,
+        CopiedRow::Key { .. } => 3,
+        CopiedRow::Value { .. } => 4,
+        CopiedRow::ExpectedReceipt { .. } => 5,
+        CopiedRow::Channels(..) => 6,
+        CopiedRow::Message(..) => 7,
     }
 }
 
 /// More than a page of each kind, with odd rows: each differs from a plain one in one place.
-pub(super) fn all(now: Time) -> Vec<(Table, Row)> {
+pub(super) fn all(now: Time) -> Vec<(Table, CopiedRow)> {
     let (month, past) = (Month::of(now), Month::of(now).previous());
     let feeds = feeds();
     let sequences = sequences(&feeds);
-    let old = [channels(1, 1), Row::Message(uaid(1), message(now, 7))];
+    let old = [channels(1, 1), CopiedRow::Message(uaid(1), message(now, 7))];
     let tables = [
         (Table::Router, records(now)),
         (Table::Notifications, versions()),
@@ -80,7 +81,7 @@ fn with_odd<T>(plain: impl Fn(u16) -> T, changes: &[&dyn Fn(&mut T)]) -> Vec<T> 
     (0..PLAIN).map(&plain).chain(odd).collect()
 }
 
-fn records(now: Time) -> Vec<Row> {
+fn records(now: Time) -> Vec<CopiedRow> {
     let plain = |number| RecordRow {
         uaid: uaid(number),
         router_type: "webpush".to_owned(),
@@ -109,10 +110,10 @@ fn records(now: Time) -> Vec<Row> {
         &|record| bridged(record, BridgeName::Apns, "a", None),
         &|record| bridged(record, BridgeName::Apns, "a", Some("{}")),
     ];
-    with_odd(plain, odd).into_iter().map(Row::Record).collect()
+    with_odd(plain, odd).into_iter().map(CopiedRow::Record).collect()
 }
 
-fn versions() -> Vec<Row> {
+fn versions() -> Vec<CopiedRow> {
     let plain = |number| Notification { chid: chid(number), version: 7, data: None };
     let odd: &[&dyn Fn(&mut Notification)] = &[
         &|it| it.version = 0,
@@ -120,8 +121,8 @@ fn versions() -> Vec<Row> {
         &|it| it.data = Some(String::new()),
         &|it| it.data = Some("a".to_owned()),
     ];
-    let versions = with_odd(plain, odd).into_iter().map(|it| Row::Version(uaid(1), it));
-    versions.chain([Row::Version(uaid(2), plain(0))]).collect()
+    let versions = with_odd(plain, odd).into_iter().map(|it| CopiedRow::Version(uaid(1), it));
+    versions.chain([CopiedRow::Version(uaid(2), plain(0))]).collect()
 }
 
 /// A receipt subscription that ends then.
@@ -148,7 +149,7 @@ struct Entry {
 type Expected = (FeedName, FeedKey, Time);
 
 /// Keys with their values, and expected receipts.
-fn feeds() -> Vec<Row> {
+fn feeds() -> Vec<CopiedRow> {
     let text = |text: &str| Some(FeedValue::parse(text).expect("it is one"));
     let many = FeedName::parse("many").expect("it is a name");
     let plain = |number: u16| Entry {
@@ -179,8 +180,8 @@ fn feeds() -> Vec<Row> {
     let entries =
         with_odd(plain, odd).into_iter().flat_map(|Entry { feed, key, version, number, value }| {
             let (version, number) = (Version(version), number.map(FeedSyncId));
-            let of_key = Row::Key { feed: feed.clone(), key: key.clone(), version, number };
-            [of_key, Row::Value { feed, key, version, number, value }]
+            let of_key = CopiedRow::Key { feed: feed.clone(), key: key.clone(), version, number };
+            [of_key, CopiedRow::Value { feed, key, version, number, value }]
         });
     let expected =
         |number| (subscription(LATE, 1), key(&format!("/m/{number}")), Time(LATE * 1000));
@@ -192,21 +193,23 @@ fn feeds() -> Vec<Row> {
     ];
     let expected = with_odd(expected, odd).into_iter();
     let expected =
-        expected.map(|(feed, key, deadline)| Row::ExpectedReceipt { feed, key, deadline });
+        expected.map(|(feed, key, deadline)| CopiedRow::ExpectedReceipt { feed, key, deadline });
     entries.chain(expected).collect()
 }
 
 /// The sequence of each feed of these rows, and others.
-fn sequences(feeds: &[Row]) -> Vec<Row> {
+fn sequences(feeds: &[CopiedRow]) -> Vec<CopiedRow> {
     let mut of_rows = BTreeMap::<FeedName, Sequence>::new();
     for row in feeds {
         match row {
-            Row::Key { feed, number, .. } => {
+            CopiedRow::Key { feed, number, .. } => {
                 let sequence = of_rows.entry(feed.clone()).or_default();
                 sequence.value = sequence.value.max(number.unwrap_or_default());
                 sequence.keys += 1;
             }
-            Row::ExpectedReceipt { feed, .. } => of_rows.entry(feed.clone()).or_default().keys += 1,
+            CopiedRow::ExpectedReceipt { feed, .. } => {
+                of_rows.entry(feed.clone()).or_default().keys += 1
+            }
             _ => {}
         }
     }
@@ -232,14 +235,14 @@ fn sequences(feeds: &[Row]) -> Vec<Row> {
         name: subscription(LATE + 1, number),
         sequence: Sequence::default(),
     });
-    of_rows.chain(with_odd(plain, odd)).chain(empty).map(Row::Sequence).collect()
+    of_rows.chain(with_odd(plain, odd)).chain(empty).map(CopiedRow::Sequence).collect()
 }
 
-fn channels(number: u16, count: u16) -> Row {
-    Row::Channels(uaid(number), (0..count).map(chid).collect())
+fn channels(number: u16, count: u16) -> CopiedRow {
+    CopiedRow::Channels(uaid(number), (0..count).map(chid).collect())
 }
 
-fn all_channels() -> Vec<Row> {
+fn all_channels() -> Vec<CopiedRow> {
     let odd = [channels(PLAIN, 0), channels(PLAIN + 1, 300)];
     (0..PLAIN).map(|number| channels(number, 1)).chain(odd).collect()
 }
@@ -261,7 +264,7 @@ fn message(now: Time, number: u16) -> Message {
     }
 }
 
-fn messages(now: Time) -> Vec<Row> {
+fn messages(now: Time) -> Vec<CopiedRow> {
     let plain = |number| message(now, number);
     let aesgcm = Encoding::AesGcm { encryption: "salt=a".into(), crypto_key: "dh=b".into() };
     let payload = |data: &'static [u8], encoding: &Encoding| {
@@ -289,8 +292,9 @@ fn messages(now: Time) -> Vec<Row> {
         },
     ];
     let expired = [1, 2].map(|number| {
-        Row::Message(EXPIRED, Message { accepted_at: Time(1), ..message(now, number) })
+        CopiedRow::Message(EXPIRED, Message { accepted_at: Time(1), ..message(now, number) })
     });
-    let living = with_odd(plain, odd).into_iter().map(|message| Row::Message(uaid(1), message));
+    let living =
+        with_odd(plain, odd).into_iter().map(|message| CopiedRow::Message(uaid(1), message));
     living.chain(expired).collect()
 }

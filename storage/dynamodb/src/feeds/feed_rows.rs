@@ -16,9 +16,9 @@ use storage::rules::feed_rows::{
 use storage::store::{Cursor, PageLimit};
 use tokio::time::sleep;
 
-use super::receipts;
-use super::rows::{self, FORGOTTEN, HORIZON, ITEM, NAME, VERSION};
-use super::transaction::{Part, TRANSACT, actions, transact};
+use super::expected_receipts;
+use super::feed_items::{self, FEED, FORGOTTEN, HORIZON, ITEM, NAME, VERSION};
+use super::transaction::{Part, TRANSACT, actions, delete, remove_sequence, transact};
 use crate::attributes::{number, text_of};
 use crate::client::DynamoClient;
 use crate::error::{CallError, Item, applied, if_table};
@@ -28,6 +28,9 @@ use crate::error::{CallError, Item, applied, if_table};
 const PUBLISHED_BYTES_MAX: usize = 1 << 20;
 /// Requests of one read, unreadable rows included.
 const QUERIES_MAX: u32 = 10;
+
+/// Items that one transaction removes: it has a hundred actions.
+const REMOVED_MAX: usize = 100;
 
 /// Attempts of one call.
 const ATTEMPTS_MAX: u32 = 20;
@@ -41,25 +44,25 @@ impl FeedRows for DynamoClient {
         published: 33,
         forgotten: 49,
         fetched: 1000,
-        receipts: receipts::DECIDED_MAX,
+        receipts: expected_receipts::DECIDED_MAX,
     };
 
     /// None if there is no such feed, or no table.
     async fn sequence(&self, feed: &FeedName) -> Result<Option<SequenceRow>, CallError> {
         let table = &self.names.sequences;
-        let item = if_table(self.get(table, rows::sequence_key(feed)).await)?.flatten();
+        let item = if_table(self.get(table, feed_items::sequence_key(feed)).await)?.flatten();
         let unreadable =
             || CallError::unreadable("GetItem", table, "the row of the sequence is unreadable");
-        item.map(|item| rows::decode_sequence(&item).ok_or_else(unreadable)).transpose()
+        item.map(|item| feed_items::decode_sequence(&item).ok_or_else(unreadable)).transpose()
     }
 
     /// None if the key was never written.
     async fn key(&self, feed: &FeedName, key: &FeedKey) -> Result<Option<KeyRow>, CallError> {
         let table = &self.names.feeds;
-        let item = self.get(table, rows::row_key(feed, &rows::key_item(key))).await?;
+        let item = self.get(table, feed_items::row_key(feed, &feed_items::key_item(key))).await?;
         let unreadable =
             || CallError::unreadable("GetItem", table, "the row of the key is unreadable");
-        item.map(|item| rows::decode_key(&item).ok_or_else(unreadable)).transpose()
+        item.map(|item| feed_items::decode_key(&item).ok_or_else(unreadable)).transpose()
     }
 
     /// The value of a key whose row was read: the outer `None` if the key changed meanwhile, the inner
@@ -70,9 +73,10 @@ impl FeedRows for DynamoClient {
         key: &FeedKey,
         row: KeyRow,
     ) -> Result<Option<Option<FeedValue>>, CallError> {
-        let item = row.number.map_or_else(|| rows::pending_item(key), rows::numbered_item);
-        let item = self.get(&self.names.feeds, rows::row_key(feed, &item)).await?;
-        let found = item.as_ref().and_then(rows::decode_value);
+        let item =
+            row.number.map_or_else(|| feed_items::pending_item(key), feed_items::numbered_item);
+        let item = self.get(&self.names.feeds, feed_items::row_key(feed, &item)).await?;
+        let found = item.as_ref().and_then(feed_items::decode_value);
         Ok(found.filter(|(version, _)| *version == row.version).map(|(_, value)| value))
     }
 
@@ -86,17 +90,18 @@ impl FeedRows for DynamoClient {
     ) -> Result<PendingPage, CallError> {
         let (mut page, mut bytes) = (PendingPage::default(), 0);
         let condition = "begins_with(#item, :pending)";
-        let values = [(":pending", rows::PENDING.to_owned())];
-        let mut start = after.map(|after| rows::row_key(feed, &rows::pending_item(after)));
+        let values = [(":pending", feed_items::PENDING.to_owned())];
+        let mut start =
+            after.map(|after| feed_items::row_key(feed, &feed_items::pending_item(after)));
         for _query in 0..QUERIES_MAX {
             // One row more shows whether others wait after these.
             let (items, next) =
-                rows::query(self, feed, condition, &values, start, most + 1).await?;
+                feed_items::query(self, feed, condition, &values, start, most + 1).await?;
             for item in &items {
                 let row = decode_pending(item).filter(|row| !refused.contains(&row.pending));
                 let Some(row) = row else {
                     self.count_unreadable();
-                    page.last = rows::pending_at(item).or(page.last.take());
+                    page.last = feed_items::pending_at(item).or(page.last.take());
                     continue;
                 };
                 bytes += row.pending.key.as_str().len() + row.value.as_ref().map_or(0, bytes_of);
@@ -128,26 +133,26 @@ impl FeedRows for DynamoClient {
     ) -> Result<NumberedPage, CallError> {
         let (mut page, mut bytes) = (NumberedPage::default(), 0);
         let condition = "#item BETWEEN :first AND :last";
-        let [first, last] = [after.plus(1), last].map(rows::numbered_item);
+        let [first, last] = [after.plus(1), last].map(feed_items::numbered_item);
         let values = [(":first", first), (":last", last)];
         let mut start = None;
         for _query in 0..QUERIES_MAX {
             // One row more shows whether the page is the last.
             let (items, next) =
-                rows::query(self, feed, condition, &values, start, limit.rows + 1).await?;
+                feed_items::query(self, feed, condition, &values, start, limit.rows + 1).await?;
             for item in &items {
                 let is_full = page.updates.len() >= limit.rows || bytes >= limit.bytes;
                 if !page.updates.is_empty() && is_full {
                     return Ok(page);
                 }
-                match rows::decode_numbered(item) {
+                match feed_items::decode_numbered(item) {
                     Some(update) => {
                         bytes += update.value.as_ref().map_or(0, bytes_of);
                         page.updates.push(update);
                     }
                     None => self.count_unreadable(),
                 }
-                page.last = text_of(item, ITEM).and_then(rows::number_at).or(page.last);
+                page.last = text_of(item, ITEM).and_then(feed_items::number_at).or(page.last);
             }
             page.is_all = next.is_none();
             if page.is_all || !page.updates.is_empty() {
@@ -178,7 +183,7 @@ impl FeedRows for DynamoClient {
             .sdk
             .update_item()
             .table_name(table)
-            .set_key(Some(rows::sequence_key(feed)))
+            .set_key(Some(feed_items::sequence_key(feed)))
             .update_expression("SET #horizon = :new_horizon, #forgotten = :new_forgotten")
             .condition_expression(format!("attribute_exists(#name) AND {horizon} AND {forgotten}"))
             .expression_attribute_names("#name", NAME)
@@ -212,33 +217,33 @@ impl FeedRows for DynamoClient {
     ) -> Result<(Vec<ExpectedReceipt>, Option<Cursor>), CallError> {
         let after = after.as_ref().and_then(|after| after.as_str().split_once(' '));
         let part = after.and_then(|(part, _)| part.parse().ok()).unwrap_or(0);
-        let name = receipts::partition(part);
+        let name = expected_receipts::partition(part);
         let item = after.map(|(_, item)| item).filter(|item| !item.is_empty());
-        let start = item.map(|item| rows::key_in(&name, item));
+        let start = item.map(|item| feed_items::key_in(&name, item));
         let values = [(":last", format!("{:020}", now.0 + 1))];
-        let found = rows::query_partition(
+        let found = feed_items::query_partition(
             self,
             &name,
             "#item < :last",
             &values,
             start,
-            receipts::PAGE_ROWS,
+            expected_receipts::PAGE_ROWS,
         );
         let (items, next) = if_table(found.await)?.unwrap_or_default();
         let due = items.iter().filter_map(|item| {
-            let due = receipts::decode(item);
+            let due = expected_receipts::decode(item);
             due.is_none().then(|| self.count_unreadable());
             due
         });
         let next = match next.as_ref().and_then(|next| text_of(next, ITEM)) {
             Some(item) => Some(format!("{part} {item}")),
-            None => (part + 1 < receipts::PARTS).then(|| format!("{} ", part + 1)),
+            None => (part + 1 < expected_receipts::PARTS).then(|| format!("{} ", part + 1)),
         };
         Ok((due.collect(), next.map(Cursor::new)))
     }
 
     async fn remove_ended(&self, now: Time) -> Result<(u64, bool), CallError> {
-        receipts::remove_ended(self, now).await
+        remove_ended(self, now).await
     }
 
     /// Executes a change, and lets readers see it if it is a publication.
@@ -290,8 +295,11 @@ impl FeedRows for DynamoClient {
 }
 
 fn decode_pending(item: &Item) -> Option<PendingRow> {
-    let (version, value) = rows::decode_value(item)?;
-    Some(PendingRow { pending: UnpublishedKey { key: rows::pending_at(item)?, version }, value })
+    let (version, value) = feed_items::decode_value(item)?;
+    Some(PendingRow {
+        pending: UnpublishedKey { key: feed_items::pending_at(item)?, version },
+        value,
+    })
 }
 
 fn bytes_of(value: &FeedValue) -> usize {
@@ -310,7 +318,7 @@ async fn settle(
         .sdk
         .update_item()
         .table_name(table)
-        .set_key(Some(rows::sequence_key(feed)))
+        .set_key(Some(feed_items::sequence_key(feed)))
         .update_expression("SET settled = :settled")
         .condition_expression("version = :version")
         .expression_attribute_values(":settled", number(sequence.value.0))
@@ -328,7 +336,7 @@ async fn until_whole(
     let table = &client.names.feeds;
     let numbers = row.settled.0 + 1..=row.sequence.value.0;
     let gets = numbers.map(|number| {
-        let key = rows::row_key(feed, &rows::numbered_item(FeedSyncId(number)));
+        let key = feed_items::row_key(feed, &feed_items::numbered_item(FeedSyncId(number)));
         let get =
             Get::builder().table_name(table).set_key(Some(key)).projection_expression(VERSION);
         let get = get.build().expect("it has a table and a key");
@@ -336,6 +344,43 @@ async fn until_whole(
     });
     let request = client.sdk.transact_get_items().set_transact_items(Some(gets.collect()));
     client.call("TransactGetItems", table, request.send()).await.map(drop)
+}
+
+/// Removes the subscriptions that have ended. DynamoDB has no order of partition keys, so this reads all sequences.
+async fn remove_ended(client: &DynamoClient, now: Time) -> Result<(u64, bool), CallError> {
+    let (mut ended, mut start) = (0, None);
+    loop {
+        let page = client.scan(&client.names.sequences, None, start, None).await;
+        let (items, next) = if_table(page)?.unwrap_or_default();
+        let names = items.iter().filter_map(|item| feed_items::feed_of(item, NAME));
+        for feed in names.filter(|feed| feed.receipts_end().is_some_and(|end| end <= now)) {
+            remove_all(client, &feed).await?;
+            ended += 1;
+        }
+        start = match next {
+            Some(next) => Some(next),
+            None => return Ok((ended, false)),
+        };
+    }
+}
+
+/// Removes a feed, its sequence last.
+async fn remove_all(client: &DynamoClient, feed: &FeedName) -> Result<(), CallError> {
+    let values = [(":first", "!".to_owned())];
+    loop {
+        let found =
+            feed_items::query(client, feed, "#item >= :first", &values, None, REMOVED_MAX).await;
+        let (items, _) = if_table(found)?.unwrap_or_default();
+        if items.is_empty() {
+            break;
+        }
+        let keys = items.into_iter().map(|mut item| {
+            item.retain(|name, _| [FEED, ITEM].contains(&name.as_str()));
+            delete(client, item)
+        });
+        transact(client, keys.collect()).await?;
+    }
+    transact(client, vec![remove_sequence(client, feed)]).await
 }
 
 /// Jitter, so that two calls that conflicted do not conflict again.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use storage::feeds::{FeedMark, FeedName, FeedState, Sequence};
 
-use super::preflight::PREFLIGHT_FEED;
-use super::rows::{self, MARK, MARKED_AT, NAME, sequence_key};
+use super::feed_items::PREFLIGHT_FEED;
+use super::feed_items::{self, MARK, MARKED_AT, NAME, sequence_key};
 use crate::attributes::{number, text_of};
 use crate::client::DynamoClient;
 use crate::error::{CallError, Item, applied, if_table};
@@ -50,7 +50,7 @@ pub(super) async fn list(
 fn decode(client: &DynamoClient, item: &Item) -> Option<(FeedName, Sequence)> {
     let name = text_of(item, NAME);
     let feed = name.and_then(|name| FeedName::from_store(name).ok());
-    let found = feed.zip(rows::decode_sequence(item));
+    let found = feed.zip(feed_items::decode_sequence(item));
     if found.is_none() && name != Some(PREFLIGHT_FEED) {
         client.count_unreadable();
     }

@@ -4,7 +4,7 @@
 //! sequences  name              value, version, keys, settled; horizon, forgotten, mark, marked_at
 //! feeds      feed, k:{key}     version; number, unless the key waits for one
 //!            feed, p:{key}     version, value: the key waits to be published
-//!            .expected.NN, {deadline}:{feed}:{key}  a receipt that is expected, see `receipts`
+//!            .expected.NN, {deadline}:{feed}:{key}  a receipt that is expected, see `expected_receipts`
 //!            feed, n:{number}  key, version, value: a published update, its number in 20 digits
 //! ```
 //!
@@ -23,12 +23,11 @@
 //! a key and its removal change `keys`, only a publisher changes `settled`, and only what forgets or marks
 //! entries the others.
 
+pub(super) mod expected_receipts;
+pub(super) mod feed_items;
 mod feed_rows;
 mod list;
-pub(super) mod preflight;
-pub(super) mod receipts;
-pub(super) mod rows;
-mod transaction;
+pub(super) mod transaction;
 
 use storage::feeds::{
     FeedKey, FeedMark, FeedName, FeedPage, FeedState, FeedSyncId, FeedTables, FeedValue, Forgotten,

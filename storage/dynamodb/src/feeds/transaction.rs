@@ -5,13 +5,13 @@ use aws_sdk_dynamodb::types::{Delete, Put, TransactWriteItem, Update};
 use storage::feeds::{FeedName, Sequence, Version};
 use storage::rules::feed_rows::{ExpectedChange, FeedChange, KeyChange, KeyRow, SequenceChange};
 
-use super::receipts;
-use super::rows::{self, FORGOTTEN, KEYS, NAME, VALUE, sequence_key};
+use super::expected_receipts;
+use super::feed_items::{self, FORGOTTEN, KEYS, NAME, VALUE, sequence_key};
 use crate::attributes::number;
 use crate::client::DynamoClient;
 use crate::error::{CallError, Item};
 
-pub(super) const TRANSACT: &str = "TransactWriteItems";
+pub(crate) const TRANSACT: &str = "TransactWriteItems";
 
 /// What an action of a transaction is a part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,9 +29,11 @@ pub(super) fn actions(
     let FeedChange { feed, expected, keys, sequence } = change;
     let expected = match expected {
         ExpectedChange::None => None,
-        ExpectedChange::Add(expected) => Some(put_if(client, receipts::encode(expected), None)),
+        ExpectedChange::Add(expected) => {
+            Some(put_if(client, expected_receipts::encode(expected), None))
+        }
         ExpectedChange::Remove(expected) => {
-            Some(delete_if_there(client, receipts::encode(expected)))
+            Some(delete_if_there(client, expected_receipts::encode(expected)))
         }
     };
     let keys = keys.iter().enumerate().flat_map(|(at, key)| {
@@ -60,8 +62,9 @@ fn actions_of_key(
     change: &KeyChange<'_>,
 ) -> Vec<TransactWriteItem> {
     let KeyChange { key, before, after } = change;
-    let place =
-        |row: &KeyRow| row.number.map_or_else(|| rows::pending_item(key), rows::numbered_item);
+    let place = |row: &KeyRow| {
+        row.number.map_or_else(|| feed_items::pending_item(key), feed_items::numbered_item)
+    };
     let left = before
         .as_ref()
         .map(place)
@@ -69,15 +72,15 @@ fn actions_of_key(
     let read = before.map(|before| before.version);
     let of_key = match after {
         Some((row, value)) => {
-            let value = rows::encode_value(feed, key, row.version, row.number, *value);
-            vec![put_if(client, rows::encode_key(feed, key, *row), read), put(client, value)]
+            let value = feed_items::encode_value(feed, key, row.version, row.number, *value);
+            vec![put_if(client, feed_items::encode_key(feed, key, *row), read), put(client, value)]
         }
         None => {
-            let key = rows::row_key(feed, &rows::key_item(key));
+            let key = feed_items::row_key(feed, &feed_items::key_item(key));
             vec![delete_if(client, key, read.unwrap_or_default())]
         }
     };
-    let left = left.map(|left| delete(client, rows::row_key(feed, &left)));
+    let left = left.map(|left| delete(client, feed_items::row_key(feed, &left)));
     of_key.into_iter().chain(left).collect()
 }
 
@@ -209,4 +212,4 @@ fn of_update(update: UpdateBuilder) -> TransactWriteItem {
     TransactWriteItem::builder().update(update.build().expect(COMPLETE)).build()
 }
 
-pub(super) const COMPLETE: &str = "it has a table and a key";
+pub(crate) const COMPLETE: &str = "it has a table and a key";

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use state_machine::{
     AckCode, Encoding, Message, Payload, Receipt, ReceiptRequest, Span, Time, Urgency,
 };
+use storage::copied_rows::CopiedRow;
 use storage::feeds::{FeedKey, FeedMark, FeedName, FeedSyncId, FeedValue, Forgotten};
 use storage::maintenance::Table;
-use storage::rows::Row;
 use storage::{ExpectedReceipt, Notification, PageLimit};
 
 use crate::maintenance::engines;
@@ -26,7 +26,7 @@ fn tables() -> Vec<Table> {
     months.into_iter().chain(Table::OF_NO_MONTH).collect()
 }
 
-async fn rows(world: &World, table: Table) -> Vec<Row> {
+async fn rows(world: &World, table: Table) -> Vec<CopiedRow> {
     let mut rows = Vec::new();
     each_page(async |after| {
         let page = world.read_rows(table, after).await.unwrap();
@@ -212,16 +212,19 @@ async fn copied_feed_goes_on(copy: &World) {
 pub(crate) async fn many_rows_are_read_in_pages_and_each_once(world: World) {
     let world = empty(world).await;
     const COUNT: u16 = 1234;
-    let channels = (0..COUNT).map(|number| Row::Channels(agent(number), chids([number])));
+    let channels = (0..COUNT).map(|number| CopiedRow::Channels(agent(number), chids([number])));
     let messages = (0..COUNT).map(|number| {
-        Row::Message(agent(number), Message { accepted_at: Time(1), ..message(u32::from(number)) })
+        CopiedRow::Message(
+            agent(number),
+            Message { accepted_at: Time(1), ..message(u32::from(number)) },
+        )
     });
     let written: HashSet<_> = channels.chain(messages).collect();
     let table = Table::Messages(month("2026_12"));
     world.write_rows(table, Arc::new(written.iter().cloned().collect())).await.unwrap();
     let versions: HashSet<_> = (0..COUNT)
         .map(|number| Notification { chid: chid(number), version: 7, data: None })
-        .map(|version| Row::Version(agent(1), version))
+        .map(|version| CopiedRow::Version(agent(1), version))
         .collect();
     let all = Arc::new(versions.iter().cloned().collect());
     world.write_rows(Table::Notifications, all).await.unwrap();

@@ -19,12 +19,12 @@ use state_machine::feed::{
 use state_machine::{
     BridgeRecipient, Chid, LastConnect, Message, MessageKey, Month, RouterRecord, Time, Uaid,
 };
+use storage::copied_rows::{CopiedPage, CopiedRow};
 use storage::feeds::FeedState;
 use storage::maintenance::{
     CopyProgress, InactiveUsers, MarkedUser, MonthRange, PreflightCheck, RecordsByMonth,
     RepairClock, SnapshotStep, Table, TableStatus, Throughput, WaitingPage,
 };
-use storage::rows::{Row, RowPage};
 use storage::{
     BridgedRegistration, Cursor, EngineState, ExpectedReceipt, ExpiredReceipts, FeedTables,
     Notification, NotificationTable, Page, PageLimit, ReceiptTables, RegisterResult, SlowWrites,
@@ -305,7 +305,7 @@ impl StoreAdmin for UnkindStore {
         mark_dropped(uaid: Uaid, seen: Option<LastConnect>) -> Option<MarkedUser>;
         delete_rows(uaids: Vec<Uaid>, month: Month) -> bool;
         delete_uaids(uaids: Vec<Uaid>) -> ();
-        write_rows(table: Table, rows: Arc<Vec<Row>>) -> ();
+        write_rows(table: Table, rows: Arc<Vec<CopiedRow>>) -> ();
         set_throughput(month: Month, throughput: Throughput) -> ();
         put_key_fingerprints(before: BTreeSet<String>, after: BTreeSet<String>) -> bool;
         raise_id_floor(floor: Time) -> ();
@@ -361,10 +361,10 @@ impl StoreAdmin for UnkindStore {
     }
 
     /// One row a page: the cursor has the page of the store and the place in it.
-    fn read_rows(&self, table: Table, after: Option<Cursor>) -> StoreFuture<RowPage> {
+    fn read_rows(&self, table: Table, after: Option<Cursor>) -> StoreFuture<CopiedPage> {
         let Some(after) = after else {
             let next = Some(Cursor::new(BEGINNING));
-            return Box::pin(ready(Ok(RowPage { next, ..RowPage::default() })));
+            return Box::pin(ready(Ok(CopiedPage { next, ..CopiedPage::default() })));
         };
         let (at, of_store) = match after.as_str().split_once(' ') {
             Some((at, of_store)) => (at.parse().expect("a cursor of this store"), of_store),
@@ -382,12 +382,12 @@ fn no_progress(next: Option<Cursor>) -> CopyProgress {
 }
 
 /// The row at a place of a page. What is left out of the page counts with its first one.
-fn one_row(page: RowPage, at: usize, of_store: &str) -> RowPage {
+fn one_row(page: CopiedPage, at: usize, of_store: &str) -> CopiedPage {
     let is_last = at + 1 >= page.rows.len();
     let (unreadable, acked) = if at == 0 { (page.unreadable, page.acked) } else { (0, 0) };
     let next = match is_last {
         true => page.next.map(|next| Cursor::new(format!("0 {}", next.as_str()))),
         false => Some(Cursor::new(format!("{} {of_store}", at + 1))),
     };
-    RowPage { rows: page.rows.into_iter().skip(at).take(1).collect(), unreadable, acked, next }
+    CopiedPage { rows: page.rows.into_iter().skip(at).take(1).collect(), unreadable, acked, next }
 }

@@ -11,11 +11,9 @@ use state_machine::feed::{FeedKey, FeedName};
 use state_machine::{ReceiptRequest, Time};
 use storage::receipts::ExpectedReceipt;
 
-use super::rows::{self, FEED, ITEM, NAME};
-use super::transaction::{delete, remove_sequence, transact};
+use super::feed_items::{self, FEED, ITEM};
 use crate::attributes::text_of;
-use crate::client::DynamoClient;
-use crate::error::{CallError, Item, if_table};
+use crate::error::Item;
 
 /// Receipts in one page of a search.
 pub(super) const PAGE_ROWS: usize = 100;
@@ -23,53 +21,11 @@ pub(super) const PAGE_ROWS: usize = 100;
 /// Receipts of a search that finds a page in each partition.
 pub(super) const DECIDED_MAX: usize = PAGE_ROWS * PARTS as usize;
 
-/// Items that one transaction removes: it has a hundred actions.
-const REMOVED_MAX: usize = 100;
-
 /// Partitions of expected receipts. A partition takes 1,000 write units a second, and an expected row needs four.
 pub(super) const PARTS: u64 = 16;
 
 /// The prefix of their partition keys, which no feed has.
 const EXPECTED: &str = ".expected.";
-
-/// Removes the subscriptions that have ended. DynamoDB has no order of partition keys, so this reads all sequences.
-pub(super) async fn remove_ended(
-    client: &DynamoClient,
-    now: Time,
-) -> Result<(u64, bool), CallError> {
-    let (mut ended, mut start) = (0, None);
-    loop {
-        let page = client.scan(&client.names.sequences, None, start, None).await;
-        let (items, next) = if_table(page)?.unwrap_or_default();
-        let names = items.iter().filter_map(|item| rows::feed_of(item, NAME));
-        for feed in names.filter(|feed| feed.receipts_end().is_some_and(|end| end <= now)) {
-            remove_all(client, &feed).await?;
-            ended += 1;
-        }
-        start = match next {
-            Some(next) => Some(next),
-            None => return Ok((ended, false)),
-        };
-    }
-}
-
-/// Removes a feed, its sequence last.
-async fn remove_all(client: &DynamoClient, feed: &FeedName) -> Result<(), CallError> {
-    let values = [(":first", "!".to_owned())];
-    loop {
-        let found = rows::query(client, feed, "#item >= :first", &values, None, REMOVED_MAX).await;
-        let (items, _) = if_table(found)?.unwrap_or_default();
-        if items.is_empty() {
-            break;
-        }
-        let keys = items.into_iter().map(|mut item| {
-            item.retain(|name, _| [FEED, ITEM].contains(&name.as_str()));
-            delete(client, item)
-        });
-        transact(client, keys.collect()).await?;
-    }
-    transact(client, vec![remove_sequence(client, feed)]).await
-}
 
 pub(super) fn partition(part: u64) -> String {
     format!("{EXPECTED}{part:02}")
@@ -83,7 +39,7 @@ fn part_of(key: &FeedKey) -> u64 {
 pub(crate) fn encode(expected: &ExpectedReceipt) -> Item {
     let ExpectedReceipt { request: ReceiptRequest { subscription, key }, deadline } = expected;
     let item = format!("{:020}:{subscription}:{key}", deadline.0);
-    rows::key_in(&partition(part_of(key)), &item)
+    feed_items::key_in(&partition(part_of(key)), &item)
 }
 
 /// None of another item.

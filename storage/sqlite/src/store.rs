@@ -1,31 +1,32 @@
 //! The contract of a store: the file and the statements of each operation and method.
 
 use std::collections::BTreeSet;
-use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use futures_util::TryFutureExt;
 use futures_util::future::try_join;
+use rusqlite::Connection;
 use state_machine::{BridgeRecipient, Chid, Message, MessageKey, Month, RouterRecord, Time, Uaid};
 use storage::data_dir::FileKey;
 use storage::notifications::{self as versions, NotificationTable};
-use storage::receipts::deletions;
+use storage::receipts::{ExpectedReceipt, deletions};
 use storage::registration::NewRecord;
 use storage::rules::{finished, receipts, records};
 use storage::store::{
     BridgedRegistration, Cursor, EngineState, Page, PageLimit, RegisterResult, Registration,
     SettledMessages, SlowWrites, Store, StoreAnswer, StoreError, StoreFuture, StoreOp, Stored,
-    answer,
+    answer, answered,
 };
+use storage::waiting_limits::WaitingLimits;
 
-use crate::messages::StoreResult;
+use crate::messages::OfTopic;
 use crate::record_cache::Changed;
 use crate::router_file::RouterFile;
 use crate::write_connections::WriteConnections;
 use crate::writer::Target;
-use crate::{Embedded, channels, messages, router, unwritten};
+use crate::{Embedded, channels, messages, move_messages, router, unwritten, waiting_counts};
 
 impl Store for Embedded {
     #[expect(clippy::too_many_lines, reason = "an arm for each operation")]
@@ -85,7 +86,7 @@ impl Store for Embedded {
             }),
             StoreOp::MoveMessages { uaid, from, to } => {
                 let moved = self.writer.submit_paged(Some(uaid), Target::Exclusive, move |files| {
-                    files.move_messages(uaid, from, to)
+                    move_messages::page(files, uaid, from, to)
                 });
                 answer(moved, |()| Answer::Moved)
             }
@@ -100,7 +101,7 @@ impl Store for Embedded {
         // Before the file, which has it once it is not kept any more.
         let unwritten = self.unwritten.of(uaid);
         let read = self.readers.record(uaid);
-        now(read.map(|record| record.map(|record| unwritten::apply(unwritten, record))))
+        answered(read.map(|record| record.map(|record| unwritten::apply(unwritten, record))))
     }
 
     fn register_bridged(&self, registration: BridgedRegistration) -> StoreFuture<RegisterResult> {
@@ -129,7 +130,7 @@ impl Store for Embedded {
         let (key, limits) = (FileKey::Month(month), self.waiting);
         let stored = self.write_admitted(uaid, key, move |files| {
             let StoreResult { stored, gave_way, replaced } =
-                files.write(key, |conn| messages::store(conn, uaid, &message, &limits))?;
+                files.write(key, |conn| store(conn, uaid, &message, &limits))?;
             if let Some(replaced) = replaced {
                 files.write_receipts(|conn| {
                     finished(receipts::cancel(&RouterFile(conn), &replaced))
@@ -149,7 +150,7 @@ impl Store for Embedded {
     }
 
     fn months(&self) -> StoreFuture<Vec<Month>> {
-        now(Ok(self.months.list()))
+        answered(Ok(self.months.list()))
     }
 
     fn drop_month(&self, month: Month) -> StoreFuture<bool> {
@@ -178,7 +179,7 @@ impl Store for Embedded {
     fn check(&self) -> StoreFuture<()> {
         match self.readers.check(Instant::now()) {
             Ok(()) => self.writer.submit(None, Target::ManyFiles, WriteConnections::check),
-            Err(error) => now(Err(error)),
+            Err(error) => answered(Err(error)),
         }
     }
 
@@ -210,7 +211,7 @@ impl Embedded {
     ) -> StoreFuture<Page> {
         let fetch = |conn: &_| messages::fetch(conn, uaid, after, limit, at);
         let fetched = self.readers.read(FileKey::Month(month), fetch);
-        now(fetched.map(|fetched| {
+        answered(fetched.map(|fetched| {
             let fetched = fetched.unwrap_or_default();
             if let Some(expired) = fetched.expired {
                 self.sweep(uaid, month, expired, at);
@@ -240,7 +241,39 @@ impl Embedded {
     }
 }
 
-/// A result that is ready, as that of a read.
-pub(crate) fn now<T: Send + 'static>(answer: Result<T, StoreError>) -> StoreFuture<T> {
-    Box::pin(ready(answer))
+/// What storing a message has done.
+struct StoreResult {
+    stored: Stored,
+    /// Messages that were deleted for it.
+    gave_way: usize,
+    /// The receipt that is not expected any more, as a message of the same topic replaced its message.
+    replaced: Option<ExpectedReceipt>,
+}
+
+/// Stores a message if it fits into the bounds and no greater id of its topic waits.
+fn store(
+    conn: &Connection,
+    uaid: Uaid,
+    message: &Message,
+    limits: &WaitingLimits,
+) -> rusqlite::Result<StoreResult> {
+    let there = messages::of_topic(conn, uaid, message)?;
+    if let Some(OfTopic { id, .. }) = there.as_ref().filter(|there| message.id < there.id) {
+        let stored = match channels::is_registered(conn, uaid, message.chid)? {
+            true => Stored::Outranked(*id),
+            false => Stored::NoSuchChannel,
+        };
+        return Ok(StoreResult { stored, gave_way: 0, replaced: None });
+    }
+    let gave_way = match waiting_counts::make_room(conn, uaid, message, limits)? {
+        Ok(gave_way) => gave_way,
+        Err(scope) => {
+            return Ok(StoreResult { stored: Stored::Full(scope), gave_way: 0, replaced: None });
+        }
+    };
+    let is_inserted = messages::insert(conn, uaid, message)?;
+    let is_registered = is_inserted || channels::is_registered(conn, uaid, message.chid)?;
+    let stored = if is_registered { Stored::Done } else { Stored::NoSuchChannel };
+    let replaced = there.filter(|there| is_inserted && there.id != message.id);
+    Ok(StoreResult { stored, gave_way, replaced: replaced.and_then(|there| there.receipt) })
 }

@@ -1,6 +1,6 @@
 //! Bounds of the messages that wait for a user agent in one month, and which of them give way to a new one.
 //!
-//! Each engine counts on its own: `embedded::waiting` exactly, `dynamo::waiting` approximately.
+//! Each engine counts on its own in `waiting_counts`: SQLite exactly, DynamoDB approximately.
 
 use state_machine::store::FullScope;
 use state_machine::{Chid, Encoding, Message, MessageId, Payload, Urgency};
@@ -33,7 +33,7 @@ pub enum WhenFull {
 
 /// Messages that wait, and their bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Waiting {
+pub struct WaitingSize {
     pub messages: u64,
     pub bytes: u64,
 }
@@ -41,13 +41,13 @@ pub struct Waiting {
 /// What waits for a user agent, and in one of its channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WaitingCounts {
-    pub user: Waiting,
-    pub channel: Waiting,
+    pub user: WaitingSize,
+    pub channel: WaitingSize,
 }
 
 /// A waiting message, which `key` identifies in its engine.
 #[derive(Debug)]
-pub struct WaitingRow<K> {
+pub struct WaitingMessage<K> {
     pub key: K,
     pub id: MessageId,
     pub chid: Chid,
@@ -70,11 +70,11 @@ impl WaitingLimits {
     pub fn exceeded_by(
         &self,
         counts: &WaitingCounts,
-        added: Waiting,
-        replaced: Waiting,
+        added: WaitingSize,
+        replaced: WaitingSize,
     ) -> Option<FullScope> {
         let fits =
-            |bound: WaitingBound, there: Waiting| bound.admits(there, there - replaced + added);
+            |bound: WaitingBound, there: WaitingSize| bound.admits(there, there - replaced + added);
         if !fits(self.channel, counts.channel) {
             Some(FullScope::Channel)
         } else if !fits(self.user, counts.user) {
@@ -87,24 +87,24 @@ impl WaitingLimits {
     /// The messages to delete for a new one, or whose bound it exceeds if those that may give way are too few.
     pub fn give_way<K>(
         &self,
-        mut rows: Vec<WaitingRow<K>>,
+        mut rows: Vec<WaitingMessage<K>>,
         mut counts: WaitingCounts,
         message: &Message,
-        replaced: Waiting,
+        replaced: WaitingSize,
     ) -> Result<Vec<K>, FullScope> {
         rows.retain(|row| row.urgency <= message.urgency);
         rows.sort_by_key(|row| (row.urgency, row.id));
         let mut deleted = Vec::new();
-        while let Some(scope) = self.exceeded_by(&counts, Waiting::of(message), replaced) {
-            let is_in_scope = |row: &WaitingRow<K>| match scope {
+        while let Some(scope) = self.exceeded_by(&counts, WaitingSize::of(message), replaced) {
+            let is_in_scope = |row: &WaitingMessage<K>| match scope {
                 FullScope::User => true,
                 FullScope::Channel => row.chid == message.chid,
             };
             let at = rows.iter().position(is_in_scope).ok_or(scope)?;
             let row = rows.remove(at);
-            counts.user = counts.user - row.waiting();
+            counts.user = counts.user - row.size();
             if row.chid == message.chid {
-                counts.channel = counts.channel - row.waiting();
+                counts.channel = counts.channel - row.size();
             }
             deleted.push(row.key);
         }
@@ -113,14 +113,14 @@ impl WaitingLimits {
 }
 
 impl WaitingBound {
-    fn admits(self, there: Waiting, then: Waiting) -> bool {
+    fn admits(self, there: WaitingSize, then: WaitingSize) -> bool {
         let is_within = |max, there, then| max == 0 || then <= max || then <= there;
         is_within(self.messages_max, there.messages, then.messages)
             && is_within(self.bytes_max, there.bytes, then.bytes)
     }
 }
 
-impl Waiting {
+impl WaitingSize {
     pub const NOTHING: Self = Self { messages: 0, bytes: 0 };
 
     pub fn of(message: &Message) -> Self {
@@ -136,7 +136,7 @@ fn bytes_of(payload: &Payload) -> u64 {
     (payload.data.len() + of_headers) as u64
 }
 
-impl std::ops::Add for Waiting {
+impl std::ops::Add for WaitingSize {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -145,7 +145,7 @@ impl std::ops::Add for Waiting {
 }
 
 /// Never below zero: counts of DynamoDB may be too low for a moment.
-impl std::ops::Sub for Waiting {
+impl std::ops::Sub for WaitingSize {
     type Output = Self;
 
     fn sub(self, other: Self) -> Self {
@@ -156,8 +156,8 @@ impl std::ops::Sub for Waiting {
     }
 }
 
-impl<K> WaitingRow<K> {
-    pub fn waiting(&self) -> Waiting {
-        Waiting { messages: 1, bytes: self.bytes }
+impl<K> WaitingMessage<K> {
+    pub fn size(&self) -> WaitingSize {
+        WaitingSize { messages: 1, bytes: self.bytes }
     }
 }

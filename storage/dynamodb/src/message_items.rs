@@ -4,7 +4,7 @@
 //! | sort key | row |
 //! |---|---|
 //! | a space | the channels, see `channels` |
-//! | ` waiting` | the counts of what waits, see `waiting` |
+//! | ` waiting` | the counts of what waits, see `waiting_counts` |
 //! | `01:{chid}:{topic}` | the message of a topic; its replacement has another `updateid` |
 //! | `02:{message id}:{chid}` | a message without a topic, in the order of time |
 //! | `{chid}:{anything}` | a message in the oldest format |
@@ -27,6 +27,10 @@ use crate::attributes::{UAID, bytes, number, number_of, text, text_of};
 use crate::error::Item;
 
 pub(crate) const SORT_KEY: &str = "chidmessageid";
+/// The sort key of the channels, before all messages.
+pub(crate) const CHANNELS_KEY: &str = " ";
+/// The sort key of the counts of what waits, after the channels and before all messages.
+pub(crate) const WAITING_KEY: &str = " waiting";
 /// Distinguishes a message from its replacement.
 pub(crate) const UPDATE_ID: &str = "updateid";
 

@@ -4,46 +4,42 @@
 
 use aws_sdk_dynamodb::types::{PutRequest, Select, WriteRequest};
 use state_machine::{Month, ReceiptRequest, Uaid};
-use storage::feeds::FeedState;
+use storage::copied_rows::{CopiedPage, CopiedRow, PAGE_ROWS_MAX};
+use storage::feeds::{FeedKey, FeedState, Update};
 use storage::maintenance::{PREFLIGHT_UAID, Table, USERS_IN_A_BATCH};
 use storage::receipts::ExpectedReceipt;
-use storage::rows::{PAGE_ROWS_MAX, RecordRow, Row, RowPage};
+use storage::record_row::RecordRow;
 use storage::rules::feed_rows::KeyRow;
 use storage::store::{Cursor, StoreError};
 
 use crate::acked_rows::LastAcked;
 use crate::attributes::{UAID, text, text_of};
 use crate::batch;
-use crate::channels::{self, CHANNELS_KEY};
 use crate::client::DynamoClient;
 use crate::error::{CallError, Item, if_table};
-use crate::feeds::preflight::PREFLIGHT_FEED;
-use crate::feeds::{receipts, rows as feeds};
-use crate::messages::write_rows;
+use crate::feeds::{expected_receipts, feed_items};
+use crate::message_items::{self, CHANNELS_KEY, SORT_KEY, WAITING_KEY, sort_key_of};
+use crate::month_rows::MonthRows;
 use crate::month_table::{required, with_table};
-use crate::rows::{self, SORT_KEY, sort_key_of};
-use crate::waiting::WAITING_KEY;
-use crate::{key_fingerprints, notifications, registration, router};
+use crate::{channels, key_fingerprints, notifications, registration, router};
 
 pub(crate) async fn read(
     client: &DynamoClient,
     table: Table,
     after: Option<Cursor>,
-) -> Result<RowPage, CallError> {
+) -> Result<CopiedPage, CallError> {
     let (name, keys) = name_and_keys(client, table);
     let start = after.as_ref().map(|after| start(keys, after));
-    let scan = |name: String| {
-        let start = start.clone();
-        async move { client.scan(&name, None, start, Some(PAGE_ROWS_MAX as i32)).await }
-    };
+    let scan = || client.scan(&name, None, start.clone(), Some(PAGE_ROWS_MAX as i32));
     let scanned = match table {
-        Table::Messages(month) => with_table(client, month, scan).await?,
-        _ => if_table(scan(name.clone()).await)?,
+        Table::Messages(_) => with_table(client, &name, scan).await?,
+        _ => if_table(scan().await)?,
     };
-    let Some((items, next)) = scanned else { return Ok(RowPage::default()) };
-    let mut page = RowPage { next: next.and_then(|key| cursor(keys, &key)), ..RowPage::default() };
+    let Some((items, next)) = scanned else { return Ok(CopiedPage::default()) };
+    let mut page =
+        CopiedPage { next: next.and_then(|key| cursor(keys, &key)), ..CopiedPage::default() };
     match table {
-        Table::Messages(_) => read_month(client, &name, &items, &mut page).await?,
+        Table::Messages(month) => read_month(client, month, &items, &mut page).await?,
         _ => {
             for item in items.iter().filter(|item| is_data(item)) {
                 let row = row_of(client, table, item)?;
@@ -59,8 +55,8 @@ pub(crate) async fn read(
 pub(crate) async fn count(client: &DynamoClient, table: Table) -> Result<u64, CallError> {
     let (name, keys) = name_and_keys(client, table);
     let counted = match table {
-        Table::Messages(month) => {
-            with_table(client, month, async |name| count_items(client, &name, keys).await).await?
+        Table::Messages(_) => {
+            with_table(client, &name, || count_items(client, &name, keys)).await?
         }
         _ => if_table(count_items(client, &name, keys).await)?,
     };
@@ -76,7 +72,7 @@ async fn count_items(client: &DynamoClient, table: &str, keys: &[&str]) -> Resul
         .expression_attribute_values(":health", text(router::HEALTH))
         .expression_attribute_values(":keys", text(key_fingerprints::KEYS))
         .expression_attribute_values(":preflight", text(PREFLIGHT_UAID.to_string()))
-        .expression_attribute_values(":feed", text(PREFLIGHT_FEED));
+        .expression_attribute_values(":feed", text(feed_items::PREFLIGHT_FEED));
     let scan = match keys {
         [_, SORT_KEY] => scan
             .filter_expression(format!("{is_data} AND #sort <> :waiting"))
@@ -100,7 +96,7 @@ async fn count_items(client: &DynamoClient, table: &str, keys: &[&str]) -> Resul
 pub(crate) async fn write(
     client: &DynamoClient,
     table: Table,
-    rows: &[Row],
+    rows: &[CopiedRow],
 ) -> Result<(), StoreError> {
     let items: Vec<_> = rows.iter().map(|row| item_of(client, row)).collect();
     let month = match table {
@@ -109,7 +105,7 @@ pub(crate) async fn write(
     };
     let (name, _) = name_and_keys(client, table);
     let batches = items.chunks(USERS_IN_A_BATCH).map(|items| put_all(client, &name, month, items));
-    let (written, done) = write_rows(client, batches.collect()).await;
+    let (written, done) = client.write_rows(batches.collect()).await;
     done.map_err(|error| match written {
         0 => error,
         _ => StoreError::Failed(error.to_string()),
@@ -122,18 +118,18 @@ async fn put_all(
     month: Option<Month>,
     items: &[Item],
 ) -> Result<bool, StoreError> {
-    let put = async |name: String| {
+    let put = async || {
         let puts = items.iter().map(|item| {
             let put = PutRequest::builder().set_item(Some(item.clone())).build();
             WriteRequest::builder().put_request(put.expect("it has an item")).build()
         });
         let mut some = false;
-        let done = batch::write(client, &name, puts.collect(), &mut some).await;
+        let done = batch::write(client, name, puts.collect(), &mut some).await;
         done.map_err(|error| error.after_writes(some))
     };
     match month {
-        Some(month) => required(month, with_table(client, month, put).await)?,
-        None => put(name.to_owned()).await?,
+        Some(month) => required(month, with_table(client, name, put).await)?,
+        None => put().await?,
     }
     Ok(true)
 }
@@ -144,8 +140,8 @@ fn name_and_keys(client: &DynamoClient, table: Table) -> (String, &'static [&'st
     match table {
         Table::Router => (names.router.clone(), &[UAID]),
         Table::Notifications => (names.legacy.clone(), &[UAID, notifications::CHID]),
-        Table::Sequences => (names.sequences.clone(), &[feeds::NAME]),
-        Table::Feeds => (names.feeds.clone(), &[feeds::FEED, feeds::ITEM]),
+        Table::Sequences => (names.sequences.clone(), &[feed_items::NAME]),
+        Table::Feeds => (names.feeds.clone(), &[feed_items::FEED, feed_items::ITEM]),
         Table::Messages(month) => (names.messages(month), &[UAID, SORT_KEY]),
     }
 }
@@ -168,40 +164,63 @@ fn is_data(item: &Item) -> bool {
     match text_of(item, UAID) {
         Some(router::HEALTH | key_fingerprints::KEYS) => false,
         Some(uaid) => uaid != preflight,
-        None => !feeds::is_preflight(item),
+        None => !feed_items::is_preflight(item),
     }
 }
 
 /// None for an item that cannot be decoded.
-fn row_of(client: &DynamoClient, table: Table, item: &Item) -> Result<Option<Row>, CallError> {
+fn row_of(
+    client: &DynamoClient,
+    table: Table,
+    item: &Item,
+) -> Result<Option<CopiedRow>, CallError> {
     let uaid = || Uaid::parse(text_of(item, UAID)?).ok();
     Ok(match table {
         Table::Router => match uaid() {
             Some(uaid) => {
                 router::months(client, item)?;
                 let row = router::readable_row(client, uaid, item, None)?;
-                row.curmonth.map(|_month| Row::Record(RecordRow { node: None, ..row }))
+                row.curmonth.map(|_month| CopiedRow::Record(RecordRow { node: None, ..row }))
             }
             None => None,
         },
         Table::Notifications => {
-            uaid().and_then(|uaid| Some(Row::Version(uaid, notifications::decode(item)?)))
+            uaid().and_then(|uaid| Some(CopiedRow::Version(uaid, notifications::decode(item)?)))
         }
-        Table::Sequences => feeds::feed_of(item, feeds::NAME).and_then(|name| {
-            let sequence = feeds::decode_sequence(item)?.sequence;
-            Some(Row::Sequence(FeedState { name, sequence }))
+        Table::Sequences => feed_items::feed_of(item, feed_items::NAME).and_then(|name| {
+            let sequence = feed_items::decode_sequence(item)?.sequence;
+            Some(CopiedRow::Sequence(FeedState { name, sequence }))
         }),
-        Table::Feeds => feeds::decode_row(item),
+        Table::Feeds => feed_row_of(item),
         Table::Messages(_) => None,
     })
+}
+
+/// An item of the feeds' table of any kind.
+fn feed_row_of(item: &Item) -> Option<CopiedRow> {
+    if let Some(ExpectedReceipt { request, deadline }) = expected_receipts::decode(item) {
+        let ReceiptRequest { subscription: feed, key } = request;
+        return Some(CopiedRow::ExpectedReceipt { feed, key, deadline });
+    }
+    let feed = feed_items::feed_of(item, feed_items::FEED)?;
+    if let Some(key) = text_of(item, feed_items::ITEM)?.strip_prefix("k:") {
+        let KeyRow { version, number } = feed_items::decode_key(item)?;
+        return Some(CopiedRow::Key { feed, key: FeedKey::parse(key).ok()?, version, number });
+    }
+    if let Some(key) = feed_items::pending_at(item) {
+        let (version, value) = feed_items::decode_value(item)?;
+        return Some(CopiedRow::Value { feed, key, version, number: None, value });
+    }
+    let Update { feed_sync_id, key, version, value } = feed_items::decode_numbered(item)?;
+    Some(CopiedRow::Value { feed, key, version, number: Some(feed_sync_id), value })
 }
 
 /// Adds the channels and messages among the items of a month.
 async fn read_month(
     client: &DynamoClient,
-    name: &str,
+    month: Month,
     items: &[Item],
-    page: &mut RowPage,
+    page: &mut CopiedPage,
 ) -> Result<(), CallError> {
     let items: Vec<_> = items.iter().filter(|item| is_data(item)).cloned().collect();
     for of_agent in items.chunk_by(|one, next| text_of(one, UAID) == text_of(next, UAID)) {
@@ -210,14 +229,14 @@ async fn read_month(
             page.unreadable += of_agent.len() as u64;
             continue;
         };
-        let last_acked = LastAcked::of(client, uaid, name, of_agent).await?;
+        let last_acked = LastAcked::of(&MonthRows::new(client, uaid, month), of_agent).await?;
         for item in of_agent {
             match sort_key_of(item) {
                 WAITING_KEY => {}
                 _ if last_acked.includes(item) => page.acked += 1,
-                CHANNELS_KEY => page.rows.push(Row::Channels(uaid, channels::decode(item))),
-                _ => match rows::decode(item) {
-                    Some(message) => page.rows.push(Row::Message(uaid, message)),
+                CHANNELS_KEY => page.rows.push(CopiedRow::Channels(uaid, channels::decode(item))),
+                _ => match message_items::decode(item) {
+                    Some(message) => page.rows.push(CopiedRow::Message(uaid, message)),
                     None => page.unreadable += 1,
                 },
             }
@@ -226,22 +245,22 @@ async fn read_month(
     Ok(())
 }
 
-fn item_of(client: &DynamoClient, row: &Row) -> Item {
+fn item_of(client: &DynamoClient, row: &CopiedRow) -> Item {
     match row {
-        Row::Record(record) => registration::item(client, record),
-        Row::Version(uaid, version) => notifications::encode(*uaid, version),
-        Row::Sequence(feed) => feeds::encode_sequence(feed),
-        Row::Key { feed, key, version, number } => {
-            feeds::encode_key(feed, key, KeyRow { version: *version, number: *number })
+        CopiedRow::Record(record) => registration::item(client, record),
+        CopiedRow::Version(uaid, version) => notifications::encode(*uaid, version),
+        CopiedRow::Sequence(feed) => feed_items::encode_sequence(feed),
+        CopiedRow::Key { feed, key, version, number } => {
+            feed_items::encode_key(feed, key, KeyRow { version: *version, number: *number })
         }
-        Row::Value { feed, key, version, number, value } => {
-            feeds::encode_value(feed, key, *version, *number, value.as_ref())
+        CopiedRow::Value { feed, key, version, number, value } => {
+            feed_items::encode_value(feed, key, *version, *number, value.as_ref())
         }
-        Row::ExpectedReceipt { feed, key, deadline } => {
+        CopiedRow::ExpectedReceipt { feed, key, deadline } => {
             let request = ReceiptRequest { subscription: feed.clone(), key: key.clone() };
-            receipts::encode(&ExpectedReceipt { request, deadline: *deadline })
+            expected_receipts::encode(&ExpectedReceipt { request, deadline: *deadline })
         }
-        Row::Channels(uaid, chids) => channels::encode(*uaid, chids),
-        Row::Message(uaid, message) => rows::encode(*uaid, message),
+        CopiedRow::Channels(uaid, chids) => channels::encode(*uaid, chids),
+        CopiedRow::Message(uaid, message) => message_items::encode(*uaid, message),
     }
 }

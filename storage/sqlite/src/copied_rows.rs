@@ -3,28 +3,29 @@
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row as SqlRow, params};
 use state_machine::{Chid, ReceiptRequest, Uaid};
+use storage::copied_rows::{CopiedPage, CopiedRow, PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use storage::feeds::FeedName;
 use storage::maintenance::Table;
 use storage::notifications::Notification;
 use storage::receipts::ExpectedReceipt;
-use storage::rows::{PAGE_BYTES_MAX, PAGE_ROWS_MAX, RecordRow, Row, RowPage};
+use storage::record_row::RecordRow;
 use storage::rules::feed_rows::KeyRow;
 use storage::rules::finished;
 use storage::rules::record_rows::RecordRows;
 use storage::store::Cursor;
 
-use crate::columns::{change, corrupt, to_i64};
+use crate::columns::{change, corrupt, no_position, position, to_i64};
 use crate::copy_table::{ALL_CHANNELS, ALL_MESSAGES, CopyPosition};
 use crate::feeds::{self, to_column};
 use crate::router_file::RouterFile;
 use crate::statements::first_row;
-use crate::{channels, messages, notifications, receipts, router};
+use crate::{channels, expected_receipts, messages, notifications, router};
 
 pub(crate) fn read(
     conn: &Connection,
     table: Table,
     after: Option<&Cursor>,
-) -> rusqlite::Result<RowPage> {
+) -> rusqlite::Result<CopiedPage> {
     match table {
         Table::Router => read_records(conn, after),
         Table::Notifications => read_versions(conn, after),
@@ -66,11 +67,11 @@ pub(crate) fn count(conn: &Connection, table: Table) -> rusqlite::Result<u64> {
     })
 }
 
-pub(crate) fn write(conn: &Connection, row: &Row) -> rusqlite::Result<()> {
+pub(crate) fn write(conn: &Connection, row: &CopiedRow) -> rusqlite::Result<()> {
     match row {
-        Row::Record(record) => router::write(conn, record, true).map(drop),
-        Row::Version(uaid, version) => notifications::save(conn, *uaid, version).map(drop),
-        Row::Sequence(feed) => {
+        CopiedRow::Record(record) => router::write(conn, record, true).map(drop),
+        CopiedRow::Version(uaid, version) => notifications::save(conn, *uaid, version).map(drop),
+        CopiedRow::Sequence(feed) => {
             let sequence = feed.sequence;
             let parameters = params![
                 feed.name.as_str(),
@@ -84,28 +85,28 @@ pub(crate) fn write(conn: &Connection, row: &Row) -> rusqlite::Result<()> {
             ];
             change(conn, PUT_SEQUENCE, parameters).map(drop)
         }
-        Row::Key { .. } => Ok(()),
-        Row::Value { feed, key, version, number, value } => {
+        CopiedRow::Key { .. } => Ok(()),
+        CopiedRow::Value { feed, key, version, number, value } => {
             let row = KeyRow { version: *version, number: *number };
             feeds::put_key(conn, feed, key, row, value.as_ref())
         }
-        Row::ExpectedReceipt { feed, key, deadline } => {
+        CopiedRow::ExpectedReceipt { feed, key, deadline } => {
             let request = ReceiptRequest { subscription: feed.clone(), key: key.clone() };
             let expected = ExpectedReceipt { request, deadline: *deadline };
-            receipts::insert(conn, &expected).map(drop)
+            expected_receipts::insert(conn, &expected).map(drop)
         }
-        Row::Channels(uaid, chids) => channels::add(conn, *uaid, chids),
-        Row::Message(uaid, message) => messages::insert_row(conn, *uaid, message).map(drop),
+        CopiedRow::Channels(uaid, chids) => channels::add(conn, *uaid, chids),
+        CopiedRow::Message(uaid, message) => messages::insert_row(conn, *uaid, message).map(drop),
     }
 }
 
-fn read_records(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<RowPage> {
+fn read_records(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<CopiedPage> {
     let page = finished(RouterFile(conn).records(after))?;
-    let rows = page.rows.into_iter().map(|row| Row::Record(RecordRow { node: None, ..row }));
-    Ok(RowPage { rows: rows.collect(), next: page.next, ..RowPage::default() })
+    let rows = page.rows.into_iter().map(|row| CopiedRow::Record(RecordRow { node: None, ..row }));
+    Ok(CopiedPage { rows: rows.collect(), next: page.next, ..CopiedPage::default() })
 }
 
-fn read_versions(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<RowPage> {
+fn read_versions(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<CopiedPage> {
     let position = |cursor: &Cursor| {
         let (uaid, chid) = cursor.as_str().split_once(' ')?;
         Some((Uaid::parse(uaid).ok()?.0.to_vec(), Chid::parse(chid).ok()?.0.to_vec()))
@@ -118,46 +119,46 @@ fn read_versions(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<
     let rows = statement.query_map(params![uaid, chid, PAGE_ROWS_MAX as i64], |row| {
         let version = u64::from_be_bytes(row.get(2)?);
         let notification = Notification { chid: Chid(row.get(1)?), version, data: row.get(3)? };
-        Ok(Row::Version(Uaid(row.get(0)?), notification))
+        Ok(CopiedRow::Version(Uaid(row.get(0)?), notification))
     })?;
     let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
     let next = match rows.get(PAGE_ROWS_MAX - 1) {
-        Some(Row::Version(uaid, last)) => Some(Cursor::new(format!("{uaid} {}", last.chid))),
+        Some(CopiedRow::Version(uaid, last)) => Some(Cursor::new(format!("{uaid} {}", last.chid))),
         _ => None,
     };
-    Ok(RowPage { rows, next, ..RowPage::default() })
+    Ok(CopiedPage { rows, next, ..CopiedPage::default() })
 }
 
-fn read_sequences(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<RowPage> {
+fn read_sequences(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<CopiedPage> {
     let after = after.map_or("", Cursor::as_str);
     let mut statement = conn.prepare_cached(SEQUENCES)?;
     let feeds = statement.query_map(params![after, PAGE_ROWS_MAX as i64], feeds::decode_state)?;
     let feeds = feeds.collect::<rusqlite::Result<Vec<_>>>()?;
     let next = feeds.get(PAGE_ROWS_MAX - 1).map(|last| Cursor::new(last.name.as_str()));
-    let rows = feeds.into_iter().map(Row::Sequence).collect();
-    Ok(RowPage { rows, next, ..RowPage::default() })
+    let rows = feeds.into_iter().map(CopiedRow::Sequence).collect();
+    Ok(CopiedPage { rows, next, ..CopiedPage::default() })
 }
 
-fn read_keys(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<RowPage> {
+fn read_keys(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<CopiedPage> {
     page_by_rowid(conn, KEYS, after, |row| {
         let feed = FeedName::from_store(row.get_ref(1)?.as_str()?);
         let feed = feed.map_err(|error| corrupt(1, Type::Text, error))?;
         let (key, value) = (feeds::key(2, row)?, feeds::value(5, row)?);
         let KeyRow { version, number } = feeds::decode_key(3, row)?;
         let bytes = value.as_ref().map_or(0, |value| value.as_str().len());
-        let of_key = Row::Key { feed: feed.clone(), key: key.clone(), version, number };
-        Ok((vec![of_key, Row::Value { feed, key, version, number, value }], bytes))
+        let of_key = CopiedRow::Key { feed: feed.clone(), key: key.clone(), version, number };
+        Ok((vec![of_key, CopiedRow::Value { feed, key, version, number, value }], bytes))
     })
 }
 
 /// Before the rowid in positions behind the keys.
 const EXPECTED: &str = "expected ";
 
-fn read_expected(conn: &Connection, after: &str) -> rusqlite::Result<RowPage> {
-    let page = page_by_rowid(conn, receipts::ALL, Some(&Cursor::new(after)), |row| {
-        let ExpectedReceipt { request, deadline } = receipts::decode(1, row)?;
+fn read_expected(conn: &Connection, after: &str) -> rusqlite::Result<CopiedPage> {
+    let page = page_by_rowid(conn, expected_receipts::ALL, Some(&Cursor::new(after)), |row| {
+        let ExpectedReceipt { request, deadline } = expected_receipts::decode(1, row)?;
         let ReceiptRequest { subscription: feed, key } = request;
-        Ok((vec![Row::ExpectedReceipt { feed, key, deadline }], 0))
+        Ok((vec![CopiedRow::ExpectedReceipt { feed, key, deadline }], 0))
     });
     page.map(|mut page| {
         page.next = page.next.map(|next| Cursor::new(format!("{EXPECTED}{}", next.as_str())));
@@ -165,22 +166,23 @@ fn read_expected(conn: &Connection, after: &str) -> rusqlite::Result<RowPage> {
     })
 }
 
-fn read_channels(conn: &Connection, after: Option<Uaid>) -> rusqlite::Result<RowPage> {
+fn read_channels(conn: &Connection, after: Option<Uaid>) -> rusqlite::Result<CopiedPage> {
     let mut statement = conn.prepare_cached(ALL_CHANNELS)?;
     let mut rows = statement.query(params![after.as_ref().map_or(&[][..], |uaid| &uaid.0)])?;
-    let (mut page, mut seen) = (RowPage::default(), 0);
+    let (mut page, mut seen) = (CopiedPage::default(), 0);
     while let Some(row) = rows.next()? {
         let uaid = Uaid(row.get(0)?);
-        if !matches!(page.rows.last(), Some(Row::Channels(last, _)) if *last == uaid) {
-            if let Some(Row::Channels(last, _)) = page.rows.last().filter(|_| seen >= PAGE_ROWS_MAX)
+        if !matches!(page.rows.last(), Some(CopiedRow::Channels(last, _)) if *last == uaid) {
+            if let Some(CopiedRow::Channels(last, _)) =
+                page.rows.last().filter(|_| seen >= PAGE_ROWS_MAX)
             {
                 page.next = Some(CopyPosition::Channels(Some(*last)).cursor());
                 return Ok(page);
             }
-            page.rows.push(Row::Channels(uaid, [].into()));
+            page.rows.push(CopiedRow::Channels(uaid, [].into()));
         }
         seen += 1;
-        if let Some(Row::Channels(_, chids)) = page.rows.last_mut()
+        if let Some(CopiedRow::Channels(_, chids)) = page.rows.last_mut()
             && !row.get_ref(1)?.as_blob()?.is_empty()
         {
             chids.insert(Chid(row.get(1)?));
@@ -190,12 +192,12 @@ fn read_channels(conn: &Connection, after: Option<Uaid>) -> rusqlite::Result<Row
     Ok(page)
 }
 
-fn read_messages(conn: &Connection, after: i64) -> rusqlite::Result<RowPage> {
+fn read_messages(conn: &Connection, after: i64) -> rusqlite::Result<CopiedPage> {
     let mut statement = conn.prepare_cached(ALL_MESSAGES)?;
     let mut rows = statement.query(params![after, PAGE_ROWS_MAX as i64])?;
-    let (mut page, mut last) = (RowPage::default(), after);
+    let (mut page, mut last) = (CopiedPage::default(), after);
     while let Some(row) = rows.next()? {
-        page.rows.push(Row::Message(Uaid(row.get(13)?), messages::decode(row)?));
+        page.rows.push(CopiedRow::Message(Uaid(row.get(13)?), messages::decode(row)?));
         last = row.get(14)?;
     }
     page.next = (page.rows.len() == PAGE_ROWS_MAX).then(|| CopyPosition::Messages(last).cursor());
@@ -208,12 +210,12 @@ fn page_by_rowid(
     conn: &Connection,
     statement: &str,
     after: Option<&Cursor>,
-    decode: impl Fn(&SqlRow<'_>) -> rusqlite::Result<(Vec<Row>, usize)>,
-) -> rusqlite::Result<RowPage> {
+    decode: impl Fn(&SqlRow<'_>) -> rusqlite::Result<(Vec<CopiedRow>, usize)>,
+) -> rusqlite::Result<CopiedPage> {
     let after = position(after)?;
     let mut statement = conn.prepare_cached(statement)?;
     let mut rows = statement.query(params![after])?;
-    let (mut page, mut bytes, mut last) = (RowPage::default(), 0, after);
+    let (mut page, mut bytes, mut last) = (CopiedPage::default(), 0, after);
     while let Some(row) = rows.next()? {
         if page.rows.len() >= PAGE_ROWS_MAX || bytes >= PAGE_BYTES_MAX {
             page.next = Some(Cursor::new(last.to_string()));
@@ -225,15 +227,6 @@ fn page_by_rowid(
         last = row.get(0)?;
     }
     Ok(page)
-}
-
-/// The rowid of a position.
-pub(crate) fn position(after: Option<&Cursor>) -> rusqlite::Result<i64> {
-    after.map_or(Ok(0), |cursor| cursor.as_str().parse()).map_err(|_| no_position())
-}
-
-fn no_position() -> rusqlite::Error {
-    corrupt(0, Type::Text, "not a position in a copy")
 }
 
 pub(crate) const VERSIONS: &str = "

@@ -18,16 +18,13 @@ use std::collections::BTreeMap;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure};
 use state_machine::store::FullScope;
 use state_machine::{Chid, Message, Span, Time, Uaid};
-use storage::waiting::{Waiting, WaitingBound, WaitingCounts, WhenFull};
+use storage::waiting_limits::{WaitingBound, WaitingCounts, WaitingSize, WhenFull};
 
 use crate::attributes::{UAID, number, number_of, text};
-use crate::client::DynamoClient;
 use crate::error::{CallError, Item, applied};
-use crate::rows::{self, SORT_KEY};
+use crate::message_items::{self, SORT_KEY, WAITING_KEY};
+use crate::month_rows::MonthRows;
 use crate::waiting_rows;
-
-/// The sort key of the item, after the channels and before all messages.
-pub(crate) const WAITING_KEY: &str = " waiting";
 
 /// Time in which a refused push does not count the rows again.
 const COUNTED_FOR: Span = Span::from_secs(10);
@@ -43,7 +40,7 @@ const CHANNELS_IN_A_REQUEST: usize = 20;
 
 enum Attempt {
     /// The message is counted in place of this.
-    Counted(Waiting),
+    Counted(WaitingSize),
     Full(FullScope),
     /// Others have changed the counts.
     Contended,
@@ -51,23 +48,21 @@ enum Attempt {
 
 /// Counts a message that is about to be stored. Returns what it is counted in place of, or whose bound it exceeds.
 pub(crate) async fn reserve(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
+    rows: &MonthRows<'_>,
     message: &Message,
-) -> Result<Result<Waiting, FullScope>, CallError> {
+) -> Result<Result<WaitingSize, FullScope>, CallError> {
     for _attempt in 0..ATTEMPTS_MAX {
-        let known = match add(client, uaid, table, message, Waiting::NOTHING).await? {
-            Ok(()) => return Ok(Ok(Waiting::NOTHING)),
+        let known = match add(rows, message, WaitingSize::NOTHING).await? {
+            Ok(()) => return Ok(Ok(WaitingSize::NOTHING)),
             Err(known) => known,
         };
         let attempt = match &known {
-            Some(item) => replace_or_refuse(client, uaid, table, message, item).await?,
+            Some(item) => replace_or_refuse(rows, message, item).await?,
             None => None,
         };
         let attempt = match attempt {
             Some(attempt) => attempt,
-            None => count(client, uaid, table, message, known.as_ref()).await?,
+            None => count(rows, message, known.as_ref()).await?,
         };
         match attempt {
             Attempt::Counted(replaced) => return Ok(Ok(replaced)),
@@ -76,27 +71,25 @@ pub(crate) async fn reserve(
         }
     }
     // Messages may have given way.
-    let wrote = client.options.waiting.when_full == WhenFull::Replace;
-    Err(CallError::contended("UpdateItem", table).after_writes(wrote))
+    let wrote = rows.client.options.waiting.when_full == WhenFull::Replace;
+    Err(CallError::contended("UpdateItem", &rows.table).after_writes(wrote))
 }
 
 /// Counts a message that replaces a row, or refuses it if the rows were counted lately.
 async fn replace_or_refuse(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
+    rows: &MonthRows<'_>,
     message: &Message,
     known: &Item,
 ) -> Result<Option<Attempt>, CallError> {
-    let limits = &client.options.waiting;
-    let replaced = stored_row(client, uaid, table, message).await?;
-    if replaced != Waiting::NOTHING && add(client, uaid, table, message, replaced).await?.is_ok() {
+    let limits = &rows.client.options.waiting;
+    let replaced = stored_row(rows, message).await?;
+    if replaced != WaitingSize::NOTHING && add(rows, message, replaced).await?.is_ok() {
         return Ok(Some(Attempt::Counted(replaced)));
     }
     let counted_at = Time(number_of(known, COUNTED_AT).unwrap_or(0));
     let is_recent = message.accepted_at.since(counted_at) < COUNTED_FOR;
     let counts = counts_of(known, message.chid);
-    let scope = limits.exceeded_by(&counts, Waiting::of(message), replaced);
+    let scope = limits.exceeded_by(&counts, WaitingSize::of(message), replaced);
     let refused = scope.filter(|_| is_recent && limits.when_full == WhenFull::Refuse);
     Ok(refused.map(Attempt::Full))
 }
@@ -104,17 +97,16 @@ async fn replace_or_refuse(
 /// Adds a message to the counts in place of what it replaces. The error is the present item, if there is one and the
 /// server returns it.
 async fn add(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
+    rows: &MonthRows<'_>,
     message: &Message,
-    replaced: Waiting,
+    replaced: WaitingSize,
 ) -> Result<Result<(), Option<Item>>, CallError> {
-    let limits = &client.options.waiting;
-    let added = Waiting::of(message);
+    let limits = &rows.client.options.waiting;
+    let added = WaitingSize::of(message);
     let [messages, bytes] = growth(added, replaced);
     let mut condition = "attribute_exists(#um)".to_owned();
-    let mut request = update(client, uaid, table)
+    let mut request = rows
+        .update_request(WAITING_KEY)
         .update_expression("ADD #um :m, #ub :b, #cm :m, #cb :b, version :one")
         .expression_attribute_names("#um", MESSAGES)
         .expression_attribute_names("#ub", BYTES)
@@ -141,7 +133,7 @@ async fn add(
         }
     }
     let request = request.condition_expression(condition);
-    match client.call("UpdateItem", table, request.send()).await {
+    match rows.update(request).await {
         Ok(_added) => Ok(Ok(())),
         Err(error) if error.is_condition_failed() => Ok(Err(error.into_item())),
         Err(error) => Err(error),
@@ -150,32 +142,30 @@ async fn add(
 
 /// Counts the rows and the message, and deletes what gives way to it.
 async fn count(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
+    rows: &MonthRows<'_>,
     message: &Message,
     known: Option<&Item>,
 ) -> Result<Attempt, CallError> {
-    let limits = &client.options.waiting;
-    let mut waiting = waiting_rows::read(client, uaid, table, message).await?;
+    let limits = &rows.client.options.waiting;
+    let mut waiting = waiting_rows::read(rows, message).await?;
     let mut counts = waiting.counts(message.chid);
-    let added = Waiting::of(message);
+    let added = WaitingSize::of(message);
     if limits.exceeded_by(&counts, added, waiting.replaced).is_some() {
-        waiting.delete_unregistered(client, uaid, table).await?;
+        waiting.delete_unregistered(rows).await?;
         counts = waiting.counts(message.chid);
     }
     let refused = match limits.exceeded_by(&counts, added, waiting.replaced) {
         None => None,
         Some(scope) if limits.when_full == WhenFull::Refuse => Some(scope),
-        Some(_) => waiting.give_way(client, uaid, table, message, counts).await?.err(),
+        Some(_) => waiting.give_way(rows, message, counts).await?.err(),
     };
     let mut by_channel = waiting.by_channel();
     if refused.is_none() {
         let channel = by_channel.entry(message.chid).or_default();
         *channel = *channel - waiting.replaced + added;
     }
-    let item = encode(uaid, &by_channel, message.accepted_at, known);
-    Ok(match (put_unchanged(client, table, item, known).await?, refused) {
+    let item = encode(rows.uaid, &by_channel, message.accepted_at, known);
+    Ok(match (put_unchanged(rows, item, known).await?, refused) {
         (_, Some(scope)) => Attempt::Full(scope),
         (true, None) => Attempt::Counted(waiting.replaced),
         (false, None) => Attempt::Contended,
@@ -184,29 +174,27 @@ async fn count(
 
 /// Subtracts deleted messages. The counts are too high if that fails, until the rows are counted again.
 pub(crate) async fn subtract(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
-    deleted: impl IntoIterator<Item = (Chid, Waiting)>,
+    rows: &MonthRows<'_>,
+    deleted: impl IntoIterator<Item = (Chid, WaitingSize)>,
 ) {
-    let mut by_channel = BTreeMap::<Chid, Waiting>::new();
+    let mut by_channel = BTreeMap::<Chid, WaitingSize>::new();
     for (chid, size) in deleted {
         let channel = by_channel.entry(chid).or_default();
         *channel = *channel + size;
     }
     let by_channel: Vec<_> = by_channel.into_iter().collect();
     for channels in by_channel.chunks(CHANNELS_IN_A_REQUEST) {
-        let sums = channels.iter().map(|(chid, size)| (*chid, growth(Waiting::NOTHING, *size)));
-        let changed = change(client, uaid, table, &sums.collect::<Vec<_>>()).await;
+        let sums = channels.iter().map(|(chid, size)| (*chid, growth(WaitingSize::NOTHING, *size)));
+        let changed = change(rows, &sums.collect::<Vec<_>>()).await;
         if let Ok(Some(item)) = changed {
-            remove_empty(client, uaid, table, &item).await;
+            remove_empty(rows, &item).await;
         }
     }
 }
 
 /// Removes the counts of channels without messages, once there are [`CHANNELS_IN_A_REQUEST`]: an item has at most 400 KB,
 /// and a change is charged for all of it.
-async fn remove_empty(client: &DynamoClient, uaid: Uaid, table: &str, item: &Item) {
+async fn remove_empty(rows: &MonthRows<'_>, item: &Item) {
     let is_zero = |name: &str| item.get(name) == Some(&signed(0));
     let channels = item.keys().filter_map(|name| name.strip_prefix("m:"));
     let is_empty = |chid: &&str| is_zero(&format!("m:{chid}")) && is_zero(&format!("b:{chid}"));
@@ -215,7 +203,7 @@ async fn remove_empty(client: &DynamoClient, uaid: Uaid, table: &str, item: &Ite
         return;
     }
     let (mut removed, mut conditions) = (Vec::new(), Vec::new());
-    let mut request = update(client, uaid, table);
+    let mut request = rows.update_request(WAITING_KEY);
     for (at, chid) in empty.iter().enumerate() {
         removed.push(format!("#m{at}, #b{at}"));
         conditions.push(format!("#m{at} = :zero AND #b{at} = :zero"));
@@ -229,34 +217,31 @@ async fn remove_empty(client: &DynamoClient, uaid: Uaid, table: &str, item: &Ite
         .expression_attribute_values(":zero", signed(0))
         .expression_attribute_values(":one", signed(1));
     // A later delete tries again.
-    let _kept = client.call("UpdateItem", table, request.send()).await;
+    let _kept = rows.update(request).await;
 }
 
 /// Corrects the counts of a message that was counted in place of `reserved`, once `replaced` was really replaced; none
 /// if the message was not stored in favour of another one.
 pub(crate) async fn correct(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
+    rows: &MonthRows<'_>,
     message: &Message,
-    reserved: Waiting,
-    replaced: Option<Waiting>,
+    reserved: WaitingSize,
+    replaced: Option<WaitingSize>,
 ) {
-    let correction = growth(reserved, replaced.unwrap_or(Waiting::of(message)));
+    let correction = growth(reserved, replaced.unwrap_or(WaitingSize::of(message)));
     if correction != [0, 0] {
-        let _too_high = change(client, uaid, table, &[(message.chid, correction)]).await;
+        let _too_high = change(rows, &[(message.chid, correction)]).await;
     }
 }
 
 /// Adds these numbers of messages and bytes to the counts, if there are any. Returns the item.
 async fn change(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
+    rows: &MonthRows<'_>,
     changes: &[(Chid, [i64; 2])],
 ) -> Result<Option<Item>, CallError> {
     let mut expression = "ADD #um :um, #ub :ub, version :one".to_owned();
-    let mut request = update(client, uaid, table)
+    let mut request = rows
+        .update_request(WAITING_KEY)
         .expression_attribute_names("#um", MESSAGES)
         .expression_attribute_names("#ub", BYTES)
         .condition_expression("attribute_exists(#um)");
@@ -277,53 +262,31 @@ async fn change(
         .expression_attribute_values(":ub", signed(bytes))
         .expression_attribute_values(":one", signed(1))
         .return_values(ReturnValue::AllNew);
-    match client.call("UpdateItem", table, request.send()).await {
+    match rows.update(request).await {
         Ok(changed) => Ok(changed.attributes),
         Err(error) if error.is_condition_failed() => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Removes the counts, because rows were written that are not counted. The next store counts them.
-pub(crate) async fn forget(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
-) -> Result<(), CallError> {
-    let request = client.sdk.delete_item().table_name(table);
-    let request = request.key(UAID, text(uaid.to_string())).key(SORT_KEY, text(WAITING_KEY));
-    client.call("DeleteItem", table, request.send()).await.map(|_deleted| ())
-}
-
 /// What the row of this message's topic, or of the message itself, occupies.
-async fn stored_row(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
-    message: &Message,
-) -> Result<Waiting, CallError> {
-    let sort_key = rows::sort_key_of_message(message);
-    let key = Item::from([
-        (UAID.to_owned(), text(uaid.to_string())),
-        (SORT_KEY.to_owned(), text(sort_key)),
-    ]);
-    let item = client.get(table, key).await?;
-    Ok(item.as_ref().map_or(Waiting::NOTHING, size_of))
+async fn stored_row(rows: &MonthRows<'_>, message: &Message) -> Result<WaitingSize, CallError> {
+    let item = rows.get(&message_items::sort_key_of_message(message)).await?;
+    Ok(item.as_ref().map_or(WaitingSize::NOTHING, size_of))
 }
 
 /// What a row occupies; nothing if it cannot be decoded, as it is not counted.
-pub(crate) fn size_of(item: &Item) -> Waiting {
-    rows::decode(item).map_or(Waiting::NOTHING, |message| Waiting::of(&message))
+pub(crate) fn size_of(item: &Item) -> WaitingSize {
+    message_items::decode(item).map_or(WaitingSize::NOTHING, |message| WaitingSize::of(&message))
 }
 
 /// Writes the counts, unless another request has changed them since `known` was read. Returns whether it did.
 async fn put_unchanged(
-    client: &DynamoClient,
-    table: &str,
+    rows: &MonthRows<'_>,
     item: Item,
     known: Option<&Item>,
 ) -> Result<bool, CallError> {
-    let request = client.sdk.put_item().table_name(table).set_item(Some(item));
+    let request = rows.client.sdk.put_item().table_name(&rows.table).set_item(Some(item));
     let request = match known.map(|known| known.get(VERSION)) {
         None => request.condition_expression("attribute_not_exists(uaid)"),
         Some(None) => request.condition_expression("attribute_not_exists(version)"),
@@ -331,33 +294,20 @@ async fn put_unchanged(
             .condition_expression("version = :version")
             .expression_attribute_values(":version", version.clone()),
     };
-    applied(client.call("PutItem", table, request.send()).await)
-}
-
-fn update(
-    client: &DynamoClient,
-    uaid: Uaid,
-    table: &str,
-) -> aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder {
-    client
-        .sdk
-        .update_item()
-        .table_name(table)
-        .key(UAID, text(uaid.to_string()))
-        .key(SORT_KEY, text(WAITING_KEY))
+    applied(rows.client.call("PutItem", &rows.table, request.send()).await)
 }
 
 /// The item that replaces `known`.
 fn encode(
     uaid: Uaid,
-    by_channel: &BTreeMap<Chid, Waiting>,
+    by_channel: &BTreeMap<Chid, WaitingSize>,
     counted_at: Time,
     known: Option<&Item>,
 ) -> Item {
     let before = known.and_then(|known| number_of(known, VERSION)).unwrap_or(0);
     // In place of a removed item, no version may be one that a reader of that one knows.
     let version = counted_at.0.saturating_mul(VERSIONS_IN_A_MS).max(before + 1);
-    let user = by_channel.values().fold(Waiting::NOTHING, |sum, channel| sum + *channel);
+    let user = by_channel.values().fold(WaitingSize::NOTHING, |sum, channel| sum + *channel);
     let mut item = Item::from([
         (UAID.to_owned(), text(uaid.to_string())),
         (SORT_KEY.to_owned(), text(WAITING_KEY)),
@@ -366,7 +316,9 @@ fn encode(
         (COUNTED_AT.to_owned(), number(counted_at.0)),
         (VERSION.to_owned(), number(version)),
     ]);
-    for (chid, channel) in by_channel.iter().filter(|(_, channel)| **channel != Waiting::NOTHING) {
+    for (chid, channel) in
+        by_channel.iter().filter(|(_, channel)| **channel != WaitingSize::NOTHING)
+    {
         item.insert(messages_in(*chid), number(channel.messages));
         item.insert(bytes_in(*chid), number(channel.bytes));
     }
@@ -374,7 +326,7 @@ fn encode(
 }
 
 fn counts_of(item: &Item, chid: Chid) -> WaitingCounts {
-    let waiting = |messages: &str, bytes: &str| Waiting {
+    let waiting = |messages: &str, bytes: &str| WaitingSize {
         messages: number_of(item, messages).unwrap_or(0),
         bytes: number_of(item, bytes).unwrap_or(0),
     };
@@ -385,7 +337,7 @@ fn counts_of(item: &Item, chid: Chid) -> WaitingCounts {
 }
 
 /// The difference in messages and bytes.
-fn growth(added: Waiting, replaced: Waiting) -> [i64; 2] {
+fn growth(added: WaitingSize, replaced: WaitingSize) -> [i64; 2] {
     let difference = |added: u64, replaced: u64| added as i64 - replaced as i64;
     [difference(added.messages, replaced.messages), difference(added.bytes, replaced.bytes)]
 }

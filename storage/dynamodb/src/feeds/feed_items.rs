@@ -1,18 +1,17 @@
 //! The rows of both tables.
 
-use state_machine::{ReceiptRequest, Time};
+use state_machine::Time;
 use storage::feeds::{
     FeedKey, FeedMark, FeedName, FeedState, FeedSyncId, FeedValue, Sequence, Update, Version,
 };
-use storage::receipts::ExpectedReceipt;
-use storage::rows::Row;
 use storage::rules::feed_rows::{KeyRow, SequenceRow};
 
-use super::preflight::PREFLIGHT_FEED;
-use super::receipts;
 use crate::attributes::{number, number_of, text, text_of};
 use crate::client::DynamoClient;
 use crate::error::{CallError, Item};
+
+/// The feed of preflight checks. It is not a valid name, so that no feed has it.
+pub(crate) const PREFLIGHT_FEED: &str = "(preflight)";
 
 /// The partition key of the sequences.
 pub(crate) const NAME: &str = "name";
@@ -148,25 +147,6 @@ pub(crate) fn feed_of(item: &Item, attribute: &str) -> Option<FeedName> {
     FeedName::from_store(text_of(item, attribute)?).ok()
 }
 
-/// An item of the feeds' table of any kind.
-pub(crate) fn decode_row(item: &Item) -> Option<Row> {
-    if let Some(ExpectedReceipt { request, deadline }) = receipts::decode(item) {
-        let ReceiptRequest { subscription: feed, key } = request;
-        return Some(Row::ExpectedReceipt { feed, key, deadline });
-    }
-    let feed = feed_of(item, FEED)?;
-    if let Some(key) = text_of(item, ITEM)?.strip_prefix("k:") {
-        let KeyRow { version, number } = decode_key(item)?;
-        return Some(Row::Key { feed, key: FeedKey::parse(key).ok()?, version, number });
-    }
-    if let Some(key) = pending_at(item) {
-        let (version, value) = decode_value(item)?;
-        return Some(Row::Value { feed, key, version, number: None, value });
-    }
-    let Update { feed_sync_id, key, version, value } = decode_numbered(item)?;
-    Some(Row::Value { feed, key, version, number: Some(feed_sync_id), value })
-}
-
 /// Whether a preflight check that was interrupted left the item.
 pub(crate) fn is_preflight(item: &Item) -> bool {
     [NAME, FEED].iter().any(|name| text_of(item, name) == Some(PREFLIGHT_FEED))
@@ -186,7 +166,7 @@ pub(crate) fn decode_sequence(item: &Item) -> Option<SequenceRow> {
     Some(row).filter(|_| unsettled <= UNSETTLED_MAX)
 }
 
-pub(super) fn decode_key(item: &Item) -> Option<KeyRow> {
+pub(crate) fn decode_key(item: &Item) -> Option<KeyRow> {
     let number = match item.contains_key(NUMBER) {
         true => Some(FeedSyncId(number_of(item, NUMBER)?)),
         false => None,
@@ -194,14 +174,14 @@ pub(super) fn decode_key(item: &Item) -> Option<KeyRow> {
     Some(KeyRow { version: Version(number_of(item, VERSION)?), number })
 }
 
-pub(super) fn decode_numbered(item: &Item) -> Option<Update> {
+pub(crate) fn decode_numbered(item: &Item) -> Option<Update> {
     let key = FeedKey::parse(text_of(item, KEY)?).ok()?;
     let (version, value) = decode_value(item)?;
     Some(Update { feed_sync_id: number_at(text_of(item, ITEM)?)?, key, version, value })
 }
 
 /// The key of a waiting row.
-pub(super) fn pending_at(item: &Item) -> Option<FeedKey> {
+pub(crate) fn pending_at(item: &Item) -> Option<FeedKey> {
     FeedKey::parse(text_of(item, ITEM)?.strip_prefix(PENDING)?).ok()
 }
 
@@ -212,7 +192,7 @@ pub(super) fn number_at(item: &str) -> Option<FeedSyncId> {
 }
 
 /// Version and value of a waiting or published row; a deleted key has no value.
-pub(super) fn decode_value(item: &Item) -> Option<(Version, Option<FeedValue>)> {
+pub(crate) fn decode_value(item: &Item) -> Option<(Version, Option<FeedValue>)> {
     let version = Version(number_of(item, VERSION)?);
     let value = match item.contains_key(VALUE) {
         true => Some(FeedValue::parse(text_of(item, VALUE)?).ok()?),

@@ -8,7 +8,9 @@ use state_machine::store::FullScope;
 use state_machine::{Chid, Message, MessageId, MessageKey, Time, Topic, Uaid};
 use storage::maintenance::WaitingPage;
 use storage::store::Cursor;
-use storage::waiting::{Waiting, WaitingCounts, WaitingLimits, WaitingRow, WhenFull};
+use storage::waiting_limits::{
+    WaitingCounts, WaitingLimits, WaitingMessage, WaitingSize, WhenFull,
+};
 
 use crate::columns::{change, corrupt, from_i64, to_i64};
 use crate::statements::has_row;
@@ -28,7 +30,7 @@ pub(crate) fn make_room(
         return Ok(Ok(0));
     }
     let (counts, expires_at) = read(conn, uaid, message.chid)?;
-    if limits.exceeded_by(&counts, Waiting::of(message), Waiting::NOTHING).is_none() {
+    if limits.exceeded_by(&counts, WaitingSize::of(message), WaitingSize::NOTHING).is_none() {
         return Ok(Ok(0));
     }
     if !channels::is_registered(conn, uaid, message.chid)? || is_stored(conn, uaid, message.id)? {
@@ -43,7 +45,7 @@ pub(crate) fn make_room(
     delete_unregistered(conn, uaid)?;
     let (counts, _) = read(conn, uaid, message.chid)?;
     let replaced = of_topic(conn, uaid, message)?;
-    match limits.exceeded_by(&counts, Waiting::of(message), replaced) {
+    match limits.exceeded_by(&counts, WaitingSize::of(message), replaced) {
         Some(_) if limits.when_full == WhenFull::Replace => {
             replace(conn, uaid, message, limits, counts, replaced)
         }
@@ -68,7 +70,7 @@ fn replace(
     message: &Message,
     limits: &WaitingLimits,
     counts: WaitingCounts,
-    replaced: Waiting,
+    replaced: WaitingSize,
 ) -> rusqlite::Result<Result<usize, FullScope>> {
     let topic = message.topic.as_ref().map(Topic::as_str);
     let parameters = params![uaid.0, message.chid.0, topic];
@@ -80,11 +82,11 @@ fn replace(
     }
 }
 
-fn waiting_row(row: &Row<'_>) -> rusqlite::Result<WaitingRow<MessageKey>> {
+fn waiting_row(row: &Row<'_>) -> rusqlite::Result<WaitingMessage<MessageKey>> {
     let (id, chid) = (MessageId::from_bytes(row.get(0)?), Chid(row.get(1)?));
     let urgency = messages::urgency(row.get(2)?)?;
     let bytes = from_i64(row.get(3)?);
-    Ok(WaitingRow { key: MessageKey { id, chid, topic: None }, id, chid, urgency, bytes })
+    Ok(WaitingMessage { key: MessageKey { id, chid, topic: None }, id, chid, urgency, bytes })
 }
 
 /// What waits, and a time before which no message of the user agent expires.
@@ -93,7 +95,7 @@ fn read(conn: &Connection, uaid: Uaid, chid: Chid) -> rusqlite::Result<(WaitingC
     let mut rows = statement.query(params![uaid.0, chid.0])?;
     let (mut counts, mut expires_at) = (WaitingCounts::default(), Time(u64::MAX));
     while let Some(row) = rows.next()? {
-        let waiting = Waiting { messages: from_i64(row.get(1)?), bytes: from_i64(row.get(2)?) };
+        let waiting = WaitingSize { messages: from_i64(row.get(1)?), bytes: from_i64(row.get(2)?) };
         if row.get_ref(0)?.as_blob()?.is_empty() {
             (counts.user, expires_at) = (waiting, Time(from_i64(row.get(3)?)));
         } else {
@@ -125,13 +127,13 @@ fn is_stored(conn: &Connection, uaid: Uaid, id: MessageId) -> rusqlite::Result<b
 }
 
 /// What a message of the same topic occupies.
-fn of_topic(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlite::Result<Waiting> {
-    let Some(topic) = &message.topic else { return Ok(Waiting::NOTHING) };
+fn of_topic(conn: &Connection, uaid: Uaid, message: &Message) -> rusqlite::Result<WaitingSize> {
+    let Some(topic) = &message.topic else { return Ok(WaitingSize::NOTHING) };
     let mut statement = conn.prepare_cached(OF_TOPIC)?;
     let mut rows = statement.query(params![uaid.0, message.chid.0, topic.as_str()])?;
     match rows.next()? {
-        Some(row) => Ok(Waiting { messages: 1, bytes: from_i64(row.get(0)?) }),
-        None => Ok(Waiting::NOTHING),
+        Some(row) => Ok(WaitingSize { messages: 1, bytes: from_i64(row.get(0)?) }),
+        None => Ok(WaitingSize::NOTHING),
     }
 }
 
