@@ -1,43 +1,31 @@
-//! The access tokens of a node: follows their feed, and closes the connections of a token that has ended or was replaced.
+//! The access tokens of a node.
 //!
 //! All of them are in memory. A push to an agent without a token costs one comparison of its uaid.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use actix::dev::SendError;
-use actix::{Actor, AsyncContext, Context, StreamHandler};
 use parking_lot::RwLock;
-use slog::{Logger, info, warn};
-use state_machine::access::{AccessGrant, AccessId, AccessTable};
+use state_machine::Uaid;
+use state_machine::access::{AccessId, AccessTable};
 use state_machine::connection::CloseReason;
 use state_machine::feed::{FeedName, FeedPage};
-use state_machine::{Span, Uaid};
 use storage::StoreError;
 
 use crate::admission::Admission;
-use crate::alarm::Alarm;
 use crate::clock::Clock;
-use crate::feeds::{FeedSubscription, Feeds, SubscriptionError, pages};
-use crate::mailbox::BoundedAddr;
-use crate::registry::{CloseAccess, RegistryActor};
-
-/// The longest time until the clock is compared with the next expiry: the clock may be set.
-const EXPIRY_CHECK: Span = Span::from_secs(60);
-
-/// The wait before the registry is notified again whose mailbox was full.
-const RETRY: Span = Span::from_secs(1);
+use crate::feeds::Feeds;
 
 /// The access tokens, as all threads of a node see them.
 #[derive(Clone)]
-pub struct Access(Arc<Shared>);
+pub struct Access(pub(crate) Arc<AccessShared>);
 
-struct Shared {
-    table: RwLock<AccessTable>,
+pub(crate) struct AccessShared {
+    pub(crate) table: RwLock<AccessTable>,
     /// By token, since the node started. No more than tokens.
     usage: RwLock<BTreeMap<AccessId, Arc<AccessUsage>>>,
-    clock: Clock,
+    pub(crate) clock: Clock,
 }
 
 /// What the agents of a token have used on this node since it started.
@@ -88,23 +76,10 @@ pub async fn load(feeds: &Feeds, clock: Clock) -> Result<Access, StoreError> {
     let apply = |table: &mut AccessTable, page| drop(table.apply(page));
     let table = feeds.read_all(FeedName::access(), apply).await?;
     let (table, usage) = (RwLock::new(table), RwLock::default());
-    Ok(Access(Arc::new(Shared { table, usage, clock })))
+    Ok(Access(Arc::new(AccessShared { table, usage, clock })))
 }
 
 impl Access {
-    /// Follows the feed of the tokens from now on. Connections are closed by `registry`.
-    pub fn follow(&self, feeds: &Feeds, registry: BoundedAddr<RegistryActor>, log: Logger) {
-        let now = self.0.clock.now();
-        // There are no connections yet.
-        let table = self.0.table.read();
-        let ended = table.iter().filter(|(_, grant)| grant.has_ended(now));
-        let closed = ended.map(|(id, _)| id).collect();
-        drop(table);
-        let (access, feeds, alarm) = (self.clone(), feeds.clone(), Alarm::default());
-        let replaced = BTreeSet::new();
-        AccessActor { access, feeds, registry, closed, replaced, alarm, log }.start();
-    }
-
     /// Counts a connection with the token that has this SHA-256, in hex.
     pub fn try_connect(&self, sha256: &str) -> Result<AccessSlot, AccessRefusal> {
         let table = self.0.table.read();
@@ -154,7 +129,7 @@ impl Access {
 
     /// Applies a page of the feed. Returns the ids whose token was replaced: no connection with the former one gets a
     /// slot after it, and those without a hello are refused by it.
-    fn apply(&self, page: FeedPage) -> Vec<AccessId> {
+    pub(crate) fn apply(&self, page: FeedPage) -> Vec<AccessId> {
         let mut table = self.0.table.write();
         let replaced = table.apply(page);
         for id in &replaced {
@@ -195,95 +170,4 @@ impl Admission for WithAccess {
     fn register(&self, uaid: Uaid) -> bool {
         self.of_address.register(uaid)
     }
-}
-
-/// Follows the feed of the tokens.
-struct AccessActor {
-    access: Access,
-    feeds: Feeds,
-    registry: BoundedAddr<RegistryActor>,
-    /// The tokens that have ended and whose connections the registry closes.
-    closed: BTreeSet<AccessId>,
-    /// The ids whose token was replaced, and whose connections the registry does not close yet.
-    replaced: BTreeSet<AccessId>,
-    alarm: Alarm,
-    log: Logger,
-}
-
-impl AccessActor {
-    fn subscription(&self) -> FeedSubscription {
-        let cursor = self.access.0.table.read().cursor();
-        self.feeds.subscribe_when_created(FeedName::access(), cursor)
-    }
-
-    /// Closes the connections of tokens that have ended or were replaced, and sets the alarm for the next one.
-    fn close_ended(&mut self, ctx: &mut Context<Self>) {
-        let now = self.access.0.clock.now();
-        let mut wait = None;
-        {
-            let table = self.access.0.table.read();
-            let is_over = |id: &AccessId, grant: &AccessGrant| {
-                self.replaced.contains(id) || grant.has_ended(now) && !self.closed.contains(id)
-            };
-            let over = table.iter().filter(|(id, grant)| is_over(id, grant));
-            for (id, grant) in over.collect::<Vec<_>>() {
-                match self.registry.try_send(CloseAccess { id }) {
-                    Ok(()) => {
-                        self.replaced.remove(&id);
-                        let has_ended = grant.has_ended(now);
-                        log_closed(grant, has_ended, &self.log);
-                        if has_ended {
-                            self.closed.insert(id);
-                        }
-                    }
-                    Err(SendError::Full(_)) => wait = Some(now + RETRY),
-                    // The node is stopping.
-                    Err(SendError::Closed(_)) => {}
-                }
-            }
-            let expiry = table.next_expiry(now).map(|at| at.min(now + EXPIRY_CHECK));
-            wait = wait.or(expiry);
-        }
-        self.alarm.set(wait, &self.access.0.clock, ctx, |actor: &mut Self, ctx| {
-            actor.alarm.has_fired();
-            actor.close_ended(ctx);
-        });
-    }
-}
-
-fn log_closed(grant: &AccessGrant, has_ended: bool, log: &Logger) {
-    let name = &grant.name;
-    if has_ended {
-        info!(log, "an access token has ended, its user agents are closed"; "name" => name);
-    } else {
-        info!(log, "an access token was replaced, its user agents are closed"; "name" => name);
-    }
-}
-
-impl Actor for AccessActor {
-    type Context = Context<Self>;
-
-    fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.add_stream(pages(self.subscription()));
-        self.close_ended(ctx);
-    }
-}
-
-impl StreamHandler<Result<FeedPage, SubscriptionError>> for AccessActor {
-    fn handle(&mut self, page: Result<FeedPage, SubscriptionError>, ctx: &mut Self::Context) {
-        match page {
-            Ok(page) => self.replaced.extend(self.access.apply(page)),
-            Err(SubscriptionError::Closed) => {}
-            Err(SubscriptionError::End(error)) => {
-                warn!(self.log, "the access tokens were replaced, reading them from the beginning";
-                    "error" => ?error);
-                *self.access.0.table.write() = AccessTable::default();
-                ctx.add_stream(pages(self.subscription()));
-            }
-        }
-        self.close_ended(ctx);
-    }
-
-    /// Keeps the actor alive: another stream may be there, and tokens expire.
-    fn finished(&mut self, _: &mut Self::Context) {}
 }

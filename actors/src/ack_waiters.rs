@@ -10,11 +10,11 @@ use state_machine::Uaid;
 pub(crate) struct AckWaiters {
     max: usize,
     of_agent_max: usize,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingCounts>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingCounts {
     total: usize,
     of_agent: HashMap<Uaid, usize>,
 }

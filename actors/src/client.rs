@@ -31,12 +31,12 @@ use crate::broadcasts::{BroadcastView, Subscribe, Unsubscribe};
 use crate::clock::Clock;
 use crate::counters::{MonthMove, StoreCall};
 use crate::feeds::Feeds;
+use crate::frame_limits::FrameLimits;
 use crate::handle::{ClientHandle, ClientMail, ClientMailbox, DirectPush, Inbox, Signal, answer};
 use crate::mailbox::BoundedAddr;
 use crate::nodes::NodeDirectory;
 use crate::observe::{ClientCounters, ClientState};
 use crate::registry::{Deregister, Register, RegistryActor};
-use crate::socket::FrameLimits;
 use crate::store_executor::{self, PendingAnswer};
 use crate::wake_ups::WakeUp;
 

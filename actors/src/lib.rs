@@ -1,14 +1,14 @@
 //! The actors of Kalends: the only place that knows actix's actors.
 //!
 //! - [`client`]: one user agent's connection; drives `state_machine::connection`.
-//! - [`registry`]: the connections of this node, and the lookup of all nodes; drives
-//!   `state_machine::registry`.
+//! - [`registry`]: the connections of this node; drives `state_machine::registry`. [`Directory`] is the lookup of all
+//!   nodes.
 //! - [`endpoint`]: the delivery of pushes; drives `state_machine::delivery`.
 //! - [`bridge`]: the contract of a bridge to the push service of a platform.
 //! - [`bridged_agents`]: the operations on user agents behind a bridge; drives `state_machine::bridged_call`.
 //! - [`feeds`]: the publisher and the followers of feeds; drives `state_machine::feed`.
 //! - [`broadcasts`]: the broadcasts of a node, and the connections to wake when they change.
-//! - [`socket`]: the one file that names actix-web-actors.
+//! - [`socket`]: a connection from its first request to its last frame. One file in it names actix-web-actors.
 //! - [`access`]: the access tokens of a closed server, and the connections to close when one ends.
 //! - [`admission`]: the limits of a connection by who asks.
 //! - [`shared_log_limiter`]: how often threads log an event.
@@ -20,6 +20,7 @@
 //! uses `do_send`.
 
 pub mod access;
+mod access_follower;
 mod ack_waiters;
 pub mod admission;
 mod alarm;
@@ -29,9 +30,11 @@ pub mod broadcasts;
 pub mod client;
 pub mod clock;
 pub mod counters;
+mod directory;
 mod drain_schedule;
 pub mod endpoint;
 pub mod feeds;
+mod frame_limits;
 #[cfg(test)]
 #[path = "../../state_machine/tests/support/fuzz.rs"]
 mod fuzz;
@@ -51,12 +54,14 @@ pub use bridge::{Bridge, NoBridges};
 pub use bridged_agents::{BridgedAgents, BridgedLimits};
 pub use client::{Client, ClientShared, StepObserver, Transport};
 pub use clock::Clock;
+pub use directory::Directory;
 pub use endpoint::{DeliverPush, Endpoint, EndpointLimits, EndpointShared};
 pub use feeds::{
     FeedLimits, FeedSubscription, Feeds, SharedPage, SubscriptionError, TooManyFollowers,
 };
+pub use frame_limits::FrameLimits;
 pub use mailbox::BoundedAddr;
-pub use nodes::{Directory, NoPeers, NodeDirectory};
+pub use nodes::{NoPeers, NodeDirectory};
 pub use observe::Observe;
 pub use registry::RegistryActor;
 pub use shared_log_limiter::SharedLogLimiter;

@@ -15,7 +15,6 @@ use state_machine::wire::ClientMessage;
 use state_machine::{ConnectionId, NodeId, Span, Time};
 
 use crate::counters::{Counters, Histogram, MonthMove, StoreTimes, WAITING_BOUNDS};
-use crate::feeds::FeedStats;
 use crate::mailbox::MailboxState;
 
 /// Asks an actor for its state `S`.
@@ -161,6 +160,21 @@ pub enum BreakerState {
     },
     /// The probe is under way.
     HalfOpen,
+}
+
+/// The feeds of a node in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FeedStats {
+    /// Followers, without those of the node itself.
+    pub followers: usize,
+    /// Followers that have not received everything that is published, those of the node itself among them.
+    pub followers_behind: usize,
+    /// Feeds that are followed.
+    pub followed: usize,
+    /// Feeds that are followed or have something to publish.
+    pub open: usize,
+    /// Deleted keys that this node has forgotten since it started.
+    pub forgotten: u64,
 }
 
 /// Counts the client actors of a node. Each client moves itself when its phase changes.

@@ -1,5 +1,4 @@
-//! The registry actor: registers the connections of this node by uaid, and hands out the lookup of
-//! all nodes.
+//! The registry actor: registers the connections of this node by uaid.
 //!
 //! Architecture Invariant: it never waits and cannot panic.
 
@@ -13,7 +12,7 @@ use slog::{Logger, debug};
 use state_machine::access::AccessId;
 use state_machine::delivery::NodeAnswer;
 use state_machine::registry::{Entry, Registry};
-use state_machine::{ConnectionId, NodeId, Time, Uaid};
+use state_machine::{ConnectionId, Time, Uaid};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
@@ -21,15 +20,15 @@ use tokio::time::{Instant, sleep};
 use crate::access::Access;
 use crate::drain_schedule::DrainSchedule;
 use crate::handle::{ClientHandle, DirectPush, Disconnected, Signal};
-use crate::mailbox::{BoundedActor, BoundedAddr, Mailbox, Queued};
-use crate::nodes::{Directory, NodeDirectory};
+use crate::mailbox::{BoundedActor, Mailbox, Queued};
+use crate::nodes::NodeDirectory;
 use crate::observe::{ClientCounters, ClientState, Observe, RegistryState, observed};
 
 /// The connections of this node, and its peers.
 pub struct RegistryActor {
-    connections: LiveConnections,
-    clients: Arc<ClientCounters>,
-    peers: Arc<dyn NodeDirectory>,
+    pub(crate) connections: LiveConnections,
+    pub(crate) clients: Arc<ClientCounters>,
+    pub(crate) peers: Arc<dyn NodeDirectory>,
     /// None on a node that knows no access tokens.
     access: Option<Access>,
     mailbox: Mailbox,
@@ -147,14 +146,6 @@ impl RegistryActor {
     /// Closes a connection that registers after its access token has ended.
     pub fn with_access(self, access: Access) -> Self {
         Self { access: Some(access), ..self }
-    }
-
-    /// Starts it on the current arbiter. `own` is the name of this node in router records; none
-    /// if agents cannot connect.
-    pub fn start(self, own: Option<NodeId>) -> Directory {
-        let connections = self.connections.clone();
-        let (clients, peers) = (Arc::clone(&self.clients), Arc::clone(&self.peers));
-        Directory { own, registry: BoundedAddr::start(self), connections, clients, peers }
     }
 
     fn state(&self) -> RegistryState {
@@ -350,77 +341,5 @@ impl Handler<Queued<ObserveClient>> for RegistryActor {
         if let Some(entry) = self.connections.find(uaid) {
             entry.handle.observe(reply);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use futures_util::StreamExt;
-    use slog::{Discard, o};
-    use state_machine::{Chid, Message, MessageId, Span, Urgency};
-    use tokio::task::LocalSet;
-    use tokio::time::timeout;
-
-    use super::*;
-    use crate::handle::{ClientMail, ClientMailbox, Inbox};
-    use crate::nodes::NoPeers;
-
-    const AGENT: Uaid = Uaid([1; 16]);
-
-    fn directory(here: &NodeId) -> Directory {
-        let peers = Arc::new(NoPeers(NodeAnswer::NotHere));
-        RegistryActor::new(16, peers, Logger::root(Discard, o!())).start(Some(here.clone()))
-    }
-
-    /// Sends a registration, which the registry handles when this test waits.
-    fn register(directory: &Directory, number: u64) -> Arc<ClientMailbox> {
-        let mailbox = Arc::new(ClientMailbox::new(16));
-        let handle = ClientHandle::new(Arc::clone(&mailbox));
-        let connection = ConnectionId(number);
-        directory.registry().try_send(Register { uaid: AGENT, connection, handle }).unwrap();
-        mailbox
-    }
-
-    fn message() -> Message {
-        Message {
-            id: MessageId::from_uuid_v7(7, false),
-            chid: Chid([2; 16]),
-            topic: None,
-            urgency: Urgency::Normal,
-            accepted_at: Time(1),
-            ttl: Span::from_secs(60),
-            offers: 0,
-            receipt: None,
-            payload: None,
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_push_that_overtakes_the_registration_of_its_agent_reaches_it() {
-        let test = async {
-            let here = NodeId::new("here");
-            let directory = directory(&here);
-            let ended = register(&directory, 1);
-            directory.registry().send(CountConnections).await.unwrap();
-            ended.close();
-            let connected = register(&directory, 2);
-            let answer = directory.deliver(&here, AGENT, message());
-            let mail = timeout(Duration::from_secs(1), Inbox(connected).next()).await;
-            assert!(matches!(mail, Ok(Some(ClientMail::Push(_)))), "{mail:?}, {answer:?}");
-        };
-        LocalSet::new().run_until(test).await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_push_to_a_connection_that_ended_is_not_here_and_forgets_it() {
-        let test = async {
-            let here = NodeId::new("here");
-            let directory = directory(&here);
-            register(&directory, 1).close();
-            let answer = directory.deliver(&here, AGENT, message());
-            assert_eq!(answer.await, Ok(NodeAnswer::NotHere));
-            assert_eq!(directory.registry().send(CountConnections).await, Ok(0));
-        };
-        LocalSet::new().run_until(test).await;
     }
 }

@@ -8,7 +8,7 @@ use actix_web::App;
 use actix_web::test::{TestRequest, call_and_read_body_json, init_service};
 use actix_web::web::Data;
 use actors::mailbox::BoundedAddr;
-use actors::{NoPeers, RegistryActor};
+use actors::{Directory, NoPeers, RegistryActor};
 use serde_json::{Value, json};
 use slog::{Discard, Logger, o};
 use state_machine::delivery::NodeAnswer;
@@ -66,7 +66,8 @@ fn registry(thread: &Arbiter) -> BoundedAddr<RegistryActor> {
     let (started, address) = channel();
     let is_sent = thread.spawn_fn(move || {
         let peers = Arc::new(NoPeers(NodeAnswer::NotHere));
-        let registry = RegistryActor::new(16, peers, Logger::root(Discard, o!())).start(None);
+        let registry =
+            Directory::start(RegistryActor::new(16, peers, Logger::root(Discard, o!())), None);
         started.send(registry.registry().clone()).unwrap();
     });
     assert!(is_sent);

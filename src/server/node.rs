@@ -7,10 +7,9 @@ use std::time::Duration;
 use actix_web::web::Data;
 use actors::broadcasts::{self, BroadcastLimits};
 use actors::counters::Counters;
-use actors::socket::FrameLimits;
 use actors::{
-    Bridge, BridgedAgents, ClientShared, Clock, Directory, EndpointShared, Feeds, NoPeers,
-    NodeDirectory, RegistryActor,
+    Bridge, BridgedAgents, ClientShared, Clock, Directory, EndpointShared, Feeds, FrameLimits,
+    NoPeers, NodeDirectory, RegistryActor,
 };
 use parking_lot::Mutex;
 use slog::Logger;
@@ -178,7 +177,7 @@ impl NodeParts<'_> {
         };
         let registry = RegistryActor::new(self.settings.registry_mailbox_max, peers, log.clone());
         let registry = registry.with_access(access.clone());
-        let directory = registry.start(role.has_connections().then(|| name.clone()));
+        let directory = Directory::start(registry, role.has_connections().then(|| name.clone()));
         access.follow(feeds, directory.registry().clone(), log.clone());
         directory
     }

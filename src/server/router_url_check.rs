@@ -77,7 +77,7 @@ mod tests {
     use std::net::{SocketAddr, TcpListener};
     use std::sync::Arc;
 
-    use actors::{NoPeers, RegistryActor};
+    use actors::{Directory, NoPeers, RegistryActor};
     use slog::{Discard, o};
     use state_machine::delivery::NodeAnswer;
     use tokio::time::timeout;
@@ -97,7 +97,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let (node, clock) = (NodeId::new(&format!("http://{address}")), Clock::starting_at(NOW));
         let (peers, log) = (Arc::new(NoPeers(NodeAnswer::NotHere)), Logger::root(Discard, o!()));
-        let directory = RegistryActor::new(16, peers, log.clone()).start(None);
+        let directory = Directory::start(RegistryActor::new(16, peers, log.clone()), None);
         let mut limits = PortLimits::from(&Settings::default());
         limits.port.workers = 1;
         let (name, time) = (node.clone(), clock.clone());

@@ -25,7 +25,7 @@ fn there_is_only_one_cryptography_library() {
 fn only_one_file_uses_actix_web_actors() {
     let naming = sources().into_iter().filter(|(_, text)| text.contains("use actix_web_actors"));
     let naming: Vec<_> = naming.map(|(path, _)| path).collect();
-    assert_eq!(naming, [Path::new(ROOT).join("actors/src/socket/mod.rs")]);
+    assert_eq!(naming, [Path::new(ROOT).join("actors/src/socket/websocket.rs")]);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use storage::StoreError;
 use storage::feeds::FeedState;
 use tokio::sync::mpsc;
 
-use super::FeedsShared;
+use super::shared::FeedsShared;
 use super::sweep::{FEEDS_PER_PAGE, Sweep, SweepOrder};
 use crate::alarm::Alarm;
 use crate::mailbox::{BoundedActor, Mailbox, Queued};

@@ -19,8 +19,8 @@ use storage::StoreError;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;
 
-use super::Feeds;
 use super::head_watch::HeadSubscription;
+use super::node_feeds::Feeds;
 use super::shared_page::{PageFuture, SharedPage};
 
 /// A subscription to one feed, from a cursor on. Dropping it ends it.
@@ -49,7 +49,7 @@ pub struct FeedSubscription {
 
 /// What a subscription does if the feed does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WhenMissing {
+enum WhenMissing {
     End,
     Wait,
 }
@@ -70,8 +70,38 @@ pub enum SubscriptionError {
     Closed,
 }
 
+impl Feeds {
+    /// Subscribes to a feed from the number after `after` on. Rejected if there are `followers_max`
+    /// followers, or if `feeds_open_max` other feeds are followed. From its beginning, a feed that
+    /// always exists is waited for if it was never written.
+    pub fn subscribe(
+        &self,
+        feed: FeedName,
+        after: FeedSyncId,
+    ) -> Result<FeedSubscription, TooManyFollowers> {
+        let permit = Arc::clone(&self.shared.followers).try_acquire_owned();
+        let permit = permit.map_err(|_| TooManyFollowers)?;
+        let watch = self.shared.heads.subscribe(&feed, self.shared.limits.feeds_open_max);
+        let watch = watch.ok_or(TooManyFollowers)?;
+        self.subscribed(&feed, &watch);
+        let when_missing = match feed.is_always_there() && after == FeedSyncId::NONE {
+            true => WhenMissing::Wait,
+            false => WhenMissing::End,
+        };
+        Ok(FeedSubscription::new(self, feed, after, watch, when_missing, Some(permit)))
+    }
+
+    /// Subscribes to a feed that may not exist yet, for the node itself. No limit applies: a node
+    /// has few such subscriptions.
+    pub fn subscribe_when_created(&self, feed: FeedName, after: FeedSyncId) -> FeedSubscription {
+        let watch = self.shared.heads.subscribe(&feed, usize::MAX).expect("no limit applies");
+        self.subscribed(&feed, &watch);
+        FeedSubscription::new(self, feed, after, watch, WhenMissing::Wait, None)
+    }
+}
+
 impl FeedSubscription {
-    pub(super) fn new(
+    fn new(
         feeds: &Feeds,
         feed: FeedName,
         after: FeedSyncId,

@@ -18,7 +18,7 @@ use storage::StoreError;
 use storage::feeds::FeedState;
 use tokio::time::sleep;
 
-use super::Feeds;
+use super::node_feeds::Feeds;
 use super::sweep::FEEDS_PER_PAGE;
 
 /// Entries that are read, published again or removed at once.

@@ -16,30 +16,22 @@ use actix_codec::{Encoder, Framed};
 use actix_http::body::{BodySize, BoxBody, MessageBody, to_bytes};
 use actix_http::error::DispatchError;
 use actix_http::h1::{Codec, Message, SendResponse};
-use actix_http::header::CONTENT_TYPE;
 use actix_http::{
     ConnectionType, HttpMessage, HttpService, Method, Request, Response, StatusCode, Version,
 };
-use actix_service::{
-    IntoServiceFactory, Service, ServiceFactory, apply_fn_factory, fn_factory, fn_service,
-    map_config,
-};
-use actix_web::dev::{AppConfig, ServiceResponse};
+use actix_service::{Service, ServiceFactory, apply_fn_factory, fn_factory, fn_service};
+use actix_web::Error;
+use actix_web::dev::ServiceResponse;
 use actix_web::web::ServiceConfig;
-use actix_web::{App, Error};
-use bytes::Bytes;
-use futures_util::Stream;
-use futures_util::future::LocalBoxFuture;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Sleep, sleep, timeout};
 
 use super::event_stream::{EndlessBody, EventStream, awaiting_handover};
+use super::http::{HttpOptions, Io, Routes, app, refusal};
 use super::http_stream::{HttpFlow, HttpStream};
+use super::io::Socket;
 use super::parked::{Due, RequestDeadline, park};
-use super::{Session, Socket};
-
-/// Bytes that a connection keeps for a peer that does not read. Above it, its output is not polled.
-pub(super) const UNSENT_BYTES_MAX: usize = 8 * 1024;
+use super::taken_socket::{Ended, Part, TakenSocket, close};
+use super::websocket::Session;
 
 /// Polls of an HTTP connection that move no byte, before each further one waits for [`RESTLESS_WAIT`].
 const RESTLESS_POLLS_MAX: u32 = 128;
@@ -51,43 +43,8 @@ const NOT_GET: &str = "an upgrade to a WebSocket is a GET";
 /// The answer to an upgrade of an event stream. After an upgrade only a session sends bytes.
 const STREAM: &str = "an event stream does not begin with an upgrade";
 
-/// What HTTP/1 on a port needs to know.
-#[derive(Clone)]
-pub struct HttpOptions {
-    pub headers_timeout: Duration,
-    /// Time for which an idle connection is kept.
-    pub keep_alive: Duration,
-    /// Time for which a socket is read after the last answer or close frame.
-    pub linger: Duration,
-    /// Whether a client that has closed its end still waits for the answer.
-    pub allows_half_closed: bool,
-    /// The JSON of a 400 with this message.
-    pub bad_request: fn(&str) -> String,
-    /// Fires at shutdown: idle connections end.
-    pub stopping: Option<actix_server::GracefulShutdownSignal>,
-}
-
-/// The socket of a connection, encrypted or not.
-pub trait Io: AsyncRead + AsyncWrite + Unpin + 'static {}
-
-impl<T: AsyncRead + AsyncWrite + Unpin + 'static> Io for T {}
-
-/// The routes of a thread.
-pub(super) trait Routes:
-    Service<Request, Response = ServiceResponse, Error = Error, Future: 'static> + 'static
-{
-}
-
-impl<A> Routes for A where
-    A: Service<Request, Response = ServiceResponse, Error = Error, Future: 'static> + 'static
-{
-}
-
 /// actix-http's part of a connection.
-pub(super) trait ServesHttp<T>:
-    Service<HttpIo<T>, Response = (), Error = DispatchError> + 'static
-{
-}
+trait ServesHttp<T>: Service<HttpIo<T>, Response = (), Error = DispatchError> + 'static {}
 
 impl<T, S> ServesHttp<T> for S where
     S: Service<HttpIo<T>, Response = (), Error = DispatchError> + 'static
@@ -145,20 +102,6 @@ where
             Ok(fn_service::<_, _, _, _, _, ()>(connection))
         }
     })
-}
-
-pub(super) fn app(
-    configure: impl FnOnce(&mut ServiceConfig) + 'static,
-) -> impl ServiceFactory<
-    Request,
-    Config = (),
-    Response = ServiceResponse,
-    Error = Error,
-    InitError = (),
-    Service = impl Routes,
-    Future: 'static,
-> {
-    map_config(App::new().configure(configure).into_factory(), |()| AppConfig::default())
 }
 
 /// What HTTP/1 knows of the connection of a request: see `on_connect_ext` in [`service`].
@@ -238,11 +181,6 @@ fn answer_upgrade<T: Io, A: Routes>(
     }
 }
 
-pub(super) fn refusal(json: String) -> Response<BoxBody> {
-    let mut answer = Response::build(StatusCode::BAD_REQUEST);
-    answer.insert_header((CONTENT_TYPE, "application/json")).body(json).map_into_boxed_body()
-}
-
 /// Takes the socket from the HTTP service, which ends with this.
 fn upgrade<T: Io>(
     answer: Response<BoxBody>,
@@ -274,81 +212,8 @@ async fn refuse<T: Io>(
     Ok(())
 }
 
-/// What is written to a socket that was taken from HTTP.
-pub(super) trait Output: Stream<Item = Result<Bytes, Error>> + Unpin {
-    /// Whether it is polled though its peer does not read. If not, the task is woken when this changes.
-    fn must_end(&mut self, _: &mut Context<'_>) -> bool {
-        false
-    }
-}
-
-/// A socket that was taken from HTTP.
-struct TakenSocket<T, O> {
-    socket: Rc<Socket<T>>,
-    /// The client of a WebSocket, which writes to the socket itself, or the rest of an answer.
-    output: O,
-}
-
-impl<T: Io, O: Output> TakenSocket<T, O> {
-    /// Writes the output until it ends, and then waits a moment for the peer to close its end.
-    #[expect(clippy::manual_async_fn, reason = "it would have room for the output twice")]
-    fn run(mut self, linger: Duration) -> impl Future<Output = Ended> {
-        async move {
-            if poll_fn(|cx| self.poll_output(cx)).await.is_ok() {
-                // In an allocation of its own, which no open connection has.
-                let _ = Box::pin(timeout(linger, self.close())).await;
-            }
-            Ended::Connection(Ok(()))
-        }
-    }
-
-    /// The output is polled while the peer reads: an answer to each of its frames is bounded by that.
-    fn poll_output(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.socket.write(cx)? < UNSENT_BYTES_MAX || self.output.must_end(cx) {
-            match Pin::new(&mut self.output).poll_next(cx) {
-                Poll::Ready(Some(Ok(bytes))) => self.socket.add(&bytes),
-                Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(Ok(())),
-                Poll::Pending => {
-                    self.socket.write(cx)?;
-                    break;
-                }
-            }
-        }
-        Poll::Pending
-    }
-
-    async fn close(self) -> io::Result<()> {
-        let Self { socket, output } = self;
-        drop(output);
-        let Some((mut io, unsent)) = Rc::into_inner(socket).map(Socket::into_parts) else {
-            return Ok(());
-        };
-        io.write_all(&unsent).await?;
-        close(io).await
-    }
-}
-
-/// Closes this end, and reads until the peer has closed its own: else what it still sends would reset the connection,
-/// and it might not receive the last bytes.
-async fn close<T: Io>(mut io: T) -> io::Result<()> {
-    io.shutdown().await?;
-    let mut unread = [0; 512];
-    while io.read(&mut unread).await? > 0 {}
-    Ok(())
-}
-
 /// A connection, from its first request on. Every open WebSocket has one, so it is small.
 struct Connection(Part);
-
-/// What a connection does now.
-pub(super) type Part = LocalBoxFuture<'static, Ended>;
-
-/// The end of a part.
-pub(super) enum Ended {
-    Connection(Result<(), DispatchError>),
-    /// The connection continues as this: a WebSocket, an event stream, parked, or HTTP again.
-    Http(Part),
-}
 
 impl Future for Connection {
     type Output = Result<(), DispatchError>;
@@ -364,13 +229,13 @@ impl Future for Connection {
 }
 
 /// The HTTP service of a thread, for connections that begin and for those that were parked.
-pub(super) struct HttpServer<S> {
+struct HttpServer<S> {
     service: S,
-    pub(super) options: HttpOptions,
+    options: HttpOptions,
 }
 
 /// A connection that speaks HTTP.
-pub(super) struct Http<T, S: Service<HttpIo<T>>> {
+struct Http<T, S: Service<HttpIo<T>>> {
     served: Pin<Box<S::Future>>,
     flow: Rc<HttpFlow>,
     restless_polls: u32,
@@ -382,11 +247,11 @@ pub(super) struct Http<T, S: Service<HttpIo<T>>> {
 }
 
 /// What actix-http gets of a connection.
-pub(super) type HttpIo<T> = (HttpStream<T>, Option<SocketAddr>);
+type HttpIo<T> = (HttpStream<T>, Option<SocketAddr>);
 
 impl<T, S: Service<HttpIo<T>>> Http<T, S> {
     /// `first` is the first byte of the next request, if it was read already.
-    pub(super) fn begin(
+    fn begin(
         server: Rc<HttpServer<S>>,
         socket: Rc<Socket<T>>,
         peer: Option<SocketAddr>,
@@ -442,7 +307,12 @@ impl<T: Io, S: ServesHttp<T>> Http<T, S> {
 
     fn end_wait(&self, due: Due) -> Ended {
         let Due::Park { until } = due else { return Ended::Connection(Ok(())) };
-        let (server, socket) = (Rc::clone(&self.server), Rc::clone(&self.socket));
-        Ended::Http(Box::pin(park(server, socket, self.peer, until)))
+        let (server, socket, peer) = (Rc::clone(&self.server), Rc::clone(&self.socket), self.peer);
+        Ended::Http(Box::pin(async move {
+            match park(&server.options, &socket, until).await {
+                first @ Some(_) => Ended::Http(Box::pin(Self::begin(server, socket, peer, first))),
+                None => Ended::Connection(Ok(())),
+            }
+        }))
     }
 }

@@ -16,8 +16,8 @@ use futures_util::Stream;
 use futures_util::stream::pending;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::Socket;
-use super::connection::{Output, UNSENT_BYTES_MAX};
+use super::io::Socket;
+use super::taken_socket::{Output, UNSENT_BYTES_MAX};
 
 /// Bytes after the request of an endless body that are read, and dropped: requests that will have no answer. Further
 /// ones stay in the socket, and TCP holds the peer back.

@@ -15,15 +15,12 @@ use actix_codec::Decoder;
 use actix_http::ws::{Codec, Frame, ProtocolError};
 use bytes::BytesMut;
 use futures_util::Stream;
-use slog::{Logger, warn};
-use state_machine::token_bucket::{Rate, TokenBucket};
-use state_machine::{Span, Time};
+use state_machine::token_bucket::TokenBucket;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use super::Socket;
-use crate::clock::Clock;
-use crate::shared_log_limiter::SharedLogLimiter;
+use super::io::Socket;
+use crate::frame_limits::FrameLimits;
 
 /// Bytes of one read.
 const READ_BYTES_MAX: usize = 16 * 1024;
@@ -34,24 +31,9 @@ const FRAMES_IN_TURN: u32 = 32;
 /// A frame counts once, and once more for each such part of its payload.
 const COUNTED_BYTES: u64 = 1024;
 
-/// Minimum time between two log lines about agents above the rate.
-const LOG_EVERY: Span = Span::from_secs(10);
-
 thread_local! {
     /// Where each read goes. What is left of it after the last whole frame is copied out.
     static READ_BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES_MAX]);
-}
-
-/// The limits of what one agent sends.
-pub struct FrameLimits {
-    /// Size of the largest message, in one frame or in several.
-    pub(super) bytes_max: usize,
-    /// Frames and KiB together. Above it, nothing is read until the next frame is within it.
-    rate: Rate,
-    clock: Clock,
-    /// Counts frames that had to wait for the rate of their agent.
-    delayed: SharedLogLimiter,
-    log: Logger,
 }
 
 pub(super) struct FrameStream<T> {
@@ -67,26 +49,6 @@ pub(super) struct FrameStream<T> {
     wait: Option<Pin<Box<Sleep>>>,
     /// Frames since it was the turn of others.
     in_turn: u32,
-}
-
-impl FrameLimits {
-    /// Messages of up to `bytes_max` bytes. A rate of 0 is no limit.
-    pub fn new(bytes_max: usize, frames_per_second_max: usize, clock: Clock, log: Logger) -> Self {
-        let rate = Rate::per_second(frames_per_second_max);
-        Self { bytes_max, rate, clock, delayed: SharedLogLimiter::new(LOG_EVERY), log }
-    }
-
-    /// How many frames had to wait for the rate of their agent, since the start.
-    pub fn delayed(&self) -> u64 {
-        self.delayed.total()
-    }
-
-    fn count_delayed(&self, now: Time) {
-        if let Some(frames) = self.delayed.count(now) {
-            warn!(self.log, "a user agent sends more than agent_frames_per_second_max allows, it is read more slowly";
-                "frames" => frames);
-        }
-    }
 }
 
 impl<T: AsyncRead + Unpin> FrameStream<T> {
@@ -182,10 +144,12 @@ mod tests {
     use std::task::Waker;
 
     use bytes::Bytes;
-    use slog::{Discard, o};
+    use slog::{Discard, Logger, o};
+    use state_machine::Time;
 
-    use super::super::{WebSocket, received};
+    use super::super::websocket::{WebSocket, received};
     use super::*;
+    use crate::clock::Clock;
     use crate::fuzz::fuzz;
 
     const BYTES_MAX: usize = 200;

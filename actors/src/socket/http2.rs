@@ -28,8 +28,8 @@ use hyper::server::conn::http2::Builder;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::connection::{HttpOptions, Io, Routes, app, refusal};
 use super::event_stream::EndlessBody;
+use super::http::{HttpOptions, Io, Routes, app, refusal};
 use super::parked::stopping;
 
 /// Requests of one connection at once. A peer that opens more is refused these.

@@ -17,8 +17,8 @@ use actix_http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::consume_budget;
 
-use super::Socket;
-use super::connection::Part;
+use super::io::Socket;
+use super::taken_socket::Part;
 
 /// Bytes that are read before the requests in them are answered: actix-http decodes all of them at once, into some KiB
 /// for each. A larger body takes several turns.

@@ -4,9 +4,7 @@
 //! the socket is kept. The next byte begins a new HTTP service, which gets that byte first.
 
 use std::future::{pending, poll_fn};
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -14,9 +12,9 @@ use futures_util::future::{Either, select};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
-use super::Socket;
-use super::connection::{Ended, Http, HttpOptions, HttpServer, Io, ServesHttp};
+use super::http::{HttpOptions, Io};
 use super::http_stream::NextRequest;
+use super::io::Socket;
 
 /// Time without a request after which a connection is parked. It is longer than that for which actix-http reads behind
 /// a last answer ([`HttpOptions::linger`]), and long enough that a busy connection is not parked between its requests.
@@ -79,26 +77,17 @@ impl RequestDeadline {
     }
 }
 
-/// Waits for the next request, with nothing but the socket. The connection ends `until` then, when its peer closes it,
-/// and at shutdown.
-pub(super) async fn park<T: Io, S: ServesHttp<T>>(
-    server: Rc<HttpServer<S>>,
-    socket: Rc<Socket<T>>,
-    peer: Option<SocketAddr>,
+/// Waits for the next request, with nothing but the socket, and returns its first byte. None `until` then, when the peer
+/// closes the connection, and at shutdown.
+pub(super) async fn park<T: Io>(
+    options: &HttpOptions,
+    socket: &Socket<T>,
     until: Instant,
-) -> Ended {
-    let awaited = {
-        let first = pin!(first_byte(&socket));
-        let stopping = pin!(stopping(&server.options));
-        let awaited = timeout_at(until, select(first, stopping)).await;
-        awaited.map(|awaited| match awaited {
-            Either::Left((first, _)) => first,
-            Either::Right(_) => None,
-        })
-    };
-    match awaited {
-        Ok(first @ Some(_)) => Ended::Http(Box::pin(Http::begin(server, socket, peer, first))),
-        _ => Ended::Connection(Ok(())),
+) -> Option<u8> {
+    let (first, stopping) = (pin!(first_byte(socket)), pin!(stopping(options)));
+    match timeout_at(until, select(first, stopping)).await {
+        Ok(Either::Left((first, _))) => first,
+        Ok(Either::Right(_)) | Err(_) => None,
     }
 }
 

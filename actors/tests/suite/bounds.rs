@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use actix::dev::SendError;
 use actors::registry::{ConnectedElsewhere, MessageStored, NotifyResult};
-use actors::{NoPeers, NodeDirectory, RegistryActor};
+use actors::{Directory, NoPeers, NodeDirectory, RegistryActor};
 use serde_json::json;
 use state_machine::connection::CloseReason;
 use state_machine::delivery::{NodeAnswer, Outcome};
@@ -194,7 +194,7 @@ async fn a_node_without_peers_gives_its_answer_for_records_of_other_nodes() {
     for foreign_answer in [NodeAnswer::NotHere, NodeAnswer::Unreachable] {
         let name = node.clients.config.node.clone();
         let peers = Arc::new(NoPeers(foreign_answer));
-        let directory = RegistryActor::new(16, peers, log()).start(Some(name));
+        let directory = Directory::start(RegistryActor::new(16, peers, log()), Some(name));
         let answer = directory.deliver(&NodeId::new("else"), agent.uaid, node.message());
         assert_eq!(answer.await, Ok(foreign_answer));
     }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use actix_web::http::{Method, Uri};
 use actix_web::rt;
 use actix_web::test::{TestRequest, call_service, init_service};
-use actors::NoPeers;
+use actors::{Directory, NoPeers, RegistryActor};
 use futures_util::future::join;
 use slog::o;
 use state_machine::Time;
@@ -75,7 +75,7 @@ async fn a_notification_reaches_the_connection() {
 fn port_of_nobody() -> RouterPort {
     let log = Logger::root(slog::Discard, o!());
     let peers = Arc::new(NoPeers(NodeAnswer::NotHere));
-    let registry = actors::RegistryActor::new(16, peers, log.clone()).start(None);
+    let registry = Directory::start(RegistryActor::new(16, peers, log.clone()), None);
     let (node, clock) = (NodeId::new(NODE), Clock::starting_at(NOW));
     RouterPort::new(node, cluster_keys(KEY), &registry, clock, limits(), log)
 }

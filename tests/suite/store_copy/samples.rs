@@ -208,7 +208,7 @@ fn sequences(feeds: &[CopiedRow]) -> Vec<CopiedRow> {
                 sequence.keys += 1;
             }
             CopiedRow::ExpectedReceipt { feed, .. } => {
-                of_rows.entry(feed.clone()).or_default().keys += 1
+                of_rows.entry(feed.clone()).or_default().keys += 1;
             }
             _ => {}
         }

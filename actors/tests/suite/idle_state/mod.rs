@@ -162,7 +162,7 @@ fn shared() -> (Arc<ClientShared>, Directory) {
     let Bounds { limits, now, .. } = Bounds::default();
     let clock = Clock::starting_at(now);
     let peers = Arc::new(NoPeers(NodeAnswer::NotHere));
-    let directory = RegistryActor::new(10_000, peers, node::log()).start(None);
+    let directory = Directory::start(RegistryActor::new(10_000, peers, node::log()), None);
     let config =
         Config { node: NodeId::new("here"), frozen_month: None, simplepush: false, limits };
     let shared = ClientShared {

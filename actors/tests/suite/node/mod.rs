@@ -19,10 +19,10 @@ use actix_web::rt::spawn;
 use actix_web::rt::task::JoinHandle;
 use actors::broadcasts::BroadcastView;
 use actors::registry::{CountConnections, Lookup};
-use actors::socket::FrameLimits;
 use actors::{
     BoundedAddr, Bridge, BridgedAgents, BridgedLimits, ClientShared, Clock, DeliverPush, Directory,
-    Endpoint, EndpointLimits, EndpointShared, NoBridges, NoPeers, NodeDirectory, RegistryActor,
+    Endpoint, EndpointLimits, EndpointShared, FrameLimits, NoBridges, NoPeers, NodeDirectory,
+    RegistryActor,
 };
 use bytes::Bytes;
 use slog::{Discard, Logger, o};
@@ -149,7 +149,7 @@ impl Node {
         let clock = Clock::starting_at(bounds.now);
         let peers = Arc::clone(&bounds.peers);
         let registry = RegistryActor::new(bounds.registry_mailbox_max, peers, log());
-        let directory = Arc::new(registry.start(Some(NodeId::new(bounds.name))));
+        let directory = Arc::new(Directory::start(registry, Some(NodeId::new(bounds.name))));
         let orders = Arc::new(OrderGate::open(&store));
         let nodes: Arc<dyn NodeDirectory> = Arc::new(neighbours.clone());
         let clients = clients(bounds, &orders, &directory, &nodes, &clock);

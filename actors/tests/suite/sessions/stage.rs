@@ -68,7 +68,7 @@ impl Stage {
     pub(crate) fn set(transcript: Arc<Transcript>) -> Self {
         let clock = Clock::starting_at(transcript.start);
         let peers = Arc::new(NoPeers(NodeAnswer::NotHere));
-        let directory = RegistryActor::new(16, peers, log()).start(None);
+        let directory = Directory::start(RegistryActor::new(16, peers, log()), None);
         let record = Arc::new(Record::new(&transcript, clock));
         let store = Arc::new(Script::store(&record));
         let broadcasts = has_broadcasts(&transcript).then(ScriptedBroadcasts::new);
