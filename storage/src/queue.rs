@@ -15,7 +15,6 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::future::ready;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +29,7 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, oneshot, watch}
 use tokio::task::unconstrained;
 use tokio::time::timeout;
 
-use crate::store::{QueueState, StoreError, StoreFuture};
+use crate::store::{QueueState, StoreError, StoreFuture, answered};
 
 /// Permits of an agent queue: a store takes one, any other write all. The semaphore is fair, so
 /// that a write that waits for all of them blocks those behind it.
@@ -111,7 +110,7 @@ impl Queue {
     ) -> StoreFuture<T> {
         let mut turn = match lock(&self.state).admit(priority, agent, &self.limits) {
             Ok(turn) => turn,
-            Err(refused) => return Box::pin(ready(Err(refused))),
+            Err(refused) => return answered(Err(refused)),
         };
         let agent_wait_max = self.limits.agent_wait_max;
         let call = async move {

@@ -28,7 +28,7 @@ pub(crate) async fn read(
     table: Table,
     after: Option<Cursor>,
 ) -> Result<CopiedPage, CallError> {
-    let (name, keys) = name_and_keys(client, table);
+    let (name, keys) = (client.names.table(table), keys_of(table));
     let start = after.as_ref().map(|after| start(keys, after));
     let scan = || client.scan(&name, None, start.clone(), Some(PAGE_ROWS_MAX as i32));
     let scanned = match table {
@@ -53,7 +53,7 @@ pub(crate) async fn read(
 
 /// The items of a table, but those that belong to a server.
 pub(crate) async fn count(client: &DynamoClient, table: Table) -> Result<u64, CallError> {
-    let (name, keys) = name_and_keys(client, table);
+    let (name, keys) = (client.names.table(table), keys_of(table));
     let counted = match table {
         Table::Messages(_) => {
             with_table(client, &name, || count_items(client, &name, keys)).await?
@@ -103,7 +103,7 @@ pub(crate) async fn write(
         Table::Messages(month) => Some(month),
         _ => None,
     };
-    let (name, _) = name_and_keys(client, table);
+    let name = client.names.table(table);
     let batches = items.chunks(USERS_IN_A_BATCH).map(|items| put_all(client, &name, month, items));
     let (written, done) = client.write_rows(batches.collect()).await;
     done.map_err(|error| match written {
@@ -134,15 +134,14 @@ async fn put_all(
     Ok(true)
 }
 
-/// The name of a table, and the attributes of its key.
-fn name_and_keys(client: &DynamoClient, table: Table) -> (String, &'static [&'static str]) {
-    let names = &client.names;
+/// The attributes of a table's key.
+fn keys_of(table: Table) -> &'static [&'static str] {
     match table {
-        Table::Router => (names.router.clone(), &[UAID]),
-        Table::Notifications => (names.legacy.clone(), &[UAID, notifications::CHID]),
-        Table::Sequences => (names.sequences.clone(), &[feed_items::NAME]),
-        Table::Feeds => (names.feeds.clone(), &[feed_items::FEED, feed_items::ITEM]),
-        Table::Messages(month) => (names.messages(month), &[UAID, SORT_KEY]),
+        Table::Router => &[UAID],
+        Table::Notifications => &[UAID, notifications::CHID],
+        Table::Sequences => &[feed_items::NAME],
+        Table::Feeds => &[feed_items::FEED, feed_items::ITEM],
+        Table::Messages(_) => &[UAID, SORT_KEY],
     }
 }
 

@@ -1,7 +1,6 @@
 //! The contract of maintenance: the operation of each method.
 
 use std::collections::BTreeSet;
-use std::future::ready;
 use std::sync::Arc;
 
 use aws_sdk_dynamodb::types::TableDescription;
@@ -12,7 +11,7 @@ use storage::maintenance::{
     RepairClock, SnapshotStep, StoreAdmin, Table, TableStatus, Throughput, WaitingPage,
 };
 use storage::rules::records;
-use storage::store::{Cursor, StoreError, StoreFuture};
+use storage::store::{Cursor, StoreError, StoreFuture, answered};
 
 use crate::client::DynamoClient;
 use crate::error::CallError;
@@ -78,19 +77,19 @@ impl StoreAdmin for Dynamo {
 
     /// The TTL of the tables deletes them.
     fn delete_expired(&self, _now: Time) -> StoreFuture<u64> {
-        Box::pin(ready(Ok(0)))
+        answered(Ok(0))
     }
 
     fn waiting_page(&self, _month: Month, _after: Option<Cursor>) -> StoreFuture<WaitingPage> {
-        Box::pin(ready(Err(StoreError::Unsupported(
+        answered(Err(StoreError::Unsupported(
             "counting the messages of all user agents would read the whole table",
-        ))))
+        )))
     }
 
     fn snapshot(&self, _on_step: SnapshotStep) -> StoreFuture<()> {
-        Box::pin(ready(Err(StoreError::Unsupported(
+        answered(Err(StoreError::Unsupported(
             "the tables are in DynamoDB: use its point-in-time recovery, and copy keys.toml (docs/operations.md)",
-        ))))
+        )))
     }
 }
 
@@ -98,13 +97,7 @@ async fn statuses(client: &DynamoClient) -> Result<Vec<TableStatus>, CallError> 
     let months = tables::months(client).await?.into_iter().map(Table::Messages);
     let mut statuses = Vec::new();
     for table in Table::OF_NO_MONTH.into_iter().chain(months) {
-        let name = match table {
-            Table::Router => client.names.router.clone(),
-            Table::Notifications => client.names.legacy.clone(),
-            Table::Sequences => client.names.sequences.clone(),
-            Table::Feeds => client.names.feeds.clone(),
-            Table::Messages(month) => client.names.messages(month),
-        };
+        let name = client.names.table(table);
         let there = tables::describe(client, &name).await?;
         statuses.extend(there.map(|description| status(table, name, &description)));
     }

@@ -1,6 +1,7 @@
 //! Names of tables, and how a router record names a month.
 
 use state_machine::Month;
+use storage::maintenance::Table;
 
 /// The table in the error of a request on no single table.
 pub(crate) const ALL_TABLES: &str = "*";
@@ -26,6 +27,16 @@ impl Names {
             feeds: format!("{prefix}feeds"),
             message_prefix: message_prefix.to_owned(),
             prefix: prefix.to_owned(),
+        }
+    }
+
+    pub(crate) fn table(&self, table: Table) -> String {
+        match table {
+            Table::Router => self.router.clone(),
+            Table::Notifications => self.legacy.clone(),
+            Table::Sequences => self.sequences.clone(),
+            Table::Feeds => self.feeds.clone(),
+            Table::Messages(month) => self.messages(month),
         }
     }
 

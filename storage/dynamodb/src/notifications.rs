@@ -2,7 +2,6 @@
 
 use state_machine::{Chid, Uaid};
 use storage::notifications::{Notification, NotificationTable};
-use storage::queue::Priority;
 use storage::store::StoreFuture;
 
 use crate::attributes::{UAID, number, number_of, text, text_of};
@@ -21,8 +20,9 @@ impl NotificationTable for Dynamo {
     }
 
     fn save_notification(&self, uaid: Uaid, notification: Notification) -> StoreFuture<bool> {
-        self.run(Priority::Messages, Some(uaid), async move |client| {
-            save(&client, uaid, notification).await
+        self.write(uaid, async move |client| {
+            let put = || put(&client, uaid, &notification);
+            tables::ensure_if_missing(tables::ensure_legacy(&client), put).await
         })
     }
 
@@ -32,9 +32,7 @@ impl NotificationTable for Dynamo {
         chid: Chid,
         version: Option<u64>,
     ) -> StoreFuture<bool> {
-        self.run(Priority::Messages, Some(uaid), async move |client| {
-            delete(&client, uaid, chid, version).await
-        })
+        self.write(uaid, async move |client| delete(&client, uaid, chid, version).await)
     }
 }
 
@@ -72,32 +70,17 @@ pub(crate) async fn fetch(
 /// Items in one request.
 const ITEMS_MAX: usize = 1000;
 
-/// Creates the table if it is missing.
-async fn save(
-    client: &DynamoClient,
-    uaid: Uaid,
-    notification: Notification,
-) -> Result<bool, CallError> {
-    match put(client, uaid, notification.clone()).await {
-        Err(error) if error.is_table_missing() => {
-            tables::ensure_legacy(client).await?;
-            put(client, uaid, notification).await
-        }
-        done => done,
-    }
-}
-
 pub(crate) async fn put(
     client: &DynamoClient,
     uaid: Uaid,
-    notification: Notification,
+    notification: &Notification,
 ) -> Result<bool, CallError> {
     let table = &client.names.legacy;
     let request = client
         .sdk
         .put_item()
         .table_name(table)
-        .set_item(Some(encode(uaid, &notification)))
+        .set_item(Some(encode(uaid, notification)))
         .condition_expression("attribute_not_exists(version) OR version < :version")
         .expression_attribute_values(":version", number(notification.version));
     applied_once(client.call("PutItem", table, request.send()).await)

@@ -18,7 +18,7 @@ use crate::attributes::{UAID, number, text};
 use crate::client::DynamoClient;
 use crate::error::{CallError, Item};
 use crate::feeds::feed_items::{FEED, ITEM, NAME, PREFLIGHT_FEED};
-use crate::feeds::transaction::{COMPLETE, TRANSACT};
+use crate::feeds::transaction::{COMPLETE, TRANSACT, of_delete, of_put, of_update};
 use crate::message_items::{CHANNELS_KEY, SORT_KEY};
 use crate::messages::{Replaces, put};
 use crate::month_rows::{MonthRows, RowIdentity};
@@ -172,7 +172,9 @@ fn legacy_steps(client: &DynamoClient) -> Vec<PreflightStep<'_>> {
     let chid = Chid([0xde; 16]);
     let notification = Notification { chid, version: 0, data: None };
     vec![
-        step("PutItem", table, notifications::put(client, PREFLIGHT_UAID, notification)),
+        step("PutItem", table, async move {
+            notifications::put(client, PREFLIGHT_UAID, &notification).await
+        }),
         step("Query", table, notifications::fetch(client, PREFLIGHT_UAID, None, 1)),
         step("DeleteItem", table, notifications::delete(client, PREFLIGHT_UAID, chid, None)),
     ]
@@ -186,17 +188,17 @@ fn sequences_steps(client: &DynamoClient) -> Vec<PreflightStep<'_>> {
     let update = update
         .update_expression("SET version = :zero")
         .expression_attribute_values(":zero", number(0_u64));
-    let update = TransactWriteItem::builder().update(update.build().expect(COMPLETE)).build();
+    let delete = Delete::builder().table_name(table).set_key(Some(key.clone()));
     let raise = client.sdk.update_item().table_name(table).set_key(Some(key.clone()));
     let raise = raise
         .update_expression("SET settled = :zero")
         .expression_attribute_values(":zero", number(0_u64));
     vec![
-        transact(client, table, update),
+        transact(client, table, of_update(update)),
         step("UpdateItem", table, client.call("UpdateItem", table, raise.send())),
-        step("GetItem", table, client.get(table, key.clone())),
+        step("GetItem", table, client.get(table, key)),
         step("Scan", table, client.scan(table, None, None, Some(1))),
-        transact_removal(client, table, key),
+        transact(client, table, of_delete(delete)),
     ]
 }
 
@@ -205,7 +207,7 @@ fn feeds_steps(client: &DynamoClient) -> Vec<PreflightStep<'_>> {
     let nobody = || (FEED.to_owned(), text(PREFLIGHT_FEED));
     let key = Item::from([nobody(), (ITEM.to_owned(), text(PREFLIGHT_FEED))]);
     let put = Put::builder().table_name(table).set_item(Some(key.clone()));
-    let put = TransactWriteItem::builder().put(put.build().expect(COMPLETE)).build();
+    let delete = Delete::builder().table_name(table).set_key(Some(key.clone()));
     let query = client.sdk.query().table_name(table).consistent_read(true);
     let query = query
         .key_condition_expression("feed = :feed")
@@ -214,18 +216,12 @@ fn feeds_steps(client: &DynamoClient) -> Vec<PreflightStep<'_>> {
     let read = TransactGetItem::builder().get(read.build().expect(COMPLETE)).build();
     let read = client.sdk.transact_get_items().transact_items(read);
     vec![
-        transact(client, table, put),
-        step("GetItem", table, client.get(table, key.clone())),
+        transact(client, table, of_put(put)),
+        step("GetItem", table, client.get(table, key)),
         step("Query", table, client.call("Query", table, query.send())),
         step("TransactGetItems", table, client.call("TransactGetItems", table, read.send())),
-        transact_removal(client, table, key),
+        transact(client, table, of_delete(delete)),
     ]
-}
-
-fn transact_removal<'a>(client: &'a DynamoClient, table: &'a str, key: Item) -> PreflightStep<'a> {
-    let delete = Delete::builder().table_name(table).set_key(Some(key));
-    let delete = delete.build().expect(COMPLETE);
-    transact(client, table, TransactWriteItem::builder().delete(delete).build())
 }
 
 fn transact<'a>(

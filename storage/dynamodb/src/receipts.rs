@@ -9,7 +9,6 @@ use storage::rules::receipts as rules;
 use storage::store::{SettledMessages, StoreFuture};
 
 use crate::Dynamo;
-use crate::client::DynamoClient;
 use crate::error::CallError;
 use crate::month_rows::{MonthRows, RowIdentity};
 use crate::{message_items, messages, tables};
@@ -17,7 +16,8 @@ use crate::{message_items, messages, tables};
 impl ReceiptTables for Dynamo {
     fn expect_receipt(&self, expected: ExpectedReceipt, messages_max: u64) -> StoreFuture<bool> {
         self.run(Priority::Store, None, async move |client| {
-            expect(&client, &expected, messages_max).await
+            let expect = || rules::expect(&*client, &expected, messages_max);
+            tables::ensure_if_missing(tables::ensure_feeds(&client), expect).await
         })
     }
 
@@ -73,21 +73,6 @@ impl Dynamo {
             }
             Ok::<_, CallError>(settled)
         })
-    }
-}
-
-/// Expects a receipt, and creates the tables if they are missing.
-async fn expect(
-    client: &DynamoClient,
-    expected: &ExpectedReceipt,
-    messages_max: u64,
-) -> Result<bool, CallError> {
-    match rules::expect(client, expected, messages_max).await {
-        Err(error) if error.is_table_missing() => {
-            tables::ensure_feeds(client).await?;
-            rules::expect(client, expected, messages_max).await
-        }
-        done => done,
     }
 }
 

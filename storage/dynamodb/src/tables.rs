@@ -33,6 +33,20 @@ pub(crate) async fn ensure_feeds(client: &DynamoClient) -> Result<(), CallError>
     ensure(client, &client.names.feeds, &FEEDS, billing).await
 }
 
+/// Runs an operation. If its table is missing, runs it again after `ensure`.
+pub(crate) async fn ensure_if_missing<T, F: Future<Output = Result<T, CallError>>>(
+    ensure: impl Future<Output = Result<(), CallError>>,
+    mut operation: impl FnMut() -> F,
+) -> Result<T, CallError> {
+    match operation().await {
+        Err(error) if error.is_table_missing() => {
+            ensure.await?;
+            operation().await
+        }
+        done => done,
+    }
+}
+
 /// Creates a month's table if it is missing, with the throughput of the month before.
 pub(crate) async fn ensure_month(client: &DynamoClient, month: Month) -> Result<(), CallError> {
     let name = client.names.messages(month);

@@ -10,7 +10,6 @@
 mod batch_times;
 
 use std::collections::{HashMap, VecDeque};
-use std::future::ready;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -20,7 +19,7 @@ use batch_times::BatchTimes;
 use state_machine::Uaid;
 use storage::data_dir::DirLock;
 use storage::data_dir::FileKey;
-use storage::store::{CommitTimes, QueueState, SlowWrites, StoreError, StoreFuture};
+use storage::store::{CommitTimes, QueueState, SlowWrites, StoreError, StoreFuture, answered};
 use tokio::sync::{oneshot, watch};
 
 use crate::EmbeddedOptions;
@@ -121,7 +120,7 @@ impl Writer {
         let _counted = Arc::clone(&self.tasks);
         match self.enqueue(Task { uaid, target, is_paged, job, _counted }) {
             Ok(()) => Box::pin(async { answer.await.unwrap_or_else(|_| Err(stopped())) }),
-            Err(error) => Box::pin(ready(Err(error))),
+            Err(error) => answered(Err(error)),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The rows of both tables.
 
+use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use state_machine::Time;
 use storage::feeds::{
     FeedKey, FeedMark, FeedName, FeedState, FeedSyncId, FeedValue, Sequence, Update, Version,
@@ -82,6 +83,11 @@ pub(super) async fn query_partition(
 
 pub(super) fn sequence_key(feed: &FeedName) -> Item {
     Item::from([(NAME.to_owned(), text(feed.as_str()))])
+}
+
+pub(super) fn update_sequence(client: &DynamoClient, feed: &FeedName) -> UpdateItemFluentBuilder {
+    let request = client.sdk.update_item().table_name(&client.names.sequences);
+    request.set_key(Some(sequence_key(feed)))
 }
 
 pub(super) fn row_key(feed: &FeedName, item: &str) -> Item {

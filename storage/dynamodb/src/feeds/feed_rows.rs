@@ -179,11 +179,7 @@ impl FeedRows for DynamoClient {
         };
         let horizon = unchanged(HORIZON, read.horizon.0);
         let forgotten = unchanged(FORGOTTEN, read.forgotten.0);
-        let mut request = self
-            .sdk
-            .update_item()
-            .table_name(table)
-            .set_key(Some(feed_items::sequence_key(feed)))
+        let mut request = feed_items::update_sequence(self, feed)
             .update_expression("SET #horizon = :new_horizon, #forgotten = :new_forgotten")
             .condition_expression(format!("attribute_exists(#name) AND {horizon} AND {forgotten}"))
             .expression_attribute_names("#name", NAME)
@@ -314,11 +310,7 @@ async fn settle(
     sequence: Sequence,
 ) -> Result<bool, CallError> {
     let table = &client.names.sequences;
-    let request = client
-        .sdk
-        .update_item()
-        .table_name(table)
-        .set_key(Some(feed_items::sequence_key(feed)))
+    let request = feed_items::update_sequence(client, feed)
         .update_expression("SET settled = :settled")
         .condition_expression("version = :version")
         .expression_attribute_values(":settled", number(sequence.value.0))

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use storage::feeds::{FeedMark, FeedName, FeedState, Sequence};
 
-use super::feed_items::PREFLIGHT_FEED;
-use super::feed_items::{self, MARK, MARKED_AT, NAME, sequence_key};
+use super::feed_items::{self, MARK, MARKED_AT, NAME, PREFLIGHT_FEED};
 use crate::attributes::{number, text_of};
 use crate::client::DynamoClient;
 use crate::error::{CallError, Item, applied, if_table};
@@ -64,11 +63,7 @@ pub(super) async fn mark(
     mark: FeedMark,
 ) -> Result<(), CallError> {
     let table = &client.names.sequences;
-    let request = client
-        .sdk
-        .update_item()
-        .table_name(table)
-        .set_key(Some(sequence_key(feed)))
+    let request = feed_items::update_sequence(client, feed)
         .update_expression("SET #mark = :mark, #at = :at")
         .condition_expression("attribute_exists(#name)")
         .expression_attribute_names("#mark", MARK)

@@ -45,7 +45,9 @@ impl FeedTables for Dynamo {
         ensure_feeds() -> () = |client| tables::ensure_feeds(client);
 
         write_key(feed: FeedName, key: FeedKey, value: FeedValue, keys_max: u64) -> WriteResult =
-            |client| write(client, &feed, &key, &value, keys_max);
+            |client| tables::ensure_if_missing(tables::ensure_feeds(client), || {
+                rules::write(client, &feed, &key, &value, keys_max)
+            });
 
         republish_key(feed: FeedName, key: FeedKey) -> Option<Version> =
             |client| rewrite(client, &feed, &key, Rewrite::Republish);
@@ -77,21 +79,4 @@ async fn rewrite(
     rewrite: Rewrite,
 ) -> Result<Option<Version>, CallError> {
     Ok(if_table(rules::rewrite(client, feed, key, rewrite).await)?.flatten())
-}
-
-/// Sets a key, and creates the tables if they are missing.
-async fn write(
-    client: &DynamoClient,
-    feed: &FeedName,
-    key: &FeedKey,
-    value: &FeedValue,
-    keys_max: u64,
-) -> Result<WriteResult, CallError> {
-    match rules::write(client, feed, key, value, keys_max).await {
-        Err(error) if error.is_table_missing() => {
-            tables::ensure_feeds(client).await?;
-            rules::write(client, feed, key, value, keys_max).await
-        }
-        done => done,
-    }
 }

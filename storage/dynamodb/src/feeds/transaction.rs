@@ -200,15 +200,15 @@ fn of_sequence(client: &DynamoClient, feed: &FeedName) -> UpdateBuilder {
     Update::builder().table_name(&client.names.sequences).set_key(Some(sequence_key(feed)))
 }
 
-fn of_put(put: PutBuilder) -> TransactWriteItem {
+pub(crate) fn of_put(put: PutBuilder) -> TransactWriteItem {
     TransactWriteItem::builder().put(put.build().expect(COMPLETE)).build()
 }
 
-fn of_delete(delete: DeleteBuilder) -> TransactWriteItem {
+pub(crate) fn of_delete(delete: DeleteBuilder) -> TransactWriteItem {
     TransactWriteItem::builder().delete(delete.build().expect(COMPLETE)).build()
 }
 
-fn of_update(update: UpdateBuilder) -> TransactWriteItem {
+pub(crate) fn of_update(update: UpdateBuilder) -> TransactWriteItem {
     TransactWriteItem::builder().update(update.build().expect(COMPLETE)).build()
 }
 
