@@ -1,14 +1,16 @@
-//! The fixture of the tests of commands: a real store in a directory of its own, in the middle of 2026_11.
+//! The fixture of the tests of commands: a real store in a directory of its own, in the middle of 2026_11. Its pages are
+//! short, so that whoever reads one page only is found.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use actors::Clock;
 use state_machine::{Chid, LastConnect, Month, NodeId, RouterType, Time, Uaid};
-use storage::{Registration, StoreAdmin, StoreOp};
+use storage::{Registration, Store, StoreOp};
 use storage_sqlite::{Embedded, EmbeddedOptions};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
+use unkind_store::UnkindStore;
 
 use super::context::{Context, Servers};
 use super::job::OUTPUTS_MAX;
@@ -34,7 +36,7 @@ impl Fixture {
     pub async fn with(months: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = Embedded::open(dir.path(), &EmbeddedOptions::new(4096)).unwrap();
-        let store: Arc<dyn StoreAdmin> = Arc::new(store);
+        let store = Arc::new(UnkindStore::with_short_pages(Arc::new(store)));
         for text in months {
             store.ensure_month(month(text)).await.unwrap();
         }
@@ -64,8 +66,15 @@ impl Fixture {
     }
 
     pub async fn users(&self) -> u64 {
-        let census = self.context.store.records_by_month(None).await.unwrap();
-        census.curmonth.values().sum()
+        let (mut users, mut after) = (0, None);
+        loop {
+            let census = self.context.store.records_by_month(after).await.unwrap();
+            users += census.curmonth.values().sum::<u64>();
+            after = census.next;
+            if after.is_none() {
+                return users;
+            }
+        }
     }
 
     /// The months that have a table.

@@ -14,7 +14,7 @@ use slog::{Logger, debug, info, warn};
 use state_machine::log_limiter::LogLimiter;
 use state_machine::{Span, Time};
 use storage::maintenance::WaitingPage;
-use storage::{SlowWrites, StoreAdmin, StoreError};
+use storage::{ExpiredReceipts, SlowWrites, StoreAdmin, StoreError};
 use tokio::time::sleep;
 
 use super::disk_watch::DiskWatch;
@@ -115,17 +115,15 @@ async fn delete_expired(interval: Duration, store: Arc<dyn StoreAdmin>, common: 
 async fn write_receipts(interval: Duration, store: Arc<dyn StoreAdmin>, common: Data<SharedState>) {
     let mut log_limiter = LogLimiter::new(LOG_EVERY);
     loop {
-        match store.expire_receipts(common.clock.now()).await {
-            Ok(expired) => {
-                common.feeds.publish(&expired.subscriptions);
-                if expired.receipts + expired.ended > 0 {
-                    debug!(common.log, "messages with receipts have expired";
-                        "receipts" => expired.receipts, "subscriptions_ended" => expired.ended);
-                }
-                if expired.is_more {
-                    continue;
-                }
+        let written = expire_receipts(&*store, &common.clock, |expired| {
+            common.feeds.publish(&expired.subscriptions);
+            if expired.receipts + expired.ended > 0 {
+                debug!(common.log, "messages with receipts have expired";
+                    "receipts" => expired.receipts, "subscriptions_ended" => expired.ended);
             }
+        });
+        match written.await {
+            Ok(()) => {}
             Err(StoreError::Closed) => return,
             Err(error) => {
                 if let Some(suppressed) = log_limiter.allow(common.clock.now()) {
@@ -135,6 +133,22 @@ async fn write_receipts(interval: Duration, store: Arc<dyn StoreAdmin>, common: 
             }
         }
         sleep(interval).await;
+    }
+}
+
+/// Writes the receipts that are due, a page at a time. Passes each page to `written`.
+async fn expire_receipts(
+    store: &dyn StoreAdmin,
+    clock: &Clock,
+    mut written: impl FnMut(ExpiredReceipts),
+) -> Result<(), StoreError> {
+    loop {
+        let expired = store.expire_receipts(clock.now()).await?;
+        let is_more = expired.is_more;
+        written(expired);
+        if !is_more {
+            return Ok(());
+        }
     }
 }
 
@@ -199,8 +213,45 @@ mod tests {
     use tokio::task::{LocalSet, yield_now};
     use tokio::time::advance;
 
+    use state_machine::feed::{FeedKey, FeedName};
+    use state_machine::{Chid, Message, MessageId, Month, ReceiptRequest};
+    use storage::ExpectedReceipt;
+
     use super::*;
+    use crate::command::fixture::{Fixture, NOW, uaid};
     use crate::system::telemetry::fixture::Log;
+
+    /// The store of a fixture has empty pages, and pages of one row.
+    #[tokio::test]
+    async fn messages_of_all_pages_of_all_months_are_counted() {
+        let fixture = Fixture::with(&["2026_10", "2026_11"]).await;
+        let store = &*fixture.context.store;
+        for (number, text) in [(1, "2026_10"), (2, "2026_11"), (3, "2026_11")] {
+            fixture.channel_of(number, text).await;
+            let month: Month = text.parse().unwrap();
+            let id = MessageId::from_uuid_v7(u128::from(number), false);
+            let message = Message::new(id, Chid([1; 16]), NOW, Span(u64::MAX));
+            store.store_message(uaid(number), month, message).await.unwrap();
+        }
+        assert_eq!(waiting(store).await.unwrap().messages, 3);
+    }
+
+    #[tokio::test]
+    async fn all_receipts_that_are_due_are_written_before_the_next_interval() {
+        let fixture = Fixture::with(&[]).await;
+        let store = &*fixture.context.store;
+        let subscription = FeedName::receipts(Time(u64::MAX), 7);
+        // More than one page of the store.
+        for number in 0..150 {
+            let key = FeedKey::parse(&number.to_string()).unwrap();
+            let request = ReceiptRequest { subscription: subscription.clone(), key };
+            let expected = ExpectedReceipt { request, deadline: NOW };
+            assert!(store.expect_receipt(expected, 1000).await.unwrap());
+        }
+        let (clock, mut receipts) = (Clock::starting_at(NOW), 0);
+        expire_receipts(store, &clock, |expired| receipts += expired.receipts).await.unwrap();
+        assert_eq!(receipts, 150);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn the_rest_of_a_flood_is_logged_once_without_a_further_refusal() {

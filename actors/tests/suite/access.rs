@@ -8,7 +8,7 @@ use state_machine::feed::FeedName;
 use state_machine::{Span, Uaid};
 
 use crate::clockwork::{self, pass, settle};
-use crate::feeds::{FeedStore, node as feeds_on, put};
+use crate::feeds::{FeedStore, limits, node as feeds_on, put};
 use crate::node::{Node, UserAgent, log};
 use crate::wire::Unlimited;
 
@@ -108,4 +108,18 @@ async fn a_token_that_is_revoked_or_expires_closes_its_agents_and_no_others() {
     assert_eq!(at_bob.is_closed().await, CloseReason::AccessEnded);
     assert!(access.has_ended(bob_uaid) && !access.has_ended(without.uaid));
     without.heard_nothing_more();
+}
+
+#[clockwork::test]
+async fn tokens_beyond_the_first_page_are_known_at_the_start() {
+    let (store, node) = (FeedStore::new(), Node::start().await);
+    let tokens = (0..2 * limits().consumer.page.rows as u8).map(|byte| AccessId([byte; 6]));
+    let tokens: Vec<_> = tokens.collect();
+    for id in &tokens {
+        add(&feeds_on(&store), &node, *id).await;
+    }
+    let access = access::load(&feeds_on(&store), node.clients.clock.clone()).await.unwrap();
+    for id in tokens {
+        assert!(access.try_connect(&id.to_string()).is_ok(), "{id}");
+    }
 }

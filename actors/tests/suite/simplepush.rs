@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 
 use state_machine::delivery::Outcome;
-use state_machine::store::PageLimit;
 use state_machine::{LastConnect, Message, Month, NodeBinding, NodeId, RouterType, Uaid};
 use storage::{Registration, StoreOp};
 
 use crate::clockwork;
-use crate::node::{CHANNEL, Node};
+use crate::node::{CHANNEL, Node, stored_versions};
 
 const UAID: Uaid = Uaid([9; 16]);
 
@@ -45,8 +44,5 @@ async fn a_version_of_a_channel_that_is_unregistered_meanwhile_is_refused_and_le
     node.gate.set_open(true);
 
     assert_eq!(put.await.unwrap(), Outcome::NoSuchChannel);
-    let limit = PageLimit { rows: 10, bytes: 1000 };
-    let fetch = StoreOp::FetchVersions { uaid, after: None, limit, now };
-    let page = node.store.execute(fetch).await.unwrap().page().unwrap();
-    assert_eq!(page.messages, []);
+    assert_eq!(stored_versions(&*node.store, uaid, now).await, []);
 }

@@ -14,6 +14,7 @@ use state_machine::wire::{EndpointUrls, VapidKey};
 use state_machine::{BridgeName, Chid, Time, Uaid};
 use storage_sqlite::{Embedded, EmbeddedOptions};
 use tempfile::TempDir;
+use unkind_store::UnkindStore;
 
 use super::{RegistrationSecrets, RegistrationService, routes};
 use crate::limits::Limits;
@@ -31,7 +32,7 @@ pub(super) const APPS: [(BridgeName, &str); 3] =
 
 pub(super) struct Scene {
     pub(super) service: Data<RegistrationService>,
-    pub(super) store: Arc<Embedded>,
+    pub(super) store: Arc<UnkindStore>,
     _folder: TempDir,
 }
 
@@ -59,6 +60,7 @@ impl Scene {
         let folder = tempfile::tempdir().unwrap();
         let store = Embedded::open(folder.path(), &EmbeddedOptions::new(4096)).unwrap();
         MonthTables::new(None).make(&store, NOW).await.unwrap();
+        let store = UnkindStore::with_short_pages(Arc::new(store));
         let (store, mut settings) = (Arc::new(store), Settings::default());
         change(&mut settings);
         let (clock, log) = (Clock::starting_at(NOW), Logger::root(Discard, o!()));

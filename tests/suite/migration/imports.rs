@@ -127,6 +127,29 @@ async fn users_of_autopush_keep_their_endpoints_their_channels_and_what_waits() 
     assert_eq!(autopush.keys(), before, "the source is unchanged");
 }
 
+/// The import reads 20 messages of a user at once.
+#[actix_web::test]
+async fn all_messages_of_a_user_are_imported_in_pages() {
+    let redis = RedisServer::start().await;
+    let mut autopush = Autopush::on(&redis);
+    let (now, channel) = (unix_now_s(), Uuid::new_v4());
+    let uaid = autopush.user(&[channel]);
+    // The length of a body is in the id of its message.
+    let bodies: Vec<_> = (1..=45).map(|length| "x".repeat(length)).collect();
+    for body in &bodies {
+        autopush.message(uaid, &Waiting::new(channel, body, now - 10));
+    }
+    for mut installation in Installation::both(&autopush.crypto_key) {
+        let done = installation.import(&redis, STOPPED).await;
+        assert_eq!(done, "imported 1 users (0 behind a bridge), 1 channels and 45 messages\n");
+        installation.server.restart();
+        let mut agent = Agent::reconnect(&installation.server, &uaid.simple().to_string()).await;
+        let mut taken = agent.take(bodies.len()).await;
+        taken.sort_by_key(|notification| notification.body.clone());
+        assert_eq!(taken.iter().map(|taken| taken.body()).collect::<Vec<_>>(), bodies);
+    }
+}
+
 /// Whether `docs/migrate.md` has these lines, indented, as its sample.
 fn is_in_the_guide(output: &str) -> bool {
     let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/migrate.md");

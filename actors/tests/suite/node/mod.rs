@@ -33,10 +33,11 @@ use state_machine::{
     Chid, ConnectionId, Encoding, Message, MessageId, Month, NodeId, Payload, Span, Time, Uaid,
     Urgency,
 };
-use storage::{PageLimit, Store, StoreOp, WaitingBound, WaitingLimits};
+use storage::{Cursor, PageLimit, Store, StoreOp, WaitingBound, WaitingLimits};
 use storage_sqlite::{Embedded, EmbeddedOptions};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
+use unkind_store::UnkindStore;
 
 use crate::clockwork;
 use crate::traces;
@@ -236,11 +237,9 @@ impl Node {
 
     /// The messages stored for an agent.
     pub(crate) async fn stored(&self, uaid: Uaid) -> Vec<MessageId> {
-        let limit = PageLimit { rows: 1000, bytes: 1 << 20 };
         let now = self.clock.now();
-        let op = StoreOp::Fetch { uaid, month: Month::of(now), after: None, limit, now };
-        let page = self.store.execute(op).await.unwrap().page().unwrap();
-        page.messages.iter().map(|message| message.id).collect()
+        let stored = stored_messages(&*self.store, uaid, Month::of(now), now).await;
+        stored.iter().map(|message| message.id).collect()
     }
 
     /// Waits until nothing is stored for an agent.
@@ -275,6 +274,35 @@ pub(crate) fn fill(registry: &BoundedAddr<RegistryActor>) {
 /// Messages that may wait for an agent.
 pub(crate) const WAITING_MAX: u64 = 300;
 
+const PAGE: PageLimit = PageLimit { rows: 1000, bytes: 1 << 20 };
+
+/// All messages that are stored for an agent in a month.
+pub(crate) async fn stored_messages(
+    store: &dyn Store,
+    uaid: Uaid,
+    month: Month,
+    now: Time,
+) -> Vec<Message> {
+    all_pages(store, |after| StoreOp::Fetch { uaid, month, after, limit: PAGE, now }).await
+}
+
+/// The SimplePush versions that wait for an agent.
+pub(crate) async fn stored_versions(store: &dyn Store, uaid: Uaid, now: Time) -> Vec<Message> {
+    all_pages(store, |after| StoreOp::FetchVersions { uaid, after, limit: PAGE, now }).await
+}
+
+async fn all_pages(store: &dyn Store, op: impl Fn(Option<Cursor>) -> StoreOp) -> Vec<Message> {
+    let (mut messages, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.execute(op(after)).await.unwrap().page().unwrap();
+        messages.extend(page.messages);
+        after = page.next;
+        if after.is_none() {
+            return messages;
+        }
+    }
+}
+
 impl Ground {
     /// The same, on another store.
     pub(crate) fn with(self, store: Arc<dyn Store>) -> Self {
@@ -287,7 +315,8 @@ impl Ground {
         let user = WaitingBound { messages_max: WAITING_MAX, bytes_max: 0 };
         let waiting = WaitingLimits { user, ..WaitingLimits::NONE };
         let options = EmbeddedOptions { waiting, ..EmbeddedOptions::new(4096) };
-        let store: Arc<dyn Store> = Arc::new(Embedded::open(folder.path(), &options).unwrap());
+        let store = Arc::new(Embedded::open(folder.path(), &options).unwrap());
+        let store: Arc<dyn Store> = Arc::new(UnkindStore::with_short_pages(store));
         store.ensure_month(Month::of(NOW)).await.unwrap();
         Self { _folder: Some(Rc::new(folder)), ..Self::of(store) }
     }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use state_machine::connection::{Effect, PhaseName, PushAnswer};
 use state_machine::delivery::Outcome;
-use state_machine::{Chid, MessageId};
+use state_machine::{Chid, MessageId, Time};
 use storage::{StoreOp, Stored};
 
 use super::agent::Agent;
 use super::world::{NEW, OLD, World, in_month, in_table, it_becomes, lasting, month, stores};
-use crate::node::{Bounds, CHANNEL, Fate, Node};
+use crate::node::{Bounds, CHANNEL, Fate, Node, stored_messages};
 use crate::traces;
 
 pub(crate) async fn a_client_of_this_month_touches_no_other(world: World) {
@@ -59,7 +59,7 @@ pub(crate) async fn what_a_broken_off_copy_left_in_the_new_month_goes_with_the_a
     let (uaid, waiting) = world.agent_of_last_month(&node, 1, 3).await;
     let channels = [CHANNEL].into();
     world.execute(StoreOp::AddChannels { uaid, month: month(NEW), channels }).await.unwrap();
-    for message in world.page(uaid, month(OLD)).await.messages {
+    for message in stored_messages(&*world, uaid, month(OLD), Time(0)).await {
         assert_eq!(world.store_message(uaid, month(NEW), message).await, Ok(Stored::Done));
     }
     it_becomes(&node, NEW);

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use state_machine::connection::Limits;
 use state_machine::{Chid, Message, MessageId, Month, RouterRecord, Span, Time, Uaid};
-use storage::{Page, PageLimit, Store, StoreOp};
+use storage::Store;
 
 use super::agent::Agent;
 use crate::engines::Engine;
-use crate::node::{Bounds, Ground, Node};
+use crate::node::{Bounds, Ground, Node, stored_messages};
 use crate::traces;
 
 /// A store. All its methods are this one's.
@@ -127,18 +127,10 @@ impl World {
     pub(crate) async fn rows(&self, uaid: Uaid) -> Vec<(Month, MessageId)> {
         let mut rows = Vec::new();
         for month in self.months().await.unwrap() {
-            let messages = self.page(uaid, month).await.messages;
+            let messages = stored_messages(&**self, uaid, month, Time(0)).await;
             rows.extend(messages.into_iter().map(|message| (month, message.id)));
         }
         rows
-    }
-
-    pub(crate) async fn page(&self, uaid: Uaid, month: Month) -> Page {
-        const ALL: PageLimit = PageLimit { rows: 1000, bytes: 1 << 20 };
-        let op = StoreOp::Fetch { uaid, month, after: None, limit: ALL, now: Time(0) };
-        let page = self.execute(op).await.unwrap().page().unwrap();
-        assert_eq!(page.next, None, "a test has no more than a page");
-        page
     }
 
     /// The channels of an agent in a month: none where it has no row.
