@@ -10,11 +10,11 @@ use state_machine::Uaid;
 pub(crate) struct AckWaiters {
     max: usize,
     of_agent_max: usize,
-    waiting: Mutex<WaitingCounts>,
+    waiting: Mutex<WaitingPushes>,
 }
 
 #[derive(Debug, Default)]
-struct WaitingCounts {
+struct WaitingPushes {
     total: usize,
     of_agent: HashMap<Uaid, usize>,
 }

@@ -23,7 +23,7 @@ pub(crate) async fn delete_rows(
 ) -> Result<bool, CallError> {
     let users = uaids.into_iter().map(async |uaid| {
         let rows = MonthRows::new(client, uaid, month);
-        rows.with_table(|| delete_all(&rows)).await.map(Option::unwrap_or_default)
+        rows.with_table(|| delete_first_rows(&rows)).await.map(Option::unwrap_or_default)
     });
     let (some, done) = client.write_rows(users.collect()).await;
     done.map_err(|error| error.after_writes(some > 0))?;
@@ -31,7 +31,7 @@ pub(crate) async fn delete_rows(
 }
 
 /// The channels are the first row: without them no message is stored.
-async fn delete_all(rows: &MonthRows<'_>) -> Result<bool, CallError> {
+async fn delete_first_rows(rows: &MonthRows<'_>) -> Result<bool, CallError> {
     let keys = rows.first_keys(ROWS_IN_A_STEP as i32).await?;
     let (channels, messages): (Vec<_>, Vec<_>) =
         keys.iter().partition(|sort_key| *sort_key == CHANNELS_KEY);

@@ -16,7 +16,7 @@ use storage::store::Cursor;
 
 use crate::columns::{change, corrupt, no_position, position, to_i64};
 use crate::copy_table::{ALL_CHANNELS, ALL_MESSAGES, CopyPosition};
-use crate::feeds::{self, to_column};
+use crate::feed_rows::{self, to_column};
 use crate::router_file::RouterFile;
 use crate::statements::first_row;
 use crate::{channels, expected_receipts, messages, notifications, router};
@@ -88,7 +88,7 @@ pub(crate) fn write(conn: &Connection, row: &CopiedRow) -> rusqlite::Result<()> 
         CopiedRow::Key { .. } => Ok(()),
         CopiedRow::Value { feed, key, version, number, value } => {
             let row = KeyRow { version: *version, number: *number };
-            feeds::put_key(conn, feed, key, row, value.as_ref())
+            feed_rows::put_key(conn, feed, key, row, value.as_ref())
         }
         CopiedRow::ExpectedReceipt { feed, key, deadline } => {
             let request = ReceiptRequest { subscription: feed.clone(), key: key.clone() };
@@ -132,7 +132,8 @@ fn read_versions(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<
 fn read_sequences(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<CopiedPage> {
     let after = after.map_or("", Cursor::as_str);
     let mut statement = conn.prepare_cached(SEQUENCES)?;
-    let feeds = statement.query_map(params![after, PAGE_ROWS_MAX as i64], feeds::decode_state)?;
+    let feeds =
+        statement.query_map(params![after, PAGE_ROWS_MAX as i64], feed_rows::decode_state)?;
     let feeds = feeds.collect::<rusqlite::Result<Vec<_>>>()?;
     let next = feeds.get(PAGE_ROWS_MAX - 1).map(|last| Cursor::new(last.name.as_str()));
     let rows = feeds.into_iter().map(CopiedRow::Sequence).collect();
@@ -143,8 +144,8 @@ fn read_keys(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<Copi
     page_by_rowid(conn, KEYS, after, |row| {
         let feed = FeedName::from_store(row.get_ref(1)?.as_str()?);
         let feed = feed.map_err(|error| corrupt(1, Type::Text, error))?;
-        let (key, value) = (feeds::key(2, row)?, feeds::value(5, row)?);
-        let KeyRow { version, number } = feeds::decode_key(3, row)?;
+        let (key, value) = (feed_rows::key(2, row)?, feed_rows::value(5, row)?);
+        let KeyRow { version, number } = feed_rows::decode_key(3, row)?;
         let bytes = value.as_ref().map_or(0, |value| value.as_str().len());
         let of_key = CopiedRow::Key { feed: feed.clone(), key: key.clone(), version, number };
         Ok((vec![of_key, CopiedRow::Value { feed, key, version, number, value }], bytes))
@@ -233,7 +234,7 @@ pub(crate) const VERSIONS: &str = "
     SELECT uaid, chid, version, data FROM notifications
     WHERE (uaid, chid) > (?1, ?2) ORDER BY uaid, chid LIMIT ?3";
 
-/// Also those of receipt subscriptions, which [`feeds::LIST`] leaves out.
+/// Also those of receipt subscriptions, which [`feed_rows::LIST`] leaves out.
 pub(crate) const SEQUENCES: &str = "
     SELECT value, version, keys, horizon, forgotten, mark, marked_at, name
     FROM sequences WHERE name > ?1 ORDER BY name LIMIT ?2";

@@ -27,7 +27,7 @@ mod copied_rows;
 mod copy_table;
 mod error;
 mod expected_receipts;
-mod feed_tables;
+mod feed_rows;
 mod feeds;
 mod files;
 mod id_floor;
@@ -74,7 +74,7 @@ pub use self::error::OpenError;
 use self::error::WriterError;
 use self::files::{DataDir, MonthFiles};
 use self::readers::Readers;
-use self::record_cache::Changed;
+use self::record_cache::WrittenRecords;
 pub use self::snapshot::check_restored;
 use self::space::SpaceReserve;
 use self::unwritten::UnwrittenRegistrations;
@@ -212,7 +212,7 @@ impl Embedded {
             statements(conn)
         };
         self.writer.submit(Some(uaid), Target::File(FileKey::Router), move |files| {
-            files.write_records(Changed::Of(&[uaid]), &statements)
+            files.write_records(WrittenRecords::Of(&[uaid]), &statements)
         })
     }
 

@@ -17,7 +17,7 @@ use storage::rules::{finished, records};
 use storage::store::{Cursor, StoreError, StoreFuture, answered};
 
 use crate::files::DataDir;
-use crate::record_cache::Changed;
+use crate::record_cache::WrittenRecords;
 use crate::router_file::RouterFile;
 use crate::writer::{Progress, Target};
 use crate::{
@@ -112,7 +112,7 @@ impl StoreAdmin for Embedded {
     fn delete_uaids(&self, uaids: Vec<Uaid>) -> StoreFuture<()> {
         self.writer.submit(None, Target::File(FileKey::Router), move |files| {
             let drop_all = |conn: &_| inactive_users::drop_all(conn, &uaids);
-            files.write_records(Changed::Of(&uaids), drop_all)
+            files.write_records(WrittenRecords::Of(&uaids), drop_all)
         })
     }
 
@@ -146,7 +146,7 @@ impl StoreAdmin for Embedded {
             let rename = |conn: &_| {
                 finished(records::rename_month(&RouterFile(conn), from, to, after.as_ref()))
             };
-            files.write_records(Changed::All, rename)
+            files.write_records(WrittenRecords::All, rename)
         })
     }
 
@@ -158,7 +158,7 @@ impl StoreAdmin for Embedded {
         self.writer.submit(None, Target::File(FileKey::Router), move |files| {
             let repair =
                 |conn: &_| finished(records::repair(&RouterFile(conn), clock, after.as_ref()));
-            files.write_records(Changed::All, repair)
+            files.write_records(WrittenRecords::All, repair)
         })
     }
 
@@ -175,7 +175,7 @@ impl StoreAdmin for Embedded {
         self.writer.submit(None, Target::File(key), move |files| {
             let write = |conn: &_| rows.iter().try_for_each(|row| copied_rows::write(conn, row));
             match key {
-                FileKey::Router => files.write_records(Changed::All, write),
+                FileKey::Router => files.write_records(WrittenRecords::All, write),
                 FileKey::Month(_) => files.write(key, write),
             }
         })

@@ -15,7 +15,7 @@ use storage::rules::finished;
 use storage::store::{PageLimit, Registration};
 
 use crate::router_file::RouterFile;
-use crate::{channels, feeds, messages, notifications, router};
+use crate::{channels, feed_rows, messages, notifications, router};
 
 const CHID: Chid = Chid([0xde; 16]);
 
@@ -51,7 +51,7 @@ fn try_feed(conn: &Connection) -> rusqlite::Result<()> {
     let page = finished(rules::fetch(&RouterFile(conn), &feed, FeedSyncId::NONE, limit))?;
     let there = page.filter(|page| page.updates.len() == 1);
     there.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
-    feeds::remove(conn, &feed)
+    feed_rows::remove(conn, &feed)
 }
 
 /// Writes, reads and removes a channel and a message.

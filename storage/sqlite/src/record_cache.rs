@@ -30,7 +30,7 @@ struct Shard {
 
 /// Records that a job changes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Changed<'a> {
+pub(crate) enum WrittenRecords<'a> {
     Of(&'a [Uaid]),
     All,
 }
@@ -43,10 +43,10 @@ pub(crate) struct ChangedRecords {
 }
 
 impl ChangedRecords {
-    pub(crate) fn add(&mut self, changed: Changed<'_>) {
+    pub(crate) fn add(&mut self, changed: WrittenRecords<'_>) {
         match changed {
-            Changed::Of(uaids) => self.uaids.extend(uaids),
-            Changed::All => self.are_all = true,
+            WrittenRecords::Of(uaids) => self.uaids.extend(uaids),
+            WrittenRecords::All => self.are_all = true,
         }
     }
 

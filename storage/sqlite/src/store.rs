@@ -22,7 +22,7 @@ use storage::store::{
 use storage::waiting_limits::WaitingLimits;
 
 use crate::messages::OfTopic;
-use crate::record_cache::Changed;
+use crate::record_cache::WrittenRecords;
 use crate::router_file::RouterFile;
 use crate::write_connections::WriteConnections;
 use crate::writer::Target;
@@ -111,7 +111,7 @@ impl Store for Embedded {
 
     fn drop_user(&self, uaid: Uaid) -> StoreFuture<bool> {
         self.writer.submit(Some(uaid), Target::File(FileKey::Router), move |files| {
-            files.write_records(Changed::Of(&[uaid]), |conn| router::drop_user(conn, uaid))
+            files.write_records(WrittenRecords::Of(&[uaid]), |conn| router::drop_user(conn, uaid))
         })
     }
 

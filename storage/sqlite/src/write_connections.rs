@@ -14,7 +14,7 @@ use crate::connection::{ConnectionRole, empty_log};
 use crate::error::{WriterError, is_of_read, write_error};
 use crate::files::{DataDir, MonthFiles};
 use crate::readers::Readers;
-use crate::record_cache::{Changed, ChangedRecords};
+use crate::record_cache::{ChangedRecords, WrittenRecords};
 use crate::snapshot::Snapshot;
 use crate::statements::run;
 use crate::unwritten::{RETRY, UnwrittenRegistrations};
@@ -92,7 +92,7 @@ impl WriteConnections {
     /// As [`WriteConnections::write`], for every statement that changes router records.
     pub(crate) fn write_records<T>(
         &mut self,
-        changed: Changed<'_>,
+        changed: WrittenRecords<'_>,
         statements: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, WriterError> {
         self.changed.add(changed);
@@ -237,7 +237,7 @@ impl WriteConnections {
             page.iter().try_for_each(|it| router::register(conn, &it.into()).map(|_result| ()))
         };
         let uaids: Vec<Uaid> = page.iter().map(|it| it.uaid).collect();
-        let written = self.write_records(Changed::Of(&uaids), register);
+        let written = self.write_records(WrittenRecords::Of(&uaids), register);
         let is_written = written.and_then(|()| self.commit(FileKey::Router)).is_ok();
         if is_written {
             self.unwritten.written(&page);
