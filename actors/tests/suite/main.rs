@@ -31,6 +31,7 @@ mod slow_reader;
 mod sockets;
 mod store_double;
 mod traces;
+mod unkind;
 mod wire;
 #[path = "../../../storage/tests/wire_server/engine.rs"]
 mod wire_engine;

@@ -76,7 +76,7 @@ impl UnkindStore {
     ) -> StoreFuture<T> {
         if self.fails(method) {
             // The same half in each run.
-            let is_done = method.len() % 2 == 0;
+            let is_done = method.len().is_multiple_of(2);
             let done = is_done.then(|| call(&*self.store));
             return Box::pin(async move {
                 if let Some(done) = done {
@@ -226,7 +226,7 @@ impl ReceiptTables for UnkindStore {
 
     /// Every second call does nothing, and says that there is more.
     fn expire_receipts(&self, now: Time) -> StoreFuture<ExpiredReceipts> {
-        if self.expirations.fetch_add(1, Ordering::Relaxed) % 2 == 0 {
+        if self.expirations.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
             let nothing = ExpiredReceipts { is_more: true, ..ExpiredReceipts::default() };
             return Box::pin(ready(Ok(nothing)));
         }
