@@ -52,7 +52,7 @@ pub enum Row {
 }
 
 /// A router record of any type, also of one that is not served.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RecordRow {
     pub uaid: Uaid,
     pub router_type: String,

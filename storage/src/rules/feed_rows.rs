@@ -172,6 +172,7 @@ pub struct KeyChange<'a> {
 }
 
 /// A change of the sequence.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SequenceChange {
     None,
     /// Counts a new key, and creates the sequence with the first. Refused at `keys_max`, and if it has forgotten another

@@ -35,6 +35,7 @@ pub struct RecordPage {
 }
 
 /// A change of one record.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GuardedChange {
     pub uaid: Uaid,
     /// All of them must hold. A record that is absent is never changed.
@@ -43,6 +44,7 @@ pub struct GuardedChange {
 }
 
 /// What a record must have.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum RecordGuard {
     Node(NodeId),
     /// An agent behind a bridge.
@@ -54,7 +56,7 @@ pub enum RecordGuard {
 }
 
 /// What becomes of a record.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RecordChange {
     Months {
         curmonth: Month,
