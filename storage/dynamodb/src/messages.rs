@@ -11,6 +11,8 @@ use aws_sdk_dynamodb::types::ReturnValue;
 use futures_util::StreamExt;
 use futures_util::stream;
 use state_machine::{Chid, Message, MessageId, MessageKey, Month, Uaid};
+use storage::receipts::ExpectedReceipt;
+use storage::rules::topics::{self, MessageRow, RowThere};
 use storage::store::{StoreError, Stored};
 use storage::waiting::Waiting;
 
@@ -23,9 +25,6 @@ use crate::query::{RowFilter, look_through};
 use crate::rows::{self, SORT_KEY, SortKey, UPDATE_ID};
 use crate::{receipts, waiting};
 
-/// Attempts to write a row of a topic whose row changes meanwhile.
-const TOPIC_ATTEMPTS_MAX: u32 = 8;
-
 /// What a written row may replace.
 #[derive(Debug)]
 pub(crate) enum Replaces {
@@ -35,6 +34,8 @@ pub(crate) enum Replaces {
     Older(MessageId),
     /// As [`Replaces::Older`], but not one whose sender wants a receipt.
     OlderWithoutReceipt(MessageId),
+    /// This message only.
+    Message(MessageId),
     Nothing,
 }
 
@@ -79,47 +80,54 @@ struct PutMessage {
     replaced: Option<Waiting>,
 }
 
-/// Writes the row of a message, unless one of its topic has a greater id. A row of its topic that names a receipt is
-/// replaced once the receipt is not expected any more.
+/// Writes the row of a message, unless one of its topic has a greater id.
 async fn put_message(
     client: &DynamoClient,
     uaid: Uaid,
     table: &str,
     message: &Message,
 ) -> Result<PutMessage, CallError> {
-    let item = rows::encode(uaid, message);
-    let mut replaces = match message.topic {
-        Some(_) => Replaces::OlderWithoutReceipt(message.id),
-        None => Replaces::Itself,
-    };
-    for _attempt in 0..TOPIC_ATTEMPTS_MAX {
-        match put_item(client, table, &item, &replaces).await {
-            Ok(put) => {
-                let replaced = put.attributes.as_ref().map_or(Waiting::NOTHING, waiting::size_of);
-                return Ok(PutMessage { stored: Stored::Done, replaced: Some(replaced) });
-            }
-            Err(error) if error.is_condition_failed() => {}
-            Err(error) => return Err(error),
-        }
-        let there = row_there(client, table, &item).await?;
-        match there.filter(rows::is_ours) {
-            Some(there) if rows::id_of(&there) > message.id => {
-                let stored = Stored::Outranked(rows::id_of(&there));
-                return Ok(PutMessage { stored, replaced: None });
-            }
-            // An attempt whose answer was lost.
-            Some(there) if rows::id_of(&there) == message.id => {
-                return Ok(PutMessage { stored: Stored::Done, replaced: None });
-            }
-            Some(older) => {
-                receipts::cancel_row(client, &older).await?;
-                replaces = Replaces::Older(message.id);
-            }
-            // It was deleted since, or other software has replaced it.
-            None => {}
+    let row = RowOfMessage { client, table, item: rows::encode(uaid, message), id: message.id };
+    let put = topics::put(client, &row, message.id, message.topic.is_some()).await;
+    put.map(|(stored, replaced)| PutMessage { stored, replaced })
+}
+
+/// The row that a message is stored in.
+struct RowOfMessage<'a> {
+    client: &'a DynamoClient,
+    table: &'a str,
+    item: Item,
+    id: MessageId,
+}
+
+impl MessageRow for RowOfMessage<'_> {
+    type Error = CallError;
+    type Replaced = Waiting;
+
+    async fn put(&self, replaces: topics::Replaces) -> Result<Option<Waiting>, CallError> {
+        let replaces = match replaces {
+            topics::Replaces::Any => Replaces::Itself,
+            topics::Replaces::OlderWithoutReceipt => Replaces::OlderWithoutReceipt(self.id),
+            topics::Replaces::Message(id) => Replaces::Message(id),
+        };
+        match put_item(self.client, self.table, &self.item, &replaces).await {
+            Ok(put) => Ok(Some(put.attributes.as_ref().map_or(Waiting::NOTHING, waiting::size_of))),
+            Err(error) if error.is_condition_failed() => Ok(None),
+            Err(error) => Err(error),
         }
     }
-    Err(CallError::contended("PutItem", table))
+
+    async fn there(&self) -> Result<Option<RowThere>, CallError> {
+        let there = row_there(self.client, self.table, &self.item).await?;
+        Ok(there.filter(rows::is_ours).map(|there| RowThere {
+            id: rows::id_of(&there),
+            expected: rows::decode(&there).as_ref().and_then(ExpectedReceipt::of),
+        }))
+    }
+
+    fn contended(&self) -> CallError {
+        CallError::contended("PutItem", self.table)
+    }
 }
 
 /// The row that has the key of this one.
@@ -190,6 +198,9 @@ fn put_request(
                 "(attribute_not_exists(updateid) OR updateid < :id OR attribute_not_exists(accepted_at)) \
                  AND attribute_not_exists(receipt)",
             )
+            .expression_attribute_values(":id", text(id.to_string())),
+        Replaces::Message(id) => request
+            .condition_expression("updateid = :id")
             .expression_attribute_values(":id", text(id.to_string())),
         Replaces::Nothing => request.condition_expression("attribute_not_exists(uaid)"),
     }

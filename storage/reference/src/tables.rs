@@ -46,6 +46,11 @@ impl Feed {
         self.sequence.unwrap_or_default()
     }
 
+    pub fn key_row(&self, key: &FeedKey) -> Option<KeyRow> {
+        let row = self.keys.get(key)?;
+        Some(KeyRow { version: row.version, number: row.feed_sync_id })
+    }
+
     /// The greatest number in use.
     pub fn greatest(&self) -> FeedSyncId {
         self.keys.values().filter_map(|row| row.feed_sync_id).max().unwrap_or_default()
@@ -101,6 +106,7 @@ impl Feed {
             (SequenceChange::CountKey { keys_max, forgotten }, Some(there)) => {
                 there.keys < *keys_max && there.forgotten == *forgotten
             }
+            (SequenceChange::RecountKey, there) => there.is_some(),
             (SequenceChange::UncountKeys(count), there) => {
                 there.is_some_and(|there| there.keys >= *count as u64)
             }
@@ -114,7 +120,7 @@ impl Feed {
         let mut sequence = self.sequence();
         match change {
             SequenceChange::None => return,
-            SequenceChange::CountKey { .. } => sequence.keys += 1,
+            SequenceChange::CountKey { .. } | SequenceChange::RecountKey => sequence.keys += 1,
             SequenceChange::UncountKeys(count) => sequence.keys -= *count as u64,
             SequenceChange::Advance { to, .. } => {
                 (sequence.value, sequence.version) = (to.value, to.version);
@@ -122,10 +128,6 @@ impl Feed {
         }
         self.sequence = Some(sequence);
     }
-}
-
-fn key_row(row: &Row) -> KeyRow {
-    KeyRow { version: row.version, number: row.feed_sync_id }
 }
 
 impl Tables {
@@ -192,8 +194,8 @@ impl Tables {
                 Answer::Sequence(feed.sequence.map(row))
             }
             Request::Key(_, key) | Request::Value(_, key) => {
-                let row = feed.keys.get(key);
-                Answer::Key(row.map(|row| (key_row(row), row.value.clone())))
+                let value = |row| (row, feed.keys[key].value.clone());
+                Answer::Key(feed.key_row(key).map(value))
             }
             Request::Pending { after, rows, .. } => {
                 Answer::Pending(feed.pending(after.as_ref(), *rows))
@@ -265,7 +267,7 @@ impl Tables {
             .keys
             .iter()
             .enumerate()
-            .filter(|(_, change)| feed.keys.get(&change.key).map(key_row) != change.before);
+            .filter(|(_, change)| feed.key_row(&change.key) != change.before);
         let keys: Vec<_> = keys.map(|(at, _)| at).collect();
         if is_refused || !keys.is_empty() || !feed.admits(&commit.sequence) {
             return Err(Conflict { expected: is_refused, keys });

@@ -9,7 +9,7 @@ use futures_util::TryFutureExt;
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 use state_machine::feed::{FeedKey, FeedName};
-use state_machine::{MessageKey, Month, Receipt, ReceiptRequest, Time, Uaid};
+use state_machine::{MessageKey, Month, ReceiptRequest, Time, Uaid};
 use storage::data_dir::FileKey;
 use storage::receipts::{Deletion, ExpectedReceipt, ExpiredReceipts, ReceiptTables, Settlement};
 use storage::rules::finished;
@@ -106,15 +106,9 @@ fn apply(
     let mut written = Vec::new();
     for (expected, settlement) in settled {
         let subscription = &expected.request.subscription;
-        match settlement {
-            Settlement::Acked(code) => {
-                let is_new =
-                    finished(rules::write(&RouterFile(conn), expected, Receipt::Delivered(*code)))?;
-                if is_new && !written.contains(subscription) {
-                    written.push(subscription.clone());
-                }
-            }
-            Settlement::Withdrawn => finished(rules::cancel(&RouterFile(conn), expected))?,
+        let is_new = finished(rules::settle(&RouterFile(conn), expected, *settlement))?;
+        if is_new && !written.contains(subscription) {
+            written.push(subscription.clone());
         }
     }
     Ok(written)
@@ -201,7 +195,7 @@ pub(crate) const ALL: &str = "
 
 #[cfg(test)]
 mod tests {
-    use state_machine::AckCode;
+    use state_machine::{AckCode, Receipt};
 
     use super::*;
     use crate::schema::ROUTER;

@@ -182,6 +182,8 @@ pub enum SequenceChange {
         forgotten: Version,
     },
     UncountKeys(usize),
+    /// Counts a key again that was counted no more. Refused without a sequence.
+    RecountKey,
     /// Numbers keys. Refused if the version is not that of `read` any more.
     Advance {
         read: Sequence,

@@ -66,13 +66,15 @@ pub async fn put<R: FeedRows, M: MessageRow<Error = R::Error>>(
             Some(there) if there.id > id => return Ok((Stored::Outranked(there.id), None)),
             // An attempt whose answer was lost.
             Some(there) if there.id == id => return Ok((Stored::Done, None)),
-            // Another message may take its place before this one does, and the receipt of that one is expected.
-            Some(RowThere { id: older, expected: Some(expected) }) => {
-                receipts::cancel(rows, &expected).await?;
+            // Another message that takes its place before this one may have a receipt that is expected.
+            Some(RowThere { id: older, expected }) => {
+                if let Some(expected) = expected {
+                    receipts::cancel(rows, &expected).await?;
+                }
                 Replaces::Message(older)
             }
-            // The row changed since.
-            Some(_) | None => Replaces::OlderWithoutReceipt,
+            // It was deleted since, or other software has replaced it.
+            None => Replaces::OlderWithoutReceipt,
         };
     }
     Err(row.contended())

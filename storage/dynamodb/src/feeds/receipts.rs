@@ -11,9 +11,9 @@ use state_machine::feed::{FeedKey, FeedName};
 use state_machine::{ReceiptRequest, Time};
 use storage::receipts::ExpectedReceipt;
 
-use super::rows::{self, FEED, ITEM, NAME};
+use super::rows::{self, FEED, ITEM, KEYS, NAME};
 use super::transaction::{delete, remove_sequence, transact};
-use crate::attributes::text_of;
+use crate::attributes::{number_of, text_of};
 use crate::client::DynamoClient;
 use crate::error::{CallError, Item, if_table};
 
@@ -32,29 +32,39 @@ pub(super) const PARTS: u64 = 16;
 /// The prefix of their partition keys, which no feed has.
 const EXPECTED: &str = ".expected.";
 
-/// Removes the subscriptions that have ended. DynamoDB has no order of partition keys, so this reads all sequences.
+/// Removes the subscriptions that have ended. DynamoDB has no order of partition keys, so this reads all sequences. Returns
+/// whether one of them was written meanwhile, and is left to the next call.
 pub(super) async fn remove_ended(
     client: &DynamoClient,
     now: Time,
 ) -> Result<(u64, bool), CallError> {
-    let (mut ended, mut start) = (0, None);
+    let (mut ended, mut is_more, mut start) = (0, false, None);
     loop {
         let page = client.scan(&client.names.sequences, None, start, None).await;
         let (items, next) = if_table(page)?.unwrap_or_default();
-        let names = items.iter().filter_map(|item| rows::feed_of(item, NAME));
-        for feed in names.filter(|feed| feed.receipts_end().is_some_and(|end| end <= now)) {
-            remove_all(client, &feed).await?;
-            ended += 1;
+        for item in &items {
+            let feed = rows::feed_of(item, NAME);
+            let is_over = |feed: &FeedName| feed.receipts_end().is_some_and(|end| end <= now);
+            if let Some(feed) = feed.filter(is_over) {
+                let is_removed = remove_all(client, &feed, number_of(item, KEYS)).await?;
+                ended += u64::from(is_removed);
+                is_more |= !is_removed;
+            }
         }
         start = match next {
             Some(next) => Some(next),
-            None => return Ok((ended, false)),
+            None => return Ok((ended, is_more)),
         };
     }
 }
 
-/// Removes a feed, its sequence last.
-async fn remove_all(client: &DynamoClient, feed: &FeedName) -> Result<(), CallError> {
+/// Removes a feed, its sequence last and only if it still counts as many keys: an ack may have written one meanwhile.
+/// Returns whether it did.
+async fn remove_all(
+    client: &DynamoClient,
+    feed: &FeedName,
+    keys: Option<u64>,
+) -> Result<bool, CallError> {
     let values = [(":first", "!".to_owned())];
     loop {
         let found = rows::query(client, feed, "#item >= :first", &values, None, REMOVED_MAX).await;
@@ -68,7 +78,10 @@ async fn remove_all(client: &DynamoClient, feed: &FeedName) -> Result<(), CallEr
         });
         transact(client, keys.collect()).await?;
     }
-    transact(client, vec![remove_sequence(client, feed)]).await
+    match transact(client, vec![remove_sequence(client, feed, keys)]).await {
+        Err(error) if error.refused_actions().is_some() => Ok(false),
+        removed => removed.map(|()| true),
+    }
 }
 
 pub(super) fn partition(part: u64) -> String {

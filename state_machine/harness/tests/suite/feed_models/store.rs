@@ -1,7 +1,7 @@
 //! The feed's rows, and the bugs that a store may have.
 
 use state_machine::feed::{FeedKey, FeedName, FeedSyncId};
-use storage::rules::feed_rows::{KeyRow, SequenceChange};
+use storage::rules::feed_rows::SequenceChange;
 use storage_reference::{Answer, Commit, Feed, Request, Tables};
 
 use super::mutation::Mutation;
@@ -110,9 +110,7 @@ impl Store {
             }
             (Mutation::NoKeyCondition, SequenceChange::Advance { .. }) => {
                 for change in &mut commit.keys {
-                    let there = row(&change.key);
-                    change.before =
-                        there.map(|row| KeyRow { version: row.version, number: row.feed_sync_id });
+                    change.before = self.feed().key_row(&change.key);
                 }
             }
             (Mutation::NumberKept, SequenceChange::None) => {
