@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use state_machine::store::{
-    Cursor, FullScope, MonthStep, Page, PageLimit, RegisterResult, Registration, SettledMessages,
-    StoreAnswer, StoreOp, Stored,
+    BridgedRegistration, Cursor, FullScope, MonthStep, Page, PageLimit, RegisterResult,
+    Registration, SettledMessages, StoreAnswer, StoreOp, Stored,
 };
 use state_machine::{
-    Chid, Message, MessageId, MessageKey, Month, NodeBinding, NodeId, RouterRecord, Time, Uaid,
+    BridgeRecipient, Chid, LastConnect, Message, MessageId, MessageKey, Month, NodeBinding, NodeId,
+    RouterRecord, RouterType, Time, Uaid,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -18,6 +19,8 @@ pub struct Store {
     versions: BTreeMap<(Uaid, Chid), Message>,
     /// The bound of messages in a table; none is no bound.
     pub waiting_max: Option<usize>,
+    /// The users whose records are marked.
+    pub dropped: BTreeSet<Uaid>,
     /// The messages whose receipts say delivered.
     pub receipts: BTreeSet<MessageId>,
 }
@@ -216,29 +219,85 @@ impl Store {
     }
 
     fn register(&mut self, registration: &Registration) -> RegisterResult {
-        let Registration { uaid, ref router_type, ref node, connected_at, last_connect, create_in } =
-            *registration;
-        let before = self.records.get(&uaid).and_then(RouterRecord::binding);
-        let (curmonth, oldmonth) = match (self.records.get(&uaid), create_in) {
-            (Some(record), _) if record.connected_at >= connected_at => {
-                return RegisterResult::Superseded(record.connected_at);
-            }
-            (Some(record), _) => (record.curmonth, record.oldmonth),
-            (None, Some(month)) => (month, None),
-            (None, None) => return RegisterResult::UnknownAgent,
-        };
-        let node = Some(node.clone());
-        let record = RouterRecord {
+        let Registration { uaid, router_type, node, connected_at, last_connect, create_in } =
+            registration.clone();
+        let new = |curmonth| RouterRecord {
             uaid,
-            router_type: router_type.clone(),
-            node,
+            router_type,
+            node: Some(node),
             connected_at,
             last_connect,
             curmonth,
-            oldmonth,
+            oldmonth: None,
         };
+        self.register_as(uaid, create_in, new)
+    }
+
+    /// Registers an agent behind a bridge.
+    pub fn register_bridged(&mut self, registration: BridgedRegistration) -> RegisterResult {
+        let BridgedRegistration { uaid, recipient, connected_at, last_connect, create_in } =
+            registration;
+        let new = |curmonth| RouterRecord {
+            uaid,
+            router_type: RouterType::Bridge(Box::new(recipient)),
+            node: None,
+            connected_at,
+            last_connect,
+            curmonth,
+            oldmonth: None,
+        };
+        self.register_as(uaid, create_in, new)
+    }
+
+    /// Writes a record in the month of the one that is there.
+    fn register_as(
+        &mut self,
+        uaid: Uaid,
+        create_in: Option<Month>,
+        new: impl FnOnce(Month) -> RouterRecord,
+    ) -> RegisterResult {
+        let there = self.records.get(&uaid);
+        let month = there.map(|there| there.curmonth).or(create_in);
+        let Some(mut record) = month.filter(|_| !self.dropped.contains(&uaid)).map(new) else {
+            return RegisterResult::UnknownAgent;
+        };
+        let is_bridged = |record: &RouterRecord| record.router_type.recipient().is_some();
+        match there {
+            Some(there)
+                if there.router_type != record.router_type
+                    && !(is_bridged(there) && is_bridged(&record)) =>
+            {
+                return RegisterResult::UnknownAgent;
+            }
+            Some(there) if there.connected_at >= record.connected_at => {
+                return RegisterResult::Superseded(there.connected_at);
+            }
+            _ => record.oldmonth = there.and_then(|there| there.oldmonth),
+        }
+        let before = there.and_then(RouterRecord::binding);
         self.records.insert(uaid, record.clone());
         RegisterResult::Registered(record, before)
+    }
+
+    /// Removes a record; with a recipient, only if it still has that bridge, application and token.
+    pub fn drop_user(&mut self, uaid: Uaid, recipient: Option<&BridgeRecipient>) -> bool {
+        let is_it = |there: &RouterRecord, recipient: &BridgeRecipient| {
+            there.router_type.recipient().is_some_and(|there| {
+                (there.bridge, &there.app, &there.token)
+                    == (recipient.bridge, &recipient.app, &recipient.token)
+            })
+        };
+        let there = self.records.get(&uaid);
+        let is_asked_for = there.is_some_and(|there| recipient.is_none_or(|it| is_it(there, it)));
+        is_asked_for && self.records.remove(&uaid).is_some()
+    }
+
+    /// Begins the drop of a user: the record counts as none.
+    pub fn mark_dropped(&mut self, uaid: Uaid, seen: LastConnect) {
+        if self.records.get(&uaid).is_some_and(|there| there.last_connect == seen) {
+            self.records.remove(&uaid);
+            self.dropped.insert(uaid);
+        }
     }
 
     fn update_month(&mut self, step: &MonthStep) -> bool {
@@ -250,15 +309,17 @@ impl Store {
         self.update(step, |record| {
             record.curmonth = step.to;
             record.oldmonth = Some(step.from);
+            record.last_connect = step.last_connect;
         })
     }
 
     fn update(&mut self, step: &MonthStep, change: impl FnOnce(&mut RouterRecord)) -> bool {
-        let record = self
-            .records
-            .get_mut(&step.uaid)
-            .filter(|record| record.node == step.node && record.connected_at == step.connected_at);
-        record.map(change).is_some()
+        let is_mover = |record: &&mut RouterRecord| {
+            let is_bridged = record.router_type.recipient().is_some();
+            let is_found = record.node == step.node && (is_bridged || step.node.is_some());
+            is_found && record.connected_at == step.connected_at
+        };
+        self.records.get_mut(&step.uaid).filter(is_mover).map(change).is_some()
     }
 
     fn fetch(

@@ -34,7 +34,7 @@ pub(crate) enum Replaces {
     Older(MessageId),
     /// As [`Replaces::Older`], but not one whose sender wants a receipt.
     OlderWithoutReceipt(MessageId),
-    /// This message only.
+    /// The row that still holds this message.
     Message(MessageId),
     Nothing,
 }

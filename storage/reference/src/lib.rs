@@ -5,8 +5,8 @@
 //! - [`Rows`] and [`RowOf`]: the traits of rows, above whatever [executes](Execute) their requests.
 //! - [`Suspended`]: a rule that a model stops at each request, so that others act, or the rule crashes, in between.
 //!
-//! It is as weak as the weakest engine: each method is a request of its own, a refused change does not say which record is
-//! there, a subscription that has ended is removed in several steps, and readers may see a publication in part.
+//! It is as weak as the weakest engine. Each method is a request of its own, and a refused change does not say which record
+//! is there. A subscription that has ended is removed in several steps, and readers may see a publication in part.
 //!
 //! Architecture Invariant: no production code depends on it.
 

@@ -73,7 +73,7 @@ pub struct Suspended<C> {
     pub call: C,
     pub answers: Vec<Answer>,
     /// The request after these answers.
-    pub next: Request,
+    pub next: Box<Request>,
 }
 
 /// The call of a rule.
@@ -104,11 +104,12 @@ impl<C: Call> Suspended<C> {
 }
 
 /// Runs a rule with these answers: to its end, or to the next request.
-fn run<C: Call>(call: &C, answers: &mut Vec<Answer>) -> Result<C::Outcome, Request> {
+fn run<C: Call>(call: &C, answers: &mut Vec<Answer>) -> Result<C::Outcome, Box<Request>> {
     let replay = Replay { answers: RefCell::new(std::mem::take(answers)), ..Replay::default() };
     let outcome = call.run(&replay).now_or_never();
     *answers = replay.answers.into_inner();
-    outcome.ok_or_else(|| replay.next.into_inner().expect("a rule waits for answers only"))
+    let next = || replay.next.into_inner().expect("a rule waits for answers only");
+    outcome.ok_or_else(|| Box::new(next()))
 }
 
 /// The rows behind what executes their requests.

@@ -112,7 +112,10 @@ impl RecordChange {
             },
             Self::EndMove => RecordRow { oldmonth: None, ..before },
             Self::ClearNode => RecordRow { node: None, ..before },
-            Self::MarkDropped => RecordRow { router_type: DROPPED.to_owned(), ..before },
+            // The data of a bridge stay in the table, and no type says whose they are.
+            Self::MarkDropped => {
+                RecordRow { router_type: DROPPED.to_owned(), recipient: None, ..before }
+            }
             Self::Connected { at, last_connect } => RecordRow {
                 connected_at: at,
                 last_connect: last_connect.unwrap_or(before.last_connect),

@@ -110,7 +110,7 @@ impl Replica {
     ) -> Result<(), Broken<Promise>> {
         ledger.last.iter().try_for_each(|(key, (value, version))| {
             let detail = match self.known.get(key) {
-                None if value.is_none() && feed.keys.get(key).is_none() => return Ok(()),
+                None if value.is_none() && !feed.keys.contains_key(key) => return Ok(()),
                 None => format!("{key} was not received"),
                 Some(known) if known.value != *value => {
                     format!("{key} is {value:?} and was last seen as {:?}", known.value)

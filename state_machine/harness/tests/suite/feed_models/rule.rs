@@ -6,7 +6,6 @@ use state_machine::feed::{
     FeedKey, FeedName, FeedPage, FeedSyncId, FeedValue, PublishResult, Update, Version, WriteResult,
 };
 use state_machine::store::PageLimit;
-use storage::StoreError;
 use storage::rules::feed_rows::{NumberedPage, SequenceChange};
 use storage::rules::feeds::{self, Rewrite};
 use storage_reference::{Answer, Commit, Execute, Replay, Request, Rows, Suspended};
@@ -61,7 +60,7 @@ pub(crate) fn goes_on(
 
 /// The transaction of a publication, if it is sent.
 pub(crate) fn publication(rule: &Rule) -> Option<&Commit> {
-    match &rule.next {
+    match &*rule.next {
         Request::Commit(commit) if read_version(commit).is_some() => Some(commit),
         _ => None,
     }
@@ -111,7 +110,7 @@ impl storage_reference::Call for FeedCall {
                 forgotten.map(|_forgotten| Outcome::Forgotten)
             }
         };
-        done.unwrap_or_else(|_refused: StoreError| Outcome::Refused)
+        done.unwrap_or(Outcome::Refused)
     }
 }
 

@@ -123,11 +123,6 @@ impl<R: Rules> Scenario<R> {
         self
     }
 
-    pub(crate) fn on(mut self, tables: Tables) -> Self {
-        self.start.tables = tables;
-        self
-    }
-
     pub(crate) fn seen(
         mut self,
         name: &'static str,
@@ -138,7 +133,7 @@ impl<R: Rules> Scenario<R> {
     }
 
     /// Searches for the shortest violation of a promise with a seeded bug.
-    pub(crate) fn is_caught(mut self, mutation: R::Mutation, promise: R::Promise) {
+    pub(crate) fn notices(mut self, mutation: R::Mutation, promise: R::Promise) {
         (self.mutation, self.quarry) = (Some(mutation), Some(promise));
         hunt(&self);
     }
@@ -186,7 +181,7 @@ impl<R: Rules> World<R> {
             Action::Fails(at) | Action::FailsAfterSending(at) | Action::IsRepeated(at) => {
                 self.faults_left -= 1;
                 let (call, Process::Running(rule)) = &self.processes[at] else { return };
-                let (call, request) = (call.clone(), rule.next.clone());
+                let (call, request) = (call.clone(), *rule.next.clone());
                 match action {
                     Action::FailsAfterSending(_) => self.late.push((call, request)),
                     Action::IsRepeated(_) => {
@@ -206,7 +201,7 @@ impl<R: Rules> World<R> {
 
     fn goes_on(&mut self, scenario: &Scenario<R>, at: usize) {
         let (call, Process::Running(rule)) = &self.processes[at] else { return };
-        let (call, request) = (call.clone(), rule.next.clone());
+        let (call, request) = (call.clone(), *rule.next.clone());
         let answer = self.execute(scenario, &request, &call);
         let process = &mut self.processes[at].1;
         let Process::Running(rule) = process else { return };

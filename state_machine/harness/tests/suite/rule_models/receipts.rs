@@ -19,7 +19,7 @@ use super::{Kept, Process, Rules, Scenario, World};
 use crate::search::{by_size, holds, holds_on_walks, is_large};
 
 sentences! {
-    /// What receipts promise.
+    /// A promise to senders who want receipts, and to the owner of the tables.
     Promise:
     AckedHasItsReceipt, "acked_has_its_receipt",
         "The row of an acked message is deleted after its receipt says delivered.";
@@ -261,7 +261,7 @@ impl Rules for Receipts {
         request: &Request,
         call: &ReceiptCall,
     ) -> Kept<Self> {
-        let (feed, was) = (feed(&world.tables).clone(), feed(before));
+        let (feed, was) = (feed(&world.tables), feed(before));
         world.ledger.is_ending |= call.role == Role::Expire(END);
         if let Request::PutMessage(message, _) = request {
             let rows = before.messages.values();
@@ -471,7 +471,7 @@ fn topic(scenario: Model) -> Model {
         .seen("a message replaces another in two steps", |_, world| {
             world.processes.iter().any(|(_, process)| match process {
                 Process::Running(rule) => {
-                    matches!(rule.next, Request::PutMessage(_, Replaces::Message(_)))
+                    matches!(*rule.next, Request::PutMessage(_, Replaces::Message(_)))
                 }
                 _ => false,
             })
@@ -581,46 +581,46 @@ fn everything_at_once_keeps_the_promises_of_receipts() {
 
 #[test]
 fn a_row_that_is_deleted_before_its_receipt_is_written_is_noticed() {
-    two_acks().is_caught(Mutation::RowFirst, Promise::AckedHasItsReceipt);
+    two_acks().notices(Mutation::RowFirst, Promise::AckedHasItsReceipt);
 }
 
 #[test]
 fn a_commit_that_does_not_compare_versions_is_noticed() {
-    two_acks().is_caught(Mutation::NoKeyCondition, Promise::DeliveredStays);
+    two_acks().notices(Mutation::NoKeyCondition, Promise::DeliveredStays);
 }
 
 #[test]
 fn a_commit_without_conditions_is_noticed() {
-    two_acks().is_caught(Mutation::NoCondition, Promise::ExpiredReplacesNone);
+    two_acks().notices(Mutation::NoCondition, Promise::ExpiredReplacesNone);
 }
 
 #[test]
 fn a_commit_that_does_not_look_at_what_is_expected_is_noticed() {
-    withdrawn().is_caught(Mutation::NoExpectedCondition, Promise::GoneHasNone);
+    withdrawn().notices(Mutation::NoExpectedCondition, Promise::GoneHasNone);
 }
 
 #[test]
 fn a_topic_that_is_replaced_with_its_receipt_expected_is_noticed() {
-    topic_of_three().is_caught(Mutation::ReceiptNotCancelled, Promise::GoneHasNone);
-    topic_of_three().is_caught(Mutation::AnyOlderReplaced, Promise::GoneHasNone);
+    topic_of_three().notices(Mutation::ReceiptNotCancelled, Promise::GoneHasNone);
+    topic_of_three().notices(Mutation::AnyOlderReplaced, Promise::GoneHasNone);
 }
 
 #[test]
 fn a_message_that_is_counted_twice_is_noticed() {
-    two_expire().is_caught(Mutation::CountedTwice, Promise::EachIsCounted);
+    two_expire().notices(Mutation::CountedTwice, Promise::EachIsCounted);
 }
 
 #[test]
 fn a_subscription_above_its_bound_is_noticed() {
-    bound().is_caught(Mutation::NoBound, Promise::BoundIsKept);
+    bound().notices(Mutation::NoBound, Promise::BoundIsKept);
 }
 
 #[test]
 fn a_sequence_that_is_removed_below_a_new_key_is_noticed() {
-    ended().is_caught(Mutation::SequenceRemovedAnyway, Promise::EndsWithAll);
+    ended().notices(Mutation::SequenceRemovedAnyway, Promise::EndsWithAll);
 }
 
 #[test]
 fn a_search_that_finds_nothing_due_is_noticed() {
-    two_expire().is_caught(Mutation::NoneDue, Promise::DecidedInTheEnd);
+    two_expire().notices(Mutation::NoneDue, Promise::DecidedInTheEnd);
 }

@@ -65,7 +65,7 @@ fn two_writers() -> Scenario {
         .writing_in_steps()
         .bound(Bounds { writes: 2, node_crashes: by_size(0, 1), ..Bounds::default() })
         .seen("two writers have read the same row", |_, world| {
-            let before = world.writes.iter().filter_map(|write| match &write.rule.next {
+            let before = world.writes.iter().filter_map(|write| match &*write.rule.next {
                 Request::Commit(commit) => Some(commit.keys[0].before),
                 _ => None,
             });

@@ -40,7 +40,7 @@ fn left_unsettled() -> Scenario {
         .followed()
         .bound(Bounds { writes: 2, node_crashes: 1, ..Bounds::default() })
         .seen("a publisher waits until what another left is whole", |_, world| {
-            let is_waiting = |rule: &Rule| matches!(rule.next, Request::Settle(..));
+            let is_waiting = |rule: &Rule| matches!(*rule.next, Request::Settle(..));
             !world.store.feed().hidden.is_empty() && world.rules().any(is_waiting)
         })
 }
@@ -54,7 +54,7 @@ fn two_settle() -> Scenario {
         .followed()
         .bound(Bounds { writes: 2, polls: by_size(0, 1), ..Bounds::default() })
         .seen("one settles what another has settled before, and published on top of", |_, world| {
-            world.rules().any(|rule| match &rule.next {
+            world.rules().any(|rule| match &*rule.next {
                 Request::Settle(_, sequence) => world.store.feed().settled > sequence.value,
                 _ => false,
             })
