@@ -103,6 +103,9 @@ impl Store {
     }
 
     pub fn store(&mut self, uaid: Uaid, month: Month, message: Message) -> Stored {
+        if !self.has_channel(uaid, month, message.chid) {
+            return Stored::NoSuchChannel;
+        }
         let is_there = self.rows(uaid).any(|row| row == (month, message.id));
         let waiting = self.rows(uaid).filter(|(of, _)| *of == month).count();
         if let Some(there) =
@@ -110,10 +113,7 @@ impl Store {
         {
             return Stored::Outranked(there);
         }
-        if self.has_channel(uaid, month, message.chid)
-            && !is_there
-            && self.waiting_max.is_some_and(|max| waiting >= max)
-        {
+        if !is_there && self.waiting_max.is_some_and(|max| waiting >= max) {
             return Stored::Full(FullScope::User);
         }
         self.insert(uaid, month, message)
@@ -183,7 +183,11 @@ impl Store {
 
     pub fn delete(&mut self, uaid: Uaid, month: Month, messages: &[MessageKey]) {
         let rows = &mut self.table(month).messages;
-        messages.iter().for_each(|message| drop(rows.remove(&(uaid, message.id))));
+        for MessageKey { id, chid, .. } in messages {
+            if rows.get(&(uaid, *id)).is_some_and(|row| row.chid == *chid) {
+                rows.remove(&(uaid, *id));
+            }
+        }
     }
 
     fn record_offers(&mut self, uaid: Uaid, month: Month, messages: &[MessageKey]) {
@@ -212,6 +216,11 @@ impl Store {
             ids.map(move |(_, id)| (*month, *id))
         });
         versions.chain(messages)
+    }
+
+    /// Drops the table of a month.
+    pub fn drop_month(&mut self, month: Month) {
+        self.tables.remove(&month);
     }
 
     fn table(&mut self, month: Month) -> &mut Table {
@@ -341,8 +350,10 @@ impl Store {
     }
 
     fn move_messages(&mut self, uaid: Uaid, from: Month, to: Month) {
-        let copied = self.copy(uaid, from, to);
-        self.delete(uaid, from, &copied);
+        if from != to {
+            let copied = self.copy(uaid, from, to);
+            self.delete(uaid, from, &copied);
+        }
     }
 
     /// Copies an agent's messages to the month that its record names. A message of a topic in that month stays: it was
