@@ -3,6 +3,7 @@
 //! A rule may fail at each row method: before the method is executed, or after it was sent, so that it is executed at any
 //! later time. Its caller may repeat it.
 
+pub(crate) mod on_store;
 mod receipts;
 mod records;
 
