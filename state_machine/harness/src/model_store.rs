@@ -301,12 +301,18 @@ impl Store {
         is_asked_for && self.records.remove(&uaid).is_some()
     }
 
-    /// Begins the drop of a user: the record counts as none.
-    pub fn mark_dropped(&mut self, uaid: Uaid, seen: LastConnect) {
-        if self.records.get(&uaid).is_some_and(|there| there.last_connect == seen) {
-            self.records.remove(&uaid);
-            self.dropped.insert(uaid);
+    /// Begins the drop of a user, with `seen` if that is its last connection: the record counts as none. Returns its binding.
+    pub fn mark_dropped(
+        &mut self,
+        uaid: Uaid,
+        seen: Option<LastConnect>,
+    ) -> Option<Option<NodeBinding>> {
+        let there = self.records.get(&uaid)?;
+        if seen.is_some_and(|seen| seen != there.last_connect) {
+            return None;
         }
+        self.dropped.insert(uaid);
+        self.records.remove(&uaid).map(|record| record.binding())
     }
 
     fn update_month(&mut self, step: &MonthStep) -> bool {

@@ -1,11 +1,7 @@
 //! Both engines beside a reference: whatever is done to all, all answer the same.
 //!
-//! The reference is the store of the harness, which shares no code with the engines. What is compared is what the contract
-//! leaves no choice in: of a fetch the messages, not the pages.
+//! What is compared is what the contract leaves no choice in: of a fetch the messages, not the pages.
 
-use std::collections::BTreeSet;
-
-use harness::model_store;
 use proptest::collection::{btree_set, vec};
 use proptest::option::of as option;
 use proptest::prelude::*;
@@ -14,29 +10,13 @@ use state_machine::{
     BridgeName, BridgeRecipient, Chid, LastConnect, Message, MessageKey, Month, NodeBinding,
     NodeId, Span, Time, Topic, Uaid,
 };
-use storage::{
-    BridgedRegistration, MonthStep, PageLimit, Registration, SettledMessages, Store, StoreAnswer,
-    StoreError, StoreOp,
-};
+use storage::{BridgedRegistration, MonthStep, PageLimit, Registration, StoreAdmin, StoreOp};
 use storage_dynamodb::Dynamo;
 use storage_sqlite::{Embedded, EmbeddedOptions};
 use tokio::runtime::Runtime;
 
 use crate::dynamo::things::*;
-use crate::names::all_messages;
-
-/// One call of a store.
-#[derive(Debug, Clone)]
-enum Call {
-    Execute(StoreOp),
-    Record(Uaid),
-    RegisterBridged(BridgedRegistration),
-    Drop(Uaid, Option<BridgeRecipient>),
-    Store(Uaid, Month, Message),
-    EnsureMonth(Month),
-    DropMonth(Month),
-    Months,
-}
+use crate::reference::{Call, Reference, answer};
 
 #[test]
 fn both_engines_answer_every_call_as_the_reference() {
@@ -49,7 +29,7 @@ fn both_engines_answer_every_call_as_the_reference() {
         let mut reference = Reference::default();
         for (number, call) in calls.into_iter().enumerate() {
             let expected = reference.answer(call.clone());
-            let engines: [&dyn Store; 2] = [&embedded, &dynamo];
+            let engines: [&dyn StoreAdmin; 2] = [&embedded, &dynamo];
             for (engine, name) in engines.into_iter().zip(["embedded", "DynamoDB"]) {
                 let answer = runtime.block_on(answer(engine, call.clone()));
                 prop_assert_eq!(answer, &*expected, "{}: call {} {:?}", name, number, call);
@@ -64,105 +44,6 @@ fn engines() -> (tempfile::TempDir, Embedded, Dynamo) {
     let home = tempfile::tempdir().unwrap();
     let embedded = Embedded::open(home.path(), &EmbeddedOptions::new(4096)).unwrap();
     (home, embedded, Tables::new().open())
-}
-
-async fn answer(store: &dyn Store, call: Call) -> String {
-    match call {
-        Call::Execute(StoreOp::Fetch { uaid, month, limit, .. }) => {
-            text(waiting(store, uaid, month, limit).await)
-        }
-        Call::Execute(op) => {
-            if let StoreOp::MoveMessages { to, .. } = op {
-                // The contract leaves the answer open where there is neither a message nor a table.
-                store.ensure_month(to).await.unwrap();
-            }
-            text(store.execute(op).await)
-        }
-        Call::Record(uaid) => text(store.record(uaid).await),
-        Call::RegisterBridged(bridged) => text(store.register_bridged(bridged).await),
-        Call::Drop(uaid, None) => text(store.drop_user(uaid).await),
-        Call::Drop(uaid, Some(recipient)) => text(store.drop_bridged(uaid, recipient).await),
-        Call::Store(uaid, month, message) => text(store.store_message(uaid, month, message).await),
-        Call::EnsureMonth(month) => text(store.ensure_month(month).await),
-        Call::DropMonth(month) => text(store.drop_month(month).await),
-        Call::Months => text(store.months().await),
-    }
-}
-
-/// The store of the harness, and the months that have a table.
-#[derive(Default)]
-struct Reference {
-    store: model_store::Store,
-    months: BTreeSet<Month>,
-}
-
-impl Reference {
-    fn answer(&mut self, call: Call) -> String {
-        match call {
-            Call::Execute(op) => self.execute(op),
-            Call::Record(uaid) => done(self.store.records.get(&uaid).cloned()),
-            Call::RegisterBridged(bridged) => done(self.store.register_bridged(bridged)),
-            Call::Drop(uaid, recipient) => done(self.store.drop_user(uaid, recipient.as_ref())),
-            Call::Store(_, month, _) if !self.months.contains(&month) => missing(month),
-            Call::Store(uaid, month, message) => done(self.store.store(uaid, month, message)),
-            Call::EnsureMonth(month) => {
-                self.months.insert(month);
-                done(())
-            }
-            Call::DropMonth(month) => {
-                self.store.drop_month(month);
-                done(self.months.remove(&month))
-            }
-            Call::Months => done(self.months.iter().collect::<Vec<_>>()),
-        }
-    }
-
-    fn execute(&mut self, mut op: StoreOp) -> String {
-        match &mut op {
-            StoreOp::AddChannels { month, .. } | StoreOp::CreateChannels { month, .. }
-                if !self.months.contains(month) =>
-            {
-                return missing(*month);
-            }
-            StoreOp::MoveMessages { to, .. } => drop(self.months.insert(*to)),
-            StoreOp::Delete { uaid, months, .. } => {
-                months.retain(|month| self.months.contains(month));
-                let before = self.store.rows(*uaid).count();
-                let uaid = *uaid;
-                self.store.execute(&op);
-                let deleted = before - self.store.rows(uaid).count();
-                let settled = SettledMessages { deleted, ..SettledMessages::default() };
-                return done(StoreAnswer::Deleted(settled));
-            }
-            StoreOp::Fetch { uaid, month, .. } => {
-                let all = PageLimit { rows: usize::MAX, bytes: usize::MAX };
-                let (uaid, month, after) = (*uaid, *month, None);
-                let op = StoreOp::Fetch { uaid, month, after, limit: all, now: NOW };
-                return text(self.store.execute(&op).page().unwrap().messages);
-            }
-            _ => {}
-        }
-        done(self.store.execute(&op))
-    }
-}
-
-fn done(answer: impl std::fmt::Debug) -> String {
-    text(Ok::<_, StoreError>(answer))
-}
-
-fn missing(month: Month) -> String {
-    text(Err::<(), _>(StoreError::NoSuchMonth(month)))
-}
-
-fn text(answer: impl std::fmt::Debug) -> String {
-    format!("{answer:?}")
-}
-
-/// All messages, by id.
-async fn waiting(store: &dyn Store, uaid: Uaid, month: Month, limit: PageLimit) -> Vec<Message> {
-    let mut messages = all_messages(store, uaid, month, limit, NOW).await;
-    messages.sort_by_key(|message| message.id);
-    messages
 }
 
 /// Few enough names that calls meet each other's traces.

@@ -437,7 +437,7 @@ impl Ledger {
                     RecordGuard::LastConnect(seen) => Some(*seen),
                     _ => None,
                 });
-                self.contract.mark_dropped(UAID, seen?);
+                self.contract.mark_dropped(UAID, seen);
                 return None;
             }
             RecordChange::Connected { .. } => return None,
