@@ -9,7 +9,7 @@ use state_machine::{AckCode, Message, MessageId, MessageKey, Month, ReceiptReque
 use crate::answer::{StoreError, StoreFuture, answered};
 
 /// A receipt that is not decided yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ExpectedReceipt {
     pub request: ReceiptRequest,
     /// When the message counts as expired: [`Message::kept_until`](state_machine::Message::kept_until).

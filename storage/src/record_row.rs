@@ -5,7 +5,7 @@ use state_machine::{
 };
 
 /// A router record of any type, also of one that is not served.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RecordRow {
     pub uaid: Uaid,
     pub router_type: String,

@@ -10,7 +10,7 @@ use crate::record_row::RecordRow;
 use crate::store::{BridgedRegistration, RegisterResult, Registration};
 
 /// The part of a record that a registration replaces.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NewRecord {
     pub uaid: Uaid,
     pub router_type: RouterType,

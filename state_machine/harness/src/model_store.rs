@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use state_machine::store::{
-    Cursor, FullScope, MonthStep, Page, PageLimit, RegisterResult, Registration, SettledMessages,
-    StoreAnswer, StoreOp, Stored,
+    BridgedRegistration, Cursor, FullScope, MonthStep, Page, PageLimit, RegisterResult,
+    Registration, SettledMessages, StoreAnswer, StoreOp, Stored,
 };
 use state_machine::{
-    Chid, Message, MessageId, MessageKey, Month, NodeBinding, NodeId, RouterRecord, Time, Uaid,
+    BridgeRecipient, Chid, LastConnect, Message, MessageId, MessageKey, Month, NodeBinding, NodeId,
+    RouterRecord, RouterType, Time, Uaid,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -18,6 +19,8 @@ pub struct Store {
     versions: BTreeMap<(Uaid, Chid), Message>,
     /// The bound of messages in a table; none is no bound.
     pub waiting_max: Option<usize>,
+    /// The users whose records are marked.
+    pub dropped: BTreeSet<Uaid>,
     /// The messages whose receipts say delivered.
     pub receipts: BTreeSet<MessageId>,
 }
@@ -100,6 +103,9 @@ impl Store {
     }
 
     pub fn store(&mut self, uaid: Uaid, month: Month, message: Message) -> Stored {
+        if !self.has_channel(uaid, month, message.chid) {
+            return Stored::NoSuchChannel;
+        }
         let is_there = self.rows(uaid).any(|row| row == (month, message.id));
         let waiting = self.rows(uaid).filter(|(of, _)| *of == month).count();
         if let Some(there) =
@@ -107,10 +113,7 @@ impl Store {
         {
             return Stored::Outranked(there);
         }
-        if self.has_channel(uaid, month, message.chid)
-            && !is_there
-            && self.waiting_max.is_some_and(|max| waiting >= max)
-        {
+        if !is_there && self.waiting_max.is_some_and(|max| waiting >= max) {
             return Stored::Full(FullScope::User);
         }
         self.insert(uaid, month, message)
@@ -180,7 +183,11 @@ impl Store {
 
     pub fn delete(&mut self, uaid: Uaid, month: Month, messages: &[MessageKey]) {
         let rows = &mut self.table(month).messages;
-        messages.iter().for_each(|message| drop(rows.remove(&(uaid, message.id))));
+        for MessageKey { id, chid, .. } in messages {
+            if rows.get(&(uaid, *id)).is_some_and(|row| row.chid == *chid) {
+                rows.remove(&(uaid, *id));
+            }
+        }
     }
 
     fn record_offers(&mut self, uaid: Uaid, month: Month, messages: &[MessageKey]) {
@@ -211,34 +218,101 @@ impl Store {
         versions.chain(messages)
     }
 
+    /// Drops the table of a month.
+    pub fn drop_month(&mut self, month: Month) {
+        self.tables.remove(&month);
+    }
+
     fn table(&mut self, month: Month) -> &mut Table {
         self.tables.entry(month).or_default()
     }
 
     fn register(&mut self, registration: &Registration) -> RegisterResult {
-        let Registration { uaid, ref router_type, ref node, connected_at, last_connect, create_in } =
-            *registration;
-        let before = self.records.get(&uaid).and_then(RouterRecord::binding);
-        let (curmonth, oldmonth) = match (self.records.get(&uaid), create_in) {
-            (Some(record), _) if record.connected_at >= connected_at => {
-                return RegisterResult::Superseded(record.connected_at);
-            }
-            (Some(record), _) => (record.curmonth, record.oldmonth),
-            (None, Some(month)) => (month, None),
-            (None, None) => return RegisterResult::UnknownAgent,
-        };
-        let node = Some(node.clone());
-        let record = RouterRecord {
+        let Registration { uaid, router_type, node, connected_at, last_connect, create_in } =
+            registration.clone();
+        let new = |curmonth| RouterRecord {
             uaid,
-            router_type: router_type.clone(),
-            node,
+            router_type,
+            node: Some(node),
             connected_at,
             last_connect,
             curmonth,
-            oldmonth,
+            oldmonth: None,
         };
+        self.register_as(uaid, create_in, new)
+    }
+
+    /// Registers an agent behind a bridge.
+    pub fn register_bridged(&mut self, registration: BridgedRegistration) -> RegisterResult {
+        let BridgedRegistration { uaid, recipient, connected_at, last_connect, create_in } =
+            registration;
+        let new = |curmonth| RouterRecord {
+            uaid,
+            router_type: RouterType::Bridge(Box::new(recipient)),
+            node: None,
+            connected_at,
+            last_connect,
+            curmonth,
+            oldmonth: None,
+        };
+        self.register_as(uaid, create_in, new)
+    }
+
+    /// Writes a record in the month of the one that is there.
+    fn register_as(
+        &mut self,
+        uaid: Uaid,
+        create_in: Option<Month>,
+        new: impl FnOnce(Month) -> RouterRecord,
+    ) -> RegisterResult {
+        let there = self.records.get(&uaid);
+        let month = there.map(|there| there.curmonth).or(create_in);
+        let Some(mut record) = month.filter(|_| !self.dropped.contains(&uaid)).map(new) else {
+            return RegisterResult::UnknownAgent;
+        };
+        let is_bridged = |record: &RouterRecord| record.router_type.recipient().is_some();
+        match there {
+            Some(there)
+                if there.router_type != record.router_type
+                    && !(is_bridged(there) && is_bridged(&record)) =>
+            {
+                return RegisterResult::UnknownAgent;
+            }
+            Some(there) if there.connected_at >= record.connected_at => {
+                return RegisterResult::Superseded(there.connected_at);
+            }
+            _ => record.oldmonth = there.and_then(|there| there.oldmonth),
+        }
+        let before = there.and_then(RouterRecord::binding);
         self.records.insert(uaid, record.clone());
         RegisterResult::Registered(record, before)
+    }
+
+    /// Removes a record; with a recipient, only if it still has that bridge, application and token.
+    pub fn drop_user(&mut self, uaid: Uaid, recipient: Option<&BridgeRecipient>) -> bool {
+        let is_it = |there: &RouterRecord, recipient: &BridgeRecipient| {
+            there.router_type.recipient().is_some_and(|there| {
+                (there.bridge, &there.app, &there.token)
+                    == (recipient.bridge, &recipient.app, &recipient.token)
+            })
+        };
+        let there = self.records.get(&uaid);
+        let is_asked_for = there.is_some_and(|there| recipient.is_none_or(|it| is_it(there, it)));
+        is_asked_for && self.records.remove(&uaid).is_some()
+    }
+
+    /// Begins the drop of a user, with `seen` if that is its last connection: the record counts as none. Returns its binding.
+    pub fn mark_dropped(
+        &mut self,
+        uaid: Uaid,
+        seen: Option<LastConnect>,
+    ) -> Option<Option<NodeBinding>> {
+        let there = self.records.get(&uaid)?;
+        if seen.is_some_and(|seen| seen != there.last_connect) {
+            return None;
+        }
+        self.dropped.insert(uaid);
+        self.records.remove(&uaid).map(|record| record.binding())
     }
 
     fn update_month(&mut self, step: &MonthStep) -> bool {
@@ -250,15 +324,17 @@ impl Store {
         self.update(step, |record| {
             record.curmonth = step.to;
             record.oldmonth = Some(step.from);
+            record.last_connect = step.last_connect;
         })
     }
 
     fn update(&mut self, step: &MonthStep, change: impl FnOnce(&mut RouterRecord)) -> bool {
-        let record = self
-            .records
-            .get_mut(&step.uaid)
-            .filter(|record| record.node == step.node && record.connected_at == step.connected_at);
-        record.map(change).is_some()
+        let is_mover = |record: &&mut RouterRecord| {
+            let is_bridged = record.router_type.recipient().is_some();
+            let is_found = record.node == step.node && (is_bridged || step.node.is_some());
+            is_found && record.connected_at == step.connected_at
+        };
+        self.records.get_mut(&step.uaid).filter(is_mover).map(change).is_some()
     }
 
     fn fetch(
@@ -280,8 +356,10 @@ impl Store {
     }
 
     fn move_messages(&mut self, uaid: Uaid, from: Month, to: Month) {
-        let copied = self.copy(uaid, from, to);
-        self.delete(uaid, from, &copied);
+        if from != to {
+            let copied = self.copy(uaid, from, to);
+            self.delete(uaid, from, &copied);
+        }
     }
 
     /// Copies an agent's messages to the month that its record names. A message of a topic in that month stays: it was

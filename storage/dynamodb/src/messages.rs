@@ -10,6 +10,7 @@ use aws_sdk_dynamodb::types::ReturnValue;
 use state_machine::{Chid, Message, MessageId, MessageKey, Month, Uaid};
 use storage::receipts::ExpectedReceipt;
 use storage::rules::receipts;
+use storage::rules::topics::{self, MessageRow, RowThere};
 use storage::store::{StoreError, Stored};
 use storage::waiting_limits::WaitingSize;
 
@@ -20,9 +21,6 @@ use crate::message_items::{self, SortKey};
 use crate::month_rows::{MonthRows, RowFilter, RowIdentity};
 use crate::{channels, waiting_counts};
 
-/// Attempts to write a row of a topic whose row changes meanwhile.
-const TOPIC_ATTEMPTS_MAX: u32 = 8;
-
 /// What a written row may replace.
 #[derive(Debug)]
 pub(crate) enum Replaces {
@@ -32,6 +30,8 @@ pub(crate) enum Replaces {
     Older(MessageId),
     /// As [`Replaces::Older`], but not one whose sender wants a receipt.
     OlderWithoutReceipt(MessageId),
+    /// The row that still holds this message.
+    Message(MessageId),
     Nothing,
 }
 
@@ -65,43 +65,52 @@ struct PutMessage {
     replaced: Option<WaitingSize>,
 }
 
-/// Writes the row of a message, unless one of its topic has a greater id. A row of its topic that names a receipt is
-/// replaced once the receipt is not expected any more.
+/// Writes the row of a message, unless one of its topic has a greater id.
 async fn put_message(rows: &MonthRows<'_>, message: &Message) -> Result<PutMessage, CallError> {
-    let item = message_items::encode(rows.uaid, message);
-    let mut replaces = match message.topic {
-        Some(_) => Replaces::OlderWithoutReceipt(message.id),
-        None => Replaces::Itself,
-    };
-    for _attempt in 0..TOPIC_ATTEMPTS_MAX {
-        match put_item(rows.client, &rows.table, &item, &replaces).await {
+    let row =
+        RowOfMessage { rows, item: message_items::encode(rows.uaid, message), id: message.id };
+    let put = topics::put(rows.client, &row, message.id, message.topic.is_some()).await;
+    put.map(|(stored, replaced)| PutMessage { stored, replaced })
+}
+
+/// The row that a message is stored in.
+struct RowOfMessage<'a> {
+    rows: &'a MonthRows<'a>,
+    item: Item,
+    id: MessageId,
+}
+
+impl MessageRow for RowOfMessage<'_> {
+    type Error = CallError;
+    type Replaced = WaitingSize;
+
+    async fn put(&self, replaces: topics::Replaces) -> Result<Option<WaitingSize>, CallError> {
+        let replaces = match replaces {
+            topics::Replaces::Any => Replaces::Itself,
+            topics::Replaces::OlderWithoutReceipt => Replaces::OlderWithoutReceipt(self.id),
+            topics::Replaces::Message(id) => Replaces::Message(id),
+        };
+        match put_item(self.rows.client, &self.rows.table, &self.item, &replaces).await {
             Ok(put) => {
-                let replaced =
-                    put.attributes.as_ref().map_or(WaitingSize::NOTHING, waiting_counts::size_of);
-                return Ok(PutMessage { stored: Stored::Done, replaced: Some(replaced) });
+                let before = put.attributes.as_ref();
+                Ok(Some(before.map_or(WaitingSize::NOTHING, waiting_counts::size_of)))
             }
-            Err(error) if error.is_condition_failed() => {}
-            Err(error) => return Err(error),
-        }
-        let there = rows.get(message_items::sort_key_of(&item)).await?;
-        match there.filter(message_items::is_ours) {
-            Some(there) if message_items::id_of(&there) > message.id => {
-                let stored = Stored::Outranked(message_items::id_of(&there));
-                return Ok(PutMessage { stored, replaced: None });
-            }
-            // An attempt whose answer was lost.
-            Some(there) if message_items::id_of(&there) == message.id => {
-                return Ok(PutMessage { stored: Stored::Done, replaced: None });
-            }
-            Some(older) => {
-                cancel_receipt(rows.client, &older).await?;
-                replaces = Replaces::Older(message.id);
-            }
-            // It was deleted since, or other software has replaced it.
-            None => {}
+            Err(error) if error.is_condition_failed() => Ok(None),
+            Err(error) => Err(error),
         }
     }
-    Err(CallError::contended("PutItem", &rows.table))
+
+    async fn there(&self) -> Result<Option<RowThere>, CallError> {
+        let there = self.rows.get(message_items::sort_key_of(&self.item)).await?;
+        Ok(there.filter(message_items::is_ours).map(|there| RowThere {
+            id: message_items::id_of(&there),
+            expected: message_items::decode(&there).as_ref().and_then(ExpectedReceipt::of),
+        }))
+    }
+
+    fn contended(&self) -> CallError {
+        CallError::contended("PutItem", &self.rows.table)
+    }
 }
 
 /// Moves a row to the month that the record names, unless that month has a row of its topic. Returns whether it did.
@@ -167,6 +176,9 @@ fn put_request(
                 "(attribute_not_exists(updateid) OR updateid < :id OR attribute_not_exists(accepted_at)) \
                  AND attribute_not_exists(receipt)",
             )
+            .expression_attribute_values(":id", text(id.to_string())),
+        Replaces::Message(id) => request
+            .condition_expression("updateid = :id")
             .expression_attribute_values(":id", text(id.to_string())),
         Replaces::Nothing => request.condition_expression("attribute_not_exists(uaid)"),
     }

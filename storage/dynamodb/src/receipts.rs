@@ -2,7 +2,7 @@
 
 use futures_util::{StreamExt, TryFutureExt, stream};
 use state_machine::feed::FeedName;
-use state_machine::{MessageKey, Month, Receipt, Time, Uaid};
+use state_machine::{MessageKey, Month, Time, Uaid};
 use storage::queue::Priority;
 use storage::receipts::{Deletion, ExpectedReceipt, ExpiredReceipts, ReceiptTables, Settlement};
 use storage::rules::receipts as rules;
@@ -114,12 +114,6 @@ async fn decide(
     else {
         return Ok(None);
     };
-    match settlement {
-        Settlement::Withdrawn => rules::cancel(rows.client, &expected).await.map(|()| None),
-        Settlement::Acked(code) => {
-            let receipt = Receipt::Delivered(code);
-            let is_new = rules::write(rows.client, &expected, receipt).await?;
-            Ok(is_new.then_some(expected.request.subscription))
-        }
-    }
+    let is_new = rules::settle(rows.client, &expected, settlement).await?;
+    Ok(is_new.then_some(expected.request.subscription))
 }

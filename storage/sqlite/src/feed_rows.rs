@@ -177,6 +177,7 @@ impl FeedRows for RouterFile<'_> {
             SequenceChange::UncountKeys(count) => {
                 change(self, UNCOUNT_KEYS, params![feed, to_i64(count as u64)])
             }
+            SequenceChange::RecountKey => change(self, UNCOUNT_KEYS, params![feed, -1]),
             SequenceChange::Advance { to, .. } => {
                 let row = params![feed, to_column(to.value.0)?, to_column(to.version)?];
                 change(self, ADVANCE, row)

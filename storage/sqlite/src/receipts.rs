@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::TryFutureExt;
 use rusqlite::Connection;
 use state_machine::feed::FeedName;
-use state_machine::{MessageKey, Month, Receipt, Time, Uaid};
+use state_machine::{MessageKey, Month, Time, Uaid};
 use storage::data_dir::FileKey;
 use storage::receipts::{Deletion, ExpectedReceipt, ExpiredReceipts, ReceiptTables, Settlement};
 use storage::rules::finished;
@@ -100,15 +100,9 @@ fn apply(
     let mut written = Vec::new();
     for (expected, settlement) in settled {
         let subscription = &expected.request.subscription;
-        match settlement {
-            Settlement::Acked(code) => {
-                let is_new =
-                    finished(rules::write(&RouterFile(conn), expected, Receipt::Delivered(*code)))?;
-                if is_new && !written.contains(subscription) {
-                    written.push(subscription.clone());
-                }
-            }
-            Settlement::Withdrawn => finished(rules::cancel(&RouterFile(conn), expected))?,
+        let is_new = finished(rules::settle(&RouterFile(conn), expected, *settlement))?;
+        if is_new && !written.contains(subscription) {
+            written.push(subscription.clone());
         }
     }
     Ok(written)
@@ -117,7 +111,7 @@ fn apply(
 #[cfg(test)]
 mod tests {
     use state_machine::feed::FeedKey;
-    use state_machine::{AckCode, ReceiptRequest};
+    use state_machine::{AckCode, Receipt, ReceiptRequest};
 
     use super::*;
     use crate::expected_receipts::{DECIDED_MAX, insert};

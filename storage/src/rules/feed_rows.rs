@@ -172,6 +172,7 @@ pub struct KeyChange<'a> {
 }
 
 /// A change of the sequence.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SequenceChange {
     None,
     /// Counts a new key, and creates the sequence with the first. Refused at `keys_max`, and if it has forgotten another
@@ -181,6 +182,8 @@ pub enum SequenceChange {
         forgotten: Version,
     },
     UncountKeys(usize),
+    /// Counts a key again that was counted no more. Refused without a sequence.
+    RecountKey,
     /// Numbers keys. Refused if the version is not that of `read` any more.
     Advance {
         read: Sequence,

@@ -17,6 +17,7 @@ pub mod feeds;
 pub mod receipts;
 pub mod record_rows;
 pub mod records;
+pub mod topics;
 
 use futures_util::FutureExt;
 

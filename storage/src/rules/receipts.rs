@@ -11,7 +11,7 @@ use super::feed_rows::{
     Attempts, Committed, ExpectedChange, FeedChange, FeedRows, Refused, SequenceChange,
 };
 use super::feeds::{read_sequence, waiting};
-use crate::receipts::{ExpectedReceipt, ExpiredReceipts};
+use crate::receipts::{ExpectedReceipt, ExpiredReceipts, Settlement};
 
 /// A receipt subscription ends as a whole, and forgets no entry before.
 const NONE_FORGOTTEN: Version = Version(0);
@@ -57,6 +57,19 @@ pub async fn cancel<R: FeedRows>(rows: &R, expected: &ExpectedReceipt) -> Result
     }
 }
 
+/// Decides the receipt of a message before its row is deleted. Returns whether one was written. Calls what [`write`] or
+/// [`cancel`] calls.
+pub async fn settle<R: FeedRows>(
+    rows: &R,
+    expected: &ExpectedReceipt,
+    settlement: Settlement,
+) -> Result<bool, R::Error> {
+    match settlement {
+        Settlement::Acked(code) => write(rows, expected, Receipt::Delivered(code)).await,
+        Settlement::Withdrawn => cancel(rows, expected).await.map(|()| false),
+    }
+}
+
 /// Writes a receipt, unless one says already that the message was delivered. Returns whether it did. *Expired* is written in
 /// place of no other. Calls `key`, `value` if there is one, and `commit`; `sequence` if it is not expected.
 pub async fn write<R: FeedRows>(
@@ -81,11 +94,8 @@ pub async fn write<R: FeedRows>(
         let (expect, sequence) = match before {
             Some(_) => (ExpectedChange::None, SequenceChange::None),
             None if is_counted => (ExpectedChange::Remove(expected), SequenceChange::None),
-            // It was counted no more when it was cancelled.
-            None => {
-                let (keys_max, forgotten) = (u64::MAX, NONE_FORGOTTEN);
-                (ExpectedChange::None, SequenceChange::CountKey { keys_max, forgotten })
-            }
+            // It was counted no more when it was cancelled. A subscription that has ended meanwhile is not made again.
+            None => (ExpectedChange::None, SequenceChange::RecountKey),
         };
         let version = before.map_or(NONE_FORGOTTEN, |row| row.version).next();
         let change = waiting(feed, key, before, version, Some(&value), sequence);
@@ -93,11 +103,13 @@ pub async fn write<R: FeedRows>(
             Committed::Done => return Ok(true),
             Committed::Refused(refused) => refused,
         };
+        // An ended subscription has no receipts.
+        let is_ended = refused.keys.is_empty()
+            && (receipt == Receipt::Expired || rows.sequence(feed).await?.is_none());
+        if is_ended {
+            return Ok(false);
+        }
         if refused.expected && refused.keys.is_empty() {
-            // An ended subscription has no receipts.
-            if receipt == Receipt::Expired || rows.sequence(feed).await?.is_none() {
-                return Ok(false);
-            }
             is_counted = false;
         } else {
             rows.next_attempt(&mut attempts, refused.lost).await?;

@@ -35,6 +35,7 @@ pub struct RecordPage {
 }
 
 /// A change of one record.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GuardedChange {
     pub uaid: Uaid,
     /// All of them must hold. A record that is absent is never changed.
@@ -43,6 +44,7 @@ pub struct GuardedChange {
 }
 
 /// What a record must have.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum RecordGuard {
     Node(NodeId),
     /// An agent behind a bridge.
@@ -54,7 +56,7 @@ pub enum RecordGuard {
 }
 
 /// What becomes of a record.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RecordChange {
     Months {
         curmonth: Month,
@@ -110,7 +112,10 @@ impl RecordChange {
             },
             Self::EndMove => RecordRow { oldmonth: None, ..before },
             Self::ClearNode => RecordRow { node: None, ..before },
-            Self::MarkDropped => RecordRow { router_type: DROPPED.to_owned(), ..before },
+            // The data of a bridge stay in the table, and no type says whose they are.
+            Self::MarkDropped => {
+                RecordRow { router_type: DROPPED.to_owned(), recipient: None, ..before }
+            }
             Self::Connected { at, last_connect } => RecordRow {
                 connected_at: at,
                 last_connect: last_connect.unwrap_or(before.last_connect),

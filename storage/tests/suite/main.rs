@@ -14,6 +14,7 @@ mod embedded;
 mod engines;
 mod maintenance;
 mod names;
+mod reference;
 mod store_calls;
 #[path = "../wire_server/engine.rs"]
 mod wire_engine;

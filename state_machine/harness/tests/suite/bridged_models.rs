@@ -16,6 +16,7 @@ use state_machine::{
 };
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
+use crate::rule_models::on_store;
 use crate::search::is_large;
 use crate::world::store::Store;
 
@@ -171,7 +172,7 @@ fn execute(
             (record.curmonth, record.oldmonth) = (to, Some(from));
             state_machine::store::StoreAnswer::MonthUpdated(true)
         }
-        (_, op) => store.execute(&op),
+        (_, op) => on_store::execute(store, &op),
     }
 }
 

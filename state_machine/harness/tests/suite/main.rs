@@ -18,6 +18,7 @@ mod limits;
 mod models;
 mod overdue;
 mod pings;
+mod rule_models;
 mod script_errors;
 mod scripts;
 mod search;

@@ -17,9 +17,9 @@ use storage::store::{Cursor, PageLimit};
 use tokio::time::sleep;
 
 use super::expected_receipts;
-use super::feed_items::{self, FEED, FORGOTTEN, HORIZON, ITEM, NAME, VERSION};
+use super::feed_items::{self, FEED, FORGOTTEN, HORIZON, ITEM, KEYS, NAME, VERSION};
 use super::transaction::{Part, TRANSACT, actions, delete, remove_sequence, transact};
-use crate::attributes::{number, text_of};
+use crate::attributes::{number, number_of, text_of};
 use crate::client::DynamoClient;
 use crate::error::{CallError, Item, applied, if_table};
 
@@ -338,26 +338,36 @@ async fn until_whole(
     client.call("TransactGetItems", table, request.send()).await.map(drop)
 }
 
-/// Removes the subscriptions that have ended. DynamoDB has no order of partition keys, so this reads all sequences.
+/// Removes the subscriptions that have ended. DynamoDB has no order of partition keys, so this reads all sequences. Returns
+/// whether one of them was written meanwhile, and is left to the next call.
 async fn remove_ended(client: &DynamoClient, now: Time) -> Result<(u64, bool), CallError> {
-    let (mut ended, mut start) = (0, None);
+    let (mut ended, mut is_more, mut start) = (0, false, None);
     loop {
         let page = client.scan(&client.names.sequences, None, start, None).await;
         let (items, next) = if_table(page)?.unwrap_or_default();
-        let names = items.iter().filter_map(|item| feed_items::feed_of(item, NAME));
-        for feed in names.filter(|feed| feed.receipts_end().is_some_and(|end| end <= now)) {
-            remove_all(client, &feed).await?;
-            ended += 1;
+        for item in &items {
+            let feed = feed_items::feed_of(item, NAME);
+            let is_over = |feed: &FeedName| feed.receipts_end().is_some_and(|end| end <= now);
+            if let Some(feed) = feed.filter(is_over) {
+                let is_removed = remove_all(client, &feed, number_of(item, KEYS)).await?;
+                ended += u64::from(is_removed);
+                is_more |= !is_removed;
+            }
         }
         start = match next {
             Some(next) => Some(next),
-            None => return Ok((ended, false)),
+            None => return Ok((ended, is_more)),
         };
     }
 }
 
-/// Removes a feed, its sequence last.
-async fn remove_all(client: &DynamoClient, feed: &FeedName) -> Result<(), CallError> {
+/// Removes a feed, its sequence last and only if it still counts as many keys: an ack may have written one meanwhile.
+/// Returns whether it did.
+async fn remove_all(
+    client: &DynamoClient,
+    feed: &FeedName,
+    keys: Option<u64>,
+) -> Result<bool, CallError> {
     let values = [(":first", "!".to_owned())];
     loop {
         let found =
@@ -372,7 +382,10 @@ async fn remove_all(client: &DynamoClient, feed: &FeedName) -> Result<(), CallEr
         });
         transact(client, keys.collect()).await?;
     }
-    transact(client, vec![remove_sequence(client, feed)]).await
+    match transact(client, vec![remove_sequence(client, feed, keys)]).await {
+        Err(error) if error.refused_actions().is_some() => Ok(false),
+        removed => removed.map(|()| true),
+    }
 }
 
 /// Jitter, so that two calls that conflicted do not conflict again.

@@ -45,6 +45,7 @@ pub(super) fn actions(
             Some(count_key(client, feed, *keys_max, *forgotten))
         }
         SequenceChange::UncountKeys(count) => Some(uncount_keys(client, feed, *count)),
+        SequenceChange::RecountKey => Some(recount_key(client, feed)),
         SequenceChange::Advance { read, to } => Some(advance(client, feed, read, to)),
     };
     let expected = expected.map(|action| (Part::Expected, action));
@@ -133,15 +134,38 @@ fn uncount_keys(client: &DynamoClient, feed: &FeedName, count: usize) -> Transac
     of_update(update)
 }
 
+/// Counts a key again, unless the sequence is gone.
+fn recount_key(client: &DynamoClient, feed: &FeedName) -> TransactWriteItem {
+    let update = of_sequence(client, feed)
+        .update_expression("SET #keys = #keys + :one")
+        .condition_expression("attribute_exists(#keys)")
+        .expression_attribute_names("#keys", KEYS)
+        .expression_attribute_values(":one", number(1_u64));
+    of_update(update)
+}
+
 /// Deletes a row that must exist.
 fn delete_if_there(client: &DynamoClient, key: Item) -> TransactWriteItem {
     let delete = Delete::builder().table_name(&client.names.feeds).set_key(Some(key));
     of_delete(delete.condition_expression("attribute_exists(feed)"))
 }
 
-pub(super) fn remove_sequence(client: &DynamoClient, feed: &FeedName) -> TransactWriteItem {
-    let delete = Delete::builder().table_name(&client.names.sequences);
-    of_delete(delete.set_key(Some(sequence_key(feed))))
+/// Removes a sequence, if it still counts so many keys.
+pub(super) fn remove_sequence(
+    client: &DynamoClient,
+    feed: &FeedName,
+    keys: Option<u64>,
+) -> TransactWriteItem {
+    let delete = Delete::builder()
+        .table_name(&client.names.sequences)
+        .set_key(Some(sequence_key(feed)))
+        .expression_attribute_names("#keys", KEYS);
+    of_delete(match keys {
+        Some(keys) => delete
+            .condition_expression("#keys = :keys")
+            .expression_attribute_values(":keys", number(keys)),
+        None => delete.condition_expression("attribute_not_exists(#keys)"),
+    })
 }
 
 /// Counts a new key, and creates the sequence with the first. An incomplete sequence is not

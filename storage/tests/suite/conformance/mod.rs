@@ -22,7 +22,7 @@ mod messages;
 mod months;
 mod races;
 mod receipts;
-mod router;
+mod records;
 mod waiting;
 mod world;
 
@@ -54,33 +54,12 @@ macro_rules! engine {
                 nothing_gives_way_to_a_message_that_does_not_fit_even_then
                 a_replaced_message_of_a_topic_makes_nothing_give_way
             );
-            engine!(@case $new(storage::WaitingLimits::NONE), router:
-                a_record_that_was_never_written_is_none
-                a_registration_makes_a_record_in_the_month_it_names
-                a_registration_that_makes_none_leaves_an_unknown_agent_unknown
-                a_later_registration_replaces_the_node_and_keeps_the_months
-                a_registration_answers_where_the_agent_was_before
-                a_registration_that_is_not_later_writes_nothing
-                a_cleared_node_does_not_make_an_earlier_registration_later
+            engine!(@case $new(storage::WaitingLimits::NONE), records:
+                each_operation_on_each_record_is_that_of_the_reference
                 a_read_sees_every_write_answered_before
-                a_month_move_sets_both_months_and_the_index_key
-                a_month_move_by_another_connection_changes_nothing
-                a_finished_move_forgets_the_old_month
-                finishing_a_move_from_another_month_leaves_the_old_month
-                finishing_the_move_of_another_connection_changes_nothing
-                a_node_is_cleared_by_the_connection_that_wrote_it
-                a_node_of_another_connection_is_not_cleared
-                a_dropped_record_is_gone_and_no_other
             );
             engine!(@case $new(storage::WaitingLimits::NONE), bridged:
-                a_bridged_registration_makes_a_record_with_its_recipient
-                a_bridged_registration_that_makes_none_leaves_an_unknown_agent_unknown
-                a_later_bridged_registration_replaces_the_recipient_and_keeps_the_months
-                a_bridged_registration_that_is_not_later_writes_nothing
-                neither_registration_changes_an_agent_of_the_other
-                a_bridged_agent_moves_from_the_month_it_is_in
-                a_step_without_a_node_moves_no_agent_with_a_connection
-                a_bridged_record_is_dropped_only_with_its_bridge_application_and_token
+                a_dropped_record_leaves_its_channels
                 of_two_moves_of_a_bridged_agent_at_once_one_is_written
                 channels_are_created_where_the_agent_has_no_row
                 of_rows_created_at_once_one_stays

@@ -14,6 +14,7 @@ mod floods;
 mod foreign_rows;
 mod missing_tables;
 mod opening;
+mod receipt_races;
 mod script;
 mod searching;
 mod silence;

@@ -10,7 +10,7 @@ use state_machine::store::StoreFailed;
 
 use super::action::{FollowerIndex, NodeIndex};
 use super::mutation::Mutation;
-use super::rule::{Call, Outcome, Rule};
+use super::rule::{Call, Outcome, Rule, goes_on};
 use super::scenario::Scenario;
 use super::world::World;
 
@@ -58,7 +58,7 @@ impl Follower {
 
     pub(crate) fn is_half_way(&self) -> bool {
         let fetch = self.running.as_ref().and_then(|running| running.fetch.as_ref());
-        fetch.is_some_and(Rule::has_begun)
+        fetch.is_some_and(|fetch| !fetch.answers.is_empty())
     }
 }
 
@@ -98,7 +98,7 @@ impl World {
     pub(crate) fn reads(&mut self, scenario: &Scenario, at: FollowerIndex) {
         let running = self.followers[at].running.as_mut();
         let Some(fetch) = running.and_then(|running| running.fetch.as_mut()) else { return };
-        if let Some(Outcome::Fetched(answer)) = fetch.goes_on(&mut self.store, scenario.mutation) {
+        if let Some(Outcome::Fetched(answer)) = goes_on(fetch, &mut self.store, scenario.mutation) {
             self.fetched(scenario, at, Ok(answer));
         }
     }
@@ -186,7 +186,7 @@ impl World {
         }
         match order {
             ConsumerEffect::Fetch { after, limit } => {
-                running.fetch = Some(Rule::new(Call::Fetch { after, limit }));
+                running.fetch = Some(scenario.rule(Call::Fetch { after, limit }));
             }
             ConsumerEffect::Consume(page) => {
                 running.handing_on = Some(HandingOn { page, is_half_done: false });

@@ -5,7 +5,7 @@ use state_machine::feed::PublisherWait;
 
 use super::action::{Action, Change, Fault, FollowerIndex, NodeIndex};
 use super::node::Publish;
-use super::rule::Rule;
+use super::rule::publication;
 use super::scenario::Scenario;
 use super::world::World;
 
@@ -31,7 +31,7 @@ impl Scenario {
             if world.store.is_held(&self.keys[key]) {
                 continue;
             }
-            let row = world.store.table.row(self.keys[key].as_str());
+            let row = world.store.feed().keys.get(&self.keys[key]);
             let is_set = row.is_some_and(|row| row.value.is_some());
             let mut add = |change| {
                 actions.extend(self.writers.iter().map(|node| Action::Changes(*node, key, change)));
@@ -50,7 +50,7 @@ impl Scenario {
 impl World {
     /// The operations in progress: each is executed sooner or later.
     pub(crate) fn under_way(&self) -> Vec<Action> {
-        let hidden = self.store.hidden.iter();
+        let hidden = self.store.feed().hidden.iter();
         let mut actions: Vec<Action> = hidden.map(|number| Action::IsSeen(*number)).collect();
         actions.extend((0..self.writes.len()).map(Action::WritesOn));
         for (at, node) in self.nodes.iter().enumerate() {
@@ -108,7 +108,7 @@ impl World {
     fn faults_of_node(&self, at: NodeIndex, faults: &mut Vec<Fault>) {
         let node = &self.nodes[at];
         let rule = node.publish.as_ref().and_then(Publish::rule);
-        let is_sent = rule.and_then(Rule::draft).is_some();
+        let is_sent = rule.and_then(publication).is_some();
         let is_busy = node.mail.is_some() || node.publish.is_some() || self.is_followed(at);
         if is_busy {
             faults.push(Fault::NodeCrashes(at));

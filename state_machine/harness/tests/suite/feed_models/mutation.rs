@@ -4,7 +4,7 @@
 //! changed.
 
 /// A bug for the model checker to find.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Mutation {
     /// The next number is the greatest in use plus one.
     MaxPlusOne,

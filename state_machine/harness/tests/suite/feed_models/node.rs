@@ -13,7 +13,7 @@ use state_machine::store::StoreFailed;
 
 use super::action::NodeIndex;
 use super::mutation::Mutation;
-use super::rule::{Call, Outcome, Rule};
+use super::rule::{Call, Outcome, Rule, goes_on, publication};
 use super::scenario::Scenario;
 use super::world::World;
 
@@ -92,7 +92,7 @@ impl World {
                 return self.step_publisher(scenario, at, PublisherEvent::Published(Ok(answer)));
             }
             Some(Publish::UnderWay(mut rule)) => {
-                match rule.goes_on(&mut self.store, scenario.mutation) {
+                match goes_on(&mut rule, &mut self.store, scenario.mutation) {
                     Some(Outcome::Published(answer)) => Publish::Answered(answer),
                     _ => Publish::UnderWay(rule),
                 }
@@ -111,9 +111,8 @@ impl World {
     /// The transaction that was sent to the store arrives later, whether or not a publisher waits
     /// for it.
     pub(crate) fn goes_astray(&mut self, at: NodeIndex) {
-        let draft =
-            self.nodes[at].publish.as_ref().and_then(Publish::rule).and_then(Rule::draft).cloned();
-        self.astray.extend(draft);
+        let rule = self.nodes[at].publish.as_ref().and_then(Publish::rule);
+        self.astray.extend(rule.and_then(publication).cloned());
     }
 
     pub(crate) fn publisher_deadline(&mut self, scenario: &Scenario, at: NodeIndex) {
@@ -133,7 +132,7 @@ impl World {
             self.diary.note(|| format!("    publisher {at}     < {order:?}"));
             match order {
                 PublisherEffect::Publish { after, limit } => {
-                    let publish = Publish::UnderWay(Rule::new(Call::Publish { after, limit }));
+                    let publish = Publish::UnderWay(scenario.rule(Call::Publish { after, limit }));
                     if self.nodes[at].publish.replace(publish).is_some() {
                         let detail = format!("publisher {at} gives an order during another");
                         self.breaks(scenario, Promise::OneAtATime.broken(detail));

@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 
 use harness::invariants::Broken;
 use harness::sentences;
-use state_machine::feed::{
-    FeedKey, FeedPage, FeedSyncId, FeedValue, Sequence, Table, Update, Version,
-};
+use state_machine::feed::{FeedKey, FeedPage, FeedSyncId, FeedValue, Sequence, Update, Version};
+use storage_reference::Feed;
 
 sentences! {
     /// A promise that a feed makes to its writers and followers.
@@ -77,9 +76,9 @@ impl AcknowledgedWrites {
     }
 
     /// Checks that every write has a number, or was a deletion that is forgotten, once nothing is in progress.
-    pub(super) fn is_published(&self, table: &Table) -> Result<(), Broken<Promise>> {
+    pub(super) fn is_published(&self, feed: &Feed) -> Result<(), Broken<Promise>> {
         let waits = |(key, (value, _)): &(&FeedKey, &(Option<FeedValue>, Version))| {
-            let row = table.row(key.as_str());
+            let row = feed.keys.get(*key);
             row.map_or(value.is_some(), |row| row.feed_sync_id.is_none())
         };
         match self.last.iter().find(waits) {
@@ -107,11 +106,11 @@ impl Replica {
     pub(super) fn is_complete(
         &self,
         ledger: &AcknowledgedWrites,
-        table: &Table,
+        feed: &Feed,
     ) -> Result<(), Broken<Promise>> {
         ledger.last.iter().try_for_each(|(key, (value, version))| {
             let detail = match self.known.get(key) {
-                None if value.is_none() && table.row(key.as_str()).is_none() => return Ok(()),
+                None if value.is_none() && !feed.keys.contains_key(key) => return Ok(()),
                 None => format!("{key} was not received"),
                 Some(known) if known.value != *value => {
                     format!("{key} is {value:?} and was last seen as {:?}", known.value)
@@ -138,16 +137,16 @@ impl Replica {
 }
 
 /// Checks one step of a table, whatever the step was.
-pub(super) fn keeps_its_numbers(before: &Table, after: &Table) -> Result<(), Broken<Promise>> {
+pub(super) fn keeps_its_numbers(before: &Feed, after: &Feed) -> Result<(), Broken<Promise>> {
     sequence_grows(before.sequence(), after)?;
     let mut owners = BTreeMap::new();
-    for (key, row) in after.rows() {
+    for (key, row) in &after.keys {
         let Some(number) = row.feed_sync_id else { continue };
         if let Some(other) = owners.insert(number, key) {
             let detail = format!("{number} is the number of {other} and of {key}");
             return Err(Promise::OneNumberAKey.broken(detail));
         }
-        let was = before.row(key.as_str()).map(|row| (row.feed_sync_id, row.version));
+        let was = before.keys.get(key).map(|row| (row.feed_sync_id, row.version));
         let is_new = was != Some((Some(number), row.version));
         if is_new && number <= before.sequence().value {
             let detail = format!("{key} is given {number}, which was given before");
@@ -157,20 +156,18 @@ pub(super) fn keeps_its_numbers(before: &Table, after: &Table) -> Result<(), Bro
     Ok(())
 }
 
-fn sequence_grows(before: Sequence, after: &Table) -> Result<(), Broken<Promise>> {
+fn sequence_grows(before: Sequence, after: &Feed) -> Result<(), Broken<Promise>> {
     let now = after.sequence();
     if now.value < before.value || now.version < before.version {
         let detail = format!("it was {before:?} and is {now:?}");
         return Err(Promise::SequenceOnlyGrows.broken(detail));
     }
-    let greatest = after.rows().filter_map(|(_, row)| row.feed_sync_id).max();
-    match greatest.filter(|greatest| now.value < *greatest) {
-        Some(greatest) => {
-            let detail = format!("{greatest} is in use and the sequence is at {}", now.value);
-            Err(Promise::SequenceOnlyGrows.broken(detail))
-        }
-        None => Ok(()),
+    let greatest = after.greatest();
+    if now.value < greatest {
+        let detail = format!("{greatest} is in use and the sequence is at {}", now.value);
+        return Err(Promise::SequenceOnlyGrows.broken(detail));
     }
+    Ok(())
 }
 
 fn runs_forward(after: FeedSyncId, page: &FeedPage) -> Result<(), Broken<Promise>> {
@@ -193,7 +190,7 @@ fn runs_forward(after: FeedSyncId, page: &FeedPage) -> Result<(), Broken<Promise
 #[cfg(test)]
 mod tests {
     use super::*;
-    use state_machine::feed::Publication;
+    use state_machine::feed::{Publication, Table};
 
     #[test]
     fn a_number_that_was_given_up_is_not_given_again() {
@@ -204,11 +201,14 @@ mod tests {
         let before = table.clone();
         let mut again = Publication::of(table.sequence(), table.pending(None, 1)).unwrap();
         publish(&mut table);
-        assert_eq!(keeps_its_numbers(&before, &table), Ok(()));
+        assert_eq!(keeps_its_numbers(&feed(&before), &feed(&table)), Ok(()));
         again.assignments[0].feed_sync_id = FeedSyncId(1);
         let mut table = before.clone();
         table.commit(&again).unwrap();
-        assert_eq!(promise(keeps_its_numbers(&before, &table)), Promise::NumberedOnce);
+        assert_eq!(
+            promise(keeps_its_numbers(&feed(&before), &feed(&table))),
+            Promise::NumberedOnce
+        );
     }
 
     #[test]
@@ -220,7 +220,10 @@ mod tests {
         let mut twice = Publication::of(table.sequence(), table.pending(None, 2)).unwrap();
         twice.assignments[1].feed_sync_id = FeedSyncId(1);
         table.commit(&twice).unwrap();
-        assert_eq!(promise(keeps_its_numbers(&before, &table)), Promise::OneNumberAKey);
+        assert_eq!(
+            promise(keeps_its_numbers(&feed(&before), &feed(&table))),
+            Promise::OneNumberAKey
+        );
     }
 
     #[test]
@@ -229,13 +232,19 @@ mod tests {
         write(&mut table, "a");
         publish(&mut table);
         let fresh = Table::default();
-        assert_eq!(promise(keeps_its_numbers(&table, &fresh)), Promise::SequenceOnlyGrows);
+        assert_eq!(
+            promise(keeps_its_numbers(&feed(&table), &feed(&fresh))),
+            Promise::SequenceOnlyGrows
+        );
         write(&mut table, "a");
         let mut beyond = Publication::of(table.sequence(), table.pending(None, 1)).unwrap();
         beyond.assignments[0].feed_sync_id = FeedSyncId(9);
         let before = table.clone();
         table.commit(&beyond).unwrap();
-        assert_eq!(promise(keeps_its_numbers(&before, &table)), Promise::SequenceOnlyGrows);
+        assert_eq!(
+            promise(keeps_its_numbers(&feed(&before), &feed(&table))),
+            Promise::SequenceOnlyGrows
+        );
     }
 
     #[test]
@@ -270,19 +279,19 @@ mod tests {
         ledger.changed(key("k"), value("1"), Version(1)).unwrap();
         let mut replica = Replica::default();
         assert_eq!(
-            promise(replica.is_complete(&ledger, &Table::default())),
+            promise(replica.is_complete(&ledger, &Feed::default())),
             Promise::LastStateArrives
         );
         replica.apply(FeedSyncId(0), &page(&[1], 1)).unwrap();
-        assert_eq!(replica.is_complete(&ledger, &Table::default()), Ok(()));
+        assert_eq!(replica.is_complete(&ledger, &Feed::default()), Ok(()));
         ledger.republished(&key("k"), Version(3)).unwrap();
         assert_eq!(
-            promise(replica.is_complete(&ledger, &Table::default())),
+            promise(replica.is_complete(&ledger, &Feed::default())),
             Promise::LastStateArrives
         );
         ledger.changed(key("k"), None, Version(4)).unwrap();
         assert_eq!(
-            promise(replica.is_complete(&ledger, &Table::default())),
+            promise(replica.is_complete(&ledger, &Feed::default())),
             Promise::LastStateArrives
         );
     }
@@ -292,11 +301,17 @@ mod tests {
         let mut table = Table::default();
         let mut ledger = AcknowledgedWrites::default();
         ledger.changed(key("a"), value("1"), Version(1)).unwrap();
-        assert_eq!(promise(ledger.is_published(&table)), Promise::ChangesArePublished);
+        assert_eq!(promise(ledger.is_published(&feed(&table))), Promise::ChangesArePublished);
         write(&mut table, "a");
-        assert_eq!(promise(ledger.is_published(&table)), Promise::ChangesArePublished);
+        assert_eq!(promise(ledger.is_published(&feed(&table))), Promise::ChangesArePublished);
         publish(&mut table);
-        assert_eq!(ledger.is_published(&table), Ok(()));
+        assert_eq!(ledger.is_published(&feed(&table)), Ok(()));
+    }
+
+    /// The rows of a table.
+    fn feed(table: &Table) -> Feed {
+        let keys = table.rows().map(|(key, row)| (key.clone(), row.clone())).collect();
+        Feed { keys, sequence: Some(table.sequence()), ..Feed::default() }
     }
 
     fn key(text: &str) -> FeedKey {

@@ -33,7 +33,7 @@ impl Scenario {
 
     /// Checks a world in which nothing is in progress.
     pub(crate) fn judge(&self, world: &World) -> Result<(), Broken<Promise>> {
-        self.hunts(world.ledger.is_published(&world.store.table))?;
+        self.hunts(world.ledger.is_published(world.store.feed()))?;
         let mut end = world.clone();
         end.comes_to_its_end(self);
         if let Some(broken) = end.broken {
@@ -41,7 +41,7 @@ impl Scenario {
         }
         let mut replicas = end.followers.iter().map(|follower| &follower.replica);
         self.hunts(
-            replicas.try_for_each(|replica| replica.is_complete(&end.ledger, &end.store.table)),
+            replicas.try_for_each(|replica| replica.is_complete(&end.ledger, end.store.feed())),
         )
     }
 

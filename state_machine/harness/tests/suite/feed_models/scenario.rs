@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::feed_models::promises::{AcknowledgedWrites, Promise};
-use state_machine::feed::{ConsumerLimits, FeedKey, FeedSyncId, PublisherLimits};
+use state_machine::feed::{ConsumerLimits, FeedKey, PublisherLimits};
 use state_machine::store::PageLimit;
 use state_machine::{Span, Time};
 
@@ -11,6 +11,7 @@ use super::action::{Action, Change, KeyIndex, NodeIndex};
 use super::follower::Follower;
 use super::mutation::Mutation;
 use super::node::Node;
+use super::rule::{Call, FeedCall, Rule};
 use super::store::Store;
 use super::world::World;
 use crate::search::{Diary, Search, Sight};
@@ -83,6 +84,12 @@ impl Scenario {
         }
     }
 
+    /// A rule that begins.
+    pub(crate) fn rule(&self, call: Call) -> Rule {
+        let is_seen_in_part = self.start.store.tables.is_seen_in_part;
+        Rule::begin(FeedCall { call, is_seen_in_part, mutation: self.mutation })
+    }
+
     /// Sets the keys per publication. Call it before any action.
     pub(crate) fn batch(mut self, batch_max: usize) -> Self {
         self.publisher = Arc::new(PublisherLimits { batch_max, ..*self.publisher });
@@ -93,7 +100,7 @@ impl Scenario {
 
     /// Lets readers see publications in part. Call it before any action.
     pub(crate) fn seen_in_part(mut self) -> Self {
-        self.start.store.settled = Some(FeedSyncId::NONE);
+        self.start.store.tables.is_seen_in_part = true;
         self
     }
 

@@ -9,10 +9,11 @@ use super::action::{Action, Change, Fault, FollowerIndex, KeyIndex, NodeIndex};
 use super::follower::Follower;
 use super::mutation::Mutation;
 use super::node::Node;
-use super::rule::{Call, Outcome, Rule};
+use super::rule::{Call, Outcome, Rule, goes_on};
 use super::scenario::{Bounds, Scenario};
-use super::store::{Draft, Store};
+use super::store::Store;
 use crate::search::Diary;
+use storage_reference::{Commit, Request};
 
 /// A world with one feed, its store, nodes and followers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -22,7 +23,7 @@ pub(crate) struct World {
     pub(crate) nodes: Vec<Node>,
     pub(crate) followers: Vec<Follower>,
     /// Publications that were sent to the store and that no publisher waits for.
-    pub(crate) astray: Vec<Draft>,
+    pub(crate) astray: Vec<Commit>,
     /// Changes of keys whose writers wait for an answer.
     pub(crate) writes: Vec<Write>,
     /// The removal of the oldest tombstone.
@@ -50,7 +51,7 @@ impl World {
         if let Some(left) = action.bound(&mut self.left) {
             *left -= 1;
         }
-        let before = self.store.table.clone();
+        let before = self.store.feed().clone();
         match *action {
             Action::Changes(node, key, change) => self.changes(scenario, node, key, change),
             Action::WritesOn(at) => self.writes_on(scenario, at),
@@ -58,17 +59,15 @@ impl World {
             Action::Publishes(node) => self.publishes(scenario, node),
             Action::PublisherDeadline(node) => self.publisher_deadline(scenario, node),
             Action::Arrives => self.arrives(scenario),
-            Action::IsSeen(number) => {
-                self.store.hidden.remove(&number);
-            }
+            Action::IsSeen(number) => self.store.is_seen(number),
             Action::Forgets => {
                 let forget = self.store.oldest_tombstone().map(Call::Forget);
-                self.forgetting = forget.map(Rule::new);
+                self.forgetting = forget.map(|call| scenario.rule(call));
             }
             Action::RemovesForgotten => {
                 let forgetting = self.forgetting.as_mut();
                 let forgotten =
-                    forgetting.and_then(|rule| rule.goes_on(&mut self.store, scenario.mutation));
+                    forgetting.and_then(|rule| goes_on(rule, &mut self.store, scenario.mutation));
                 if forgotten.is_some() {
                     self.forgetting = None;
                 }
@@ -80,7 +79,7 @@ impl World {
             Action::ConsumerDeadline(follower) => self.consumer_deadline(scenario, follower),
             Action::Fails(fault) => self.fails(scenario, fault),
         }
-        if let Err(broken) = keeps_its_numbers(&before, &self.store.table) {
+        if let Err(broken) = keeps_its_numbers(&before, self.store.feed()) {
             self.breaks(scenario, broken);
         }
     }
@@ -97,7 +96,7 @@ impl World {
         let key = scenario.keys[at].clone();
         let value = FeedValue::parse(&format!("{} to go", self.left.writes));
         let value = value.ok().filter(|_| change == Change::Write);
-        let rule = Rule::new(match change {
+        let rule = scenario.rule(match change {
             Change::Write => Call::Write(key.clone(), value.clone().expect("a short text")),
             Change::Republish => Call::Republish(key.clone()),
             Change::Delete => Call::Delete(key.clone()),
@@ -111,7 +110,7 @@ impl World {
     /// The store executes a step of a writer's rule. The last one answers the writer.
     fn writes_on(&mut self, scenario: &Scenario, at: usize) {
         let rule = &mut self.writes[at].rule;
-        let Some(outcome) = rule.goes_on(&mut self.store, scenario.mutation) else { return };
+        let Some(outcome) = goes_on(rule, &mut self.store, scenario.mutation) else { return };
         let Write { node, key, change, value, .. } = self.writes.remove(at);
         let kept = match outcome {
             Outcome::Changed(Some(version)) if change == Change::Republish => {
@@ -127,9 +126,9 @@ impl World {
     }
 
     fn arrives(&mut self, scenario: &Scenario) {
-        let draft = self.astray.remove(0);
-        let outcome = self.store.commit(scenario.mutation, &draft);
-        self.diary.note(|| format!("    {outcome:?}: {draft:?}"));
+        let request = Request::Commit(self.astray.remove(0));
+        let answer = self.store.execute(&request, scenario.mutation);
+        self.diary.note(|| format!("    {answer:?}: {request:?}"));
     }
 
     fn fails(&mut self, scenario: &Scenario, fault: Fault) {

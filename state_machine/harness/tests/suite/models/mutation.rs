@@ -11,6 +11,7 @@ use state_machine::{Message, Month, NodeId, RouterRecord, Span, Time, Uaid};
 
 use super::scenario::APART;
 use super::store::Store;
+use crate::rule_models::on_store::execute;
 
 /// A bug for the model checker to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,8 +71,6 @@ pub(crate) enum Mutation {
     StrangerSaysAccepted,
     /// A write without space reports success.
     NoSpaceIsDone,
-    /// The receipt of an acked message is written after its row is deleted.
-    ReceiptAfterDelete,
     /// The receipt says delivered once the message is sent.
     ReceiptWhenSent,
     /// No read and no condition sees a registration that the store keeps in memory.
@@ -94,7 +93,7 @@ impl Environment<'_> {
     pub(crate) fn execute(&mut self, operation: &StoreOp) -> StoreAnswer {
         match (self.mutation, operation) {
             (Some(Mutation::NoOldMonth), StoreOp::UpdateMonth(step)) => {
-                let answer = self.store.execute(operation);
+                let answer = execute(self.store, operation);
                 self.forget_old_month(step.uaid);
                 answer
             }
@@ -103,15 +102,15 @@ impl Environment<'_> {
             }
             (Some(Mutation::RouterBeforeCopy), StoreOp::UpdateMonth(step)) => {
                 self.copy_channels_late(step);
-                self.store.execute(operation)
+                execute(self.store, operation)
             }
             (Some(Mutation::RepairedBesideNodes), StoreOp::Register(registration)) => {
                 self.repair(registration);
-                self.store.execute(operation)
+                execute(self.store, operation)
             }
             (Some(Mutation::RecordFollowsClock), StoreOp::Register(registration)) => {
                 self.set_month_back(registration);
-                self.store.execute(operation)
+                execute(self.store, operation)
             }
             (Some(Mutation::ExpiresEarly), StoreOp::Fetch { .. }) => self.fetch_early(operation),
             (Some(Mutation::NoLastLook), StoreOp::Fetch { uaid, month, .. })
@@ -123,7 +122,7 @@ impl Environment<'_> {
                 self.fetch_by_timestamp(operation)
             }
             (Some(Mutation::ReceiptWhenSent), StoreOp::Fetch { .. }) => {
-                let answer = self.store.execute(operation);
+                let answer = execute(self.store, operation);
                 if let StoreAnswer::Fetched(page) = &answer {
                     let wanted = page.messages.iter().filter(|message| message.receipt.is_some());
                     self.store.receipts.extend(wanted.map(|message| message.id));
@@ -147,9 +146,9 @@ impl Environment<'_> {
             }
             (Some(Mutation::MoveKeepsGreaterTopic), StoreOp::MoveMessages { uaid, from, to }) => {
                 self.keep_greater_topics(*uaid, *from, *to);
-                self.store.execute(operation)
+                execute(self.store, operation)
             }
-            (_, operation) => self.store.execute(operation),
+            (_, operation) => execute(self.store, operation),
         }
     }
 
@@ -228,7 +227,7 @@ impl Environment<'_> {
         if let StoreOp::Fetch { now, .. } = &mut early {
             *now = *now + Span(APART.unsigned_abs());
         }
-        self.store.execute(&early)
+        execute(self.store, &early)
     }
 
     fn forget_old_month(&mut self, uaid: Uaid) {
@@ -244,7 +243,7 @@ impl Environment<'_> {
     fn move_record_first(&mut self, uaid: Uaid, month: Month, operation: &StoreOp) -> StoreAnswer {
         let Some(record) = self.store.records.get_mut(&uaid).filter(|it| it.curmonth < month)
         else {
-            return self.store.execute(operation);
+            return execute(self.store, operation);
         };
         record.oldmonth = Some(record.curmonth);
         record.curmonth = month;
@@ -259,7 +258,7 @@ impl Environment<'_> {
     }
 
     fn fetch_by_timestamp(&mut self, operation: &StoreOp) -> StoreAnswer {
-        let answer = self.store.execute(operation);
+        let answer = execute(self.store, operation);
         match (operation, answer) {
             (StoreOp::Fetch { after: Some(after), .. }, StoreAnswer::Fetched(page)) => {
                 let is_last = |message: &&Message| message.id.to_string() == after.as_str();

@@ -345,12 +345,6 @@ impl World {
         let Some((node, at)) = self.find_operation(id, op) else { return };
         let operation = self.nodes[node].queue.remove(at).operation;
         match (done, &operation) {
-            (Done::Wholly, StoreOp::Delete { uaid, months, messages, .. })
-                if scenario.mutation == Some(Mutation::ReceiptAfterDelete) =>
-            {
-                // The failure is between the two writes.
-                months.iter().for_each(|month| self.store.delete(*uaid, *month, messages));
-            }
             (Done::Wholly, operation) => {
                 self.is_unnotified |= scenario.freedom.notifications_travel
                     && matches!(operation, StoreOp::Register(_));

@@ -15,8 +15,8 @@ fn republished() -> Scenario {
         .followed()
         .bound(Bounds { writes: 2, republishes: 2, ..Bounds::default() })
         .seen("the key with the last number waits, and the consumer is past it", |_, world| {
-            let head = world.store.table.sequence().value;
-            world.store.greatest() < head && world.followers[0].saved == head
+            let head = world.store.feed().sequence().value;
+            world.store.feed().greatest() < head && world.followers[0].saved == head
         })
 }
 
@@ -28,8 +28,8 @@ fn deleted() -> Scenario {
         .followed()
         .bound(Bounds { writes: 1, deletes: by_size(1, 2), republishes: 1, ..Bounds::default() })
         .seen("a key is deleted and published", |_, world| {
-            let mut rows = world.store.table.rows();
-            rows.any(|(_, row)| row.value.is_none() && row.feed_sync_id.is_some())
+            let mut rows = world.store.feed().keys.values();
+            rows.any(|row| row.value.is_none() && row.feed_sync_id.is_some())
         })
 }
 

@@ -5,6 +5,7 @@ use state_machine::feed::FeedSyncId;
 
 use crate::feed_models::check::is_caught;
 use crate::feed_models::mutation::Mutation;
+use crate::feed_models::rule::read_version;
 use crate::feed_models::scenario::{Bounds, Scenario};
 use crate::search::{by_size, holds};
 
@@ -44,7 +45,7 @@ fn one_of_two_nodes_crashes() -> Scenario {
             world
                 .astray
                 .iter()
-                .any(|draft| draft.publication.read.version != world.store.table.sequence().version)
+                .any(|draft| read_version(draft) != Some(world.store.feed().sequence().version))
         },
     )
 }

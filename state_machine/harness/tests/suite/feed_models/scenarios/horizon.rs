@@ -15,7 +15,8 @@ fn forgotten() -> Scenario {
         .follower(0)
         .bound(Bounds { writes: 1, deletes: by_size(1, 2), forgets: 2, ..Bounds::default() })
         .seen("a consumer is behind the horizon", |_, world| {
-            let (saved, horizon) = (world.followers[0].saved, world.store.table.sequence().horizon);
+            let (saved, horizon) =
+                (world.followers[0].saved, world.store.feed().sequence().horizon);
             !saved.is_none() && saved < horizon
         })
         .seen("a page is read while a tombstone is removed", |_, world| {
@@ -31,7 +32,8 @@ fn forgotten_in_part() -> Scenario {
         .follower(0)
         .bound(Bounds { writes: 1, deletes: by_size(1, 2), forgets: 1, ..Bounds::default() })
         .seen("a consumer is behind the horizon", |_, world| {
-            let (saved, horizon) = (world.followers[0].saved, world.store.table.sequence().horizon);
+            let (saved, horizon) =
+                (world.followers[0].saved, world.store.feed().sequence().horizon);
             !saved.is_none() && saved < horizon
         })
 }

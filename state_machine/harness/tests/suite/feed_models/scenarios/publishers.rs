@@ -2,13 +2,13 @@
 
 use crate::feed_models::promises::Promise;
 use state_machine::feed::PublisherWait;
+use storage_reference::{Answer, Commit, Request};
 
 use crate::feed_models::check::is_caught;
 use crate::feed_models::mutation::Mutation;
 use crate::feed_models::node::Publish;
-use crate::feed_models::rule::{Request, Rule};
+use crate::feed_models::rule::{Rule, publication, read_version};
 use crate::feed_models::scenario::{Bounds, Scenario};
-use crate::feed_models::store::Draft;
 use crate::feed_models::world::World;
 use crate::search::{Search, by_size, holds};
 
@@ -26,7 +26,7 @@ fn two_publishers() -> Scenario {
         .seen("a publication finds that the sequence has moved on", |_, world| {
             world
                 .drafts()
-                .any(|draft| draft.publication.read.version != world.store.table.sequence().version)
+                .any(|draft| read_version(draft) != Some(world.store.feed().sequence().version))
         })
         .seen("a publication finds that its key has changed", |_, world| {
             world.drafts().any(|draft| world.finds_a_key_changed(draft))
@@ -43,10 +43,16 @@ fn batches() -> Scenario {
         .followed()
         .bound(Bounds { writes: by_size(3, 4), ..Bounds::default() })
         .seen("two keys are about to be published at once", |_, world| {
-            world.drafts().any(|draft| draft.publication.assignments.len() == 2)
+            world.drafts().any(|draft| draft.keys.len() == 2)
         })
         .seen("others wait behind them", |_, world| {
-            world.rules().any(|rule| rule.draft().is_some() && rule.leaves_some())
+            world.rules().any(|rule| {
+                let is_more = |answer: &Answer| match answer {
+                    Answer::Pending(page) => !page.is_all,
+                    _ => false,
+                };
+                publication(rule).is_some() && rule.answers.iter().any(is_more)
+            })
         })
 }
 
@@ -59,9 +65,8 @@ fn two_writers() -> Scenario {
         .writing_in_steps()
         .bound(Bounds { writes: 2, node_crashes: by_size(0, 1), ..Bounds::default() })
         .seen("two writers have read the same row", |_, world| {
-            let next = world.writes.iter().filter_map(|write| write.rule.next.as_ref());
-            let before = next.filter_map(|next| match next {
-                Request::Change { before, .. } => Some(before),
+            let before = world.writes.iter().filter_map(|write| match &*write.rule.next {
+                Request::Commit(commit) => Some(commit.keys[0].before),
                 _ => None,
             });
             let before: Vec<_> = before.collect();
@@ -77,7 +82,7 @@ fn followed_elsewhere() -> Scenario {
         .follower(1)
         .bound(Bounds { writes: 2, polls: by_size(1, 2), ..Bounds::default() })
         .seen("the consumer knows nothing of what was published elsewhere", |_, world: &World| {
-            let is_behind = world.followers[0].saved < world.store.table.sequence().value;
+            let is_behind = world.followers[0].saved < world.store.feed().sequence().value;
             is_behind && world.under_way().is_empty()
         })
         .seen("a poll finds what was published elsewhere", |search: &Search<Scenario>, world| {
@@ -92,15 +97,14 @@ impl World {
         self.nodes.iter().filter_map(|node| node.publish.as_ref().and_then(Publish::rule))
     }
 
-    pub(super) fn drafts(&self) -> impl Iterator<Item = &Draft> {
-        self.rules().filter_map(Rule::draft)
+    pub(super) fn drafts(&self) -> impl Iterator<Item = &Commit> {
+        self.rules().filter_map(publication)
     }
 
-    fn finds_a_key_changed(&self, draft: &Draft) -> bool {
-        let mut pending = draft.publication.assignments.iter().map(|assigned| &assigned.pending);
-        pending.any(|it| {
-            let row = self.store.table.row(it.key.as_str());
-            row.is_some_and(|row| row.version != it.version)
+    fn finds_a_key_changed(&self, draft: &Commit) -> bool {
+        draft.keys.iter().any(|change| {
+            let row = self.store.feed().keys.get(&change.key);
+            row.map(|row| row.version) != change.before.map(|before| before.version)
         })
     }
 }

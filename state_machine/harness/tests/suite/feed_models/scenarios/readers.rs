@@ -16,11 +16,11 @@ fn pages() -> Scenario {
         .follower(0)
         .bound(Bounds { writes: by_size(2, 3), ..Bounds::default() })
         .seen("a number was given up before it was read", |_, world| {
-            let is_missing = world.store.table.rows().any(|(_, row)| row.feed_sync_id.is_none());
+            let is_missing = world.store.feed().keys.values().any(|row| row.feed_sync_id.is_none());
             is_missing && world.followers[0].is_half_way()
         })
         .seen("a page is read while another number is assigned", |_, world| {
-            let head = world.store.table.sequence().value;
+            let head = world.store.feed().sequence().value;
             world.followers[0].is_half_way() && head.0 > 3
         })
 }

@@ -2,10 +2,11 @@
 //! settled number.
 
 use crate::feed_models::promises::Promise;
+use storage_reference::Request;
 
 use crate::feed_models::check::is_caught;
 use crate::feed_models::mutation::Mutation;
-use crate::feed_models::rule::Request;
+use crate::feed_models::rule::Rule;
 use crate::feed_models::scenario::{Bounds, Scenario};
 use crate::search::{by_size, holds};
 
@@ -26,7 +27,7 @@ fn settling() -> Scenario {
         .seen("a page is asked for while a publication is seen in part", |_, world| {
             let running = world.followers[0].running.as_ref();
             let is_fetching = running.is_some_and(|running| running.fetch.is_some());
-            is_fetching && world.store.hidden.len() == 1
+            is_fetching && world.store.feed().hidden.len() == 1
         })
 }
 
@@ -39,9 +40,8 @@ fn left_unsettled() -> Scenario {
         .followed()
         .bound(Bounds { writes: 2, node_crashes: 1, ..Bounds::default() })
         .seen("a publisher waits until what another left is whole", |_, world| {
-            let mut next = world.rules().map(|rule| &rule.next);
-            let is_waiting = |next: &Option<_>| matches!(next, Some(Request::Settle(_)));
-            !world.store.hidden.is_empty() && next.any(is_waiting)
+            let is_waiting = |rule: &Rule| matches!(*rule.next, Request::Settle(..));
+            !world.store.feed().hidden.is_empty() && world.rules().any(is_waiting)
         })
 }
 
@@ -54,8 +54,8 @@ fn two_settle() -> Scenario {
         .followed()
         .bound(Bounds { writes: 2, polls: by_size(0, 1), ..Bounds::default() })
         .seen("one settles what another has settled before, and published on top of", |_, world| {
-            world.rules().any(|rule| match rule.next {
-                Some(Request::Settle(sequence)) => world.store.settled > Some(sequence.value),
+            world.rules().any(|rule| match &*rule.next {
+                Request::Settle(_, sequence) => world.store.feed().settled > sequence.value,
                 _ => false,
             })
         })

@@ -21,8 +21,8 @@ fn wide() -> Scenario {
             lost_answers: 2,
         })
         .seen("a deleted key is published", |_, world| {
-            let mut rows = world.store.table.rows();
-            rows.any(|(_, row)| row.value.is_none() && row.feed_sync_id.is_some())
+            let mut rows = world.store.feed().keys.values();
+            rows.any(|row| row.value.is_none() && row.feed_sync_id.is_some())
         })
         .seen("a publication arrives after a crash or a lost answer", |_, world| {
             !world.astray.is_empty()

@@ -49,15 +49,6 @@ fn a_replaced_message_needs_no_receipt() {
 }
 
 #[test]
-fn a_receipt_that_is_written_after_the_delete_is_noticed() {
-    is_caught(
-        receipts("receipts", Month::of(DECEMBER)),
-        Mutation::ReceiptAfterDelete,
-        Promise::ReceiptsAreTrue,
-    );
-}
-
-#[test]
 fn a_receipt_of_a_message_that_is_only_sent_is_noticed() {
     is_caught(
         receipts("receipts", Month::of(DECEMBER)),
