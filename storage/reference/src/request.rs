@@ -89,11 +89,11 @@ pub struct RowOfMessage {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Answer {
-    Record(Option<RecordRow>),
+    Record(Option<Box<RecordRow>>),
     Records(Vec<RecordRow>),
     /// The record before the change. A refusal does not say which record is there.
-    Changed(Option<RecordRow>),
-    Registered(RegisterResult),
+    Changed(Option<Box<RecordRow>>),
+    Registered(Box<RegisterResult>),
     Sequence(Option<SequenceRow>),
     Key(Option<(KeyRow, Option<FeedValue>)>),
     Pending(PendingPage),

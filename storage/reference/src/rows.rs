@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::future::pending;
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Sequence, UnpublishedKey};
@@ -71,9 +72,9 @@ impl Execute for Replay {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Suspended<C> {
     pub call: C,
-    pub answers: Vec<Answer>,
+    pub answers: Arc<Vec<Answer>>,
     /// The request after these answers.
-    pub next: Box<Request>,
+    pub next: Arc<Request>,
 }
 
 /// The call of a rule.
@@ -87,19 +88,16 @@ impl<C: Call> Suspended<C> {
     /// Runs a rule until its first request.
     pub fn begin(call: C) -> Self {
         let Err(next) = run(&call, &mut Vec::new()) else { panic!("a rule sends a request") };
-        Self { call, answers: Vec::new(), next }
+        Self { call, answers: Arc::default(), next: next.into() }
     }
 
     /// The store has answered the request. Returns what the rule returns, if it ends.
     pub fn goes_on(&mut self, answer: Answer) -> Option<C::Outcome> {
-        self.answers.push(answer);
-        match run(&self.call, &mut self.answers) {
-            Ok(outcome) => Some(outcome),
-            Err(next) => {
-                self.next = next;
-                None
-            }
-        }
+        let mut answers = Arc::unwrap_or_clone(std::mem::take(&mut self.answers));
+        answers.push(answer);
+        let outcome = run(&self.call, &mut answers).map_err(|next| self.next = next.into());
+        self.answers = Arc::new(answers);
+        outcome.ok()
     }
 }
 
@@ -135,12 +133,12 @@ impl<E: Execute> RecordRows for Rows<'_, E> {
     type Error = StoreError;
 
     async fn record(&self, uaid: Uaid) -> Result<Option<RecordRow>, StoreError> {
-        Ok(ask!(self, Request::Record(uaid), Record))
+        Ok(ask!(self, Request::Record(uaid), Record).map(|row| *row))
     }
 
     async fn change_record(&self, change: &GuardedChange) -> Result<Changed, StoreError> {
         let before = ask!(self, Request::Change(change.clone()), Changed);
-        Ok(before.map_or(Changed::Refused(None), Changed::Done))
+        Ok(before.map_or(Changed::Refused(None), |before| Changed::Done(*before)))
     }
 
     async fn change_records(&self, changes: Vec<GuardedChange>) -> Result<u64, StoreError> {

@@ -134,10 +134,10 @@ impl Tables {
     /// Executes a request. None while it must wait for a publication that readers see in part.
     pub fn execute(&mut self, request: &Request) -> Option<Answer> {
         Some(match request {
-            Request::Record(uaid) => Answer::Record(self.records.get(uaid).cloned()),
+            Request::Record(uaid) => Answer::Record(self.records.get(uaid).cloned().map(Box::new)),
             Request::Records => Answer::Records(self.records.values().cloned().collect()),
-            Request::Change(change) => Answer::Changed(self.change(change)),
-            Request::Register(new) => Answer::Registered(self.register(new)),
+            Request::Change(change) => Answer::Changed(self.change(change).map(Box::new)),
+            Request::Register(new) => Answer::Registered(Box::new(self.register(new))),
             Request::RemoveRecord(uaid, recipient) => {
                 let there = self.records.get(uaid);
                 let is_it = there.is_some_and(|there| {

@@ -9,6 +9,7 @@ mod records;
 
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
+use std::sync::Arc;
 
 use storage_reference::{Answer, Call, Request, Suspended, Tables};
 
@@ -60,7 +61,7 @@ pub(crate) struct World<R: Rules> {
     pub(crate) tables: Tables,
     pub(crate) processes: Vec<(R::Call, Process<R>)>,
     /// Requests whose callers have stopped waiting.
-    late: Vec<(R::Call, Request)>,
+    late: Vec<(R::Call, Arc<Request>)>,
     faults_left: u8,
     pub(crate) ledger: R::Ledger,
     broken: Option<(R::Promise, String)>,
@@ -182,7 +183,7 @@ impl<R: Rules> World<R> {
             Action::Fails(at) | Action::FailsAfterSending(at) | Action::IsRepeated(at) => {
                 self.faults_left -= 1;
                 let (call, Process::Running(rule)) = &self.processes[at] else { return };
-                let (call, request) = (call.clone(), *rule.next.clone());
+                let (call, request) = (call.clone(), Arc::clone(&rule.next));
                 match action {
                     Action::FailsAfterSending(_) => self.late.push((call, request)),
                     Action::IsRepeated(_) => {
@@ -202,7 +203,7 @@ impl<R: Rules> World<R> {
 
     fn goes_on(&mut self, scenario: &Scenario<R>, at: usize) {
         let (call, Process::Running(rule)) = &self.processes[at] else { return };
-        let (call, request) = (call.clone(), *rule.next.clone());
+        let (call, request) = (call.clone(), Arc::clone(&rule.next));
         let answer = self.execute(scenario, &request, &call);
         let process = &mut self.processes[at].1;
         let Process::Running(rule) = process else { return };

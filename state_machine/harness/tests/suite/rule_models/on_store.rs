@@ -25,7 +25,7 @@ pub(crate) fn execute(store: &mut Store, op: &StoreOp) -> StoreAnswer {
         StoreOp::Register(registration) => {
             let request = Request::Register(NewRecord::from(registration));
             match tables.borrow_mut().execute(&request) {
-                Some(Answer::Registered(result)) => StoreAnswer::Registered(result),
+                Some(Answer::Registered(result)) => StoreAnswer::Registered(*result),
                 other => panic!("{other:?} is no answer to {request:?}"),
             }
         }
