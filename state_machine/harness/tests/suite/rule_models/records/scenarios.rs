@@ -1,7 +1,7 @@
 //! The worlds in which records keep their promises.
 
 use state_machine::Time;
-use storage::rows::RecordRow;
+use storage::record_row::RecordRow;
 
 use super::{Mutation, Outcome, Promise, Records, Role, UAID, last_connect, month};
 use crate::rule_models::Scenario;
