@@ -19,6 +19,13 @@ pub struct PageLimit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StoreFailed;
 
+impl PageLimit {
+    /// Whether a page with this much takes no more. An empty one takes a row of any size.
+    pub fn is_reached(self, rows: usize, bytes: usize) -> bool {
+        rows > 0 && (rows >= self.rows || bytes >= self.bytes)
+    }
+}
+
 impl Cursor {
     pub fn new(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())

@@ -79,7 +79,7 @@ pub fn fetch_page(
     Box::pin(fetched.map_ok(move |there| {
         let (rows, mut bytes, mut messages) = (there.len(), 0, Vec::new());
         for notification in there {
-            if messages.is_empty() || bytes < limit.bytes {
+            if !limit.is_reached(messages.len(), bytes) {
                 bytes += notification.data.as_ref().map_or(0, String::len);
                 messages.push(notification.into_message(now));
             }

@@ -43,7 +43,7 @@ fn page(client: &DynamoClient, page: ItemPage, limit: PageLimit, now: Time) -> P
     let mut last = None;
     let mut next = page.next;
     for item in &page.items {
-        if !messages.is_empty() && bytes >= limit.bytes {
+        if limit.is_reached(messages.len(), bytes) {
             next = last;
             break;
         }

@@ -96,8 +96,7 @@ impl FeedRows for RouterFile<'_> {
         let mut rows = statement.query(params![feed.as_str(), to_i64(after.0), to_i64(last.0)])?;
         let (mut page, mut bytes) = (NumberedPage { is_all: true, ..NumberedPage::default() }, 0);
         while let Some(row) = rows.next()? {
-            let updates = page.updates.len();
-            if updates >= limit.rows.max(1) || (updates > 0 && bytes >= limit.bytes) {
+            if limit.is_reached(page.updates.len(), bytes) {
                 page.is_all = false;
                 break;
             }

@@ -84,11 +84,7 @@ pub(crate) fn fetch(
     let Fetched { page, expired } = &mut fetched;
     let (mut scanned, mut bytes, mut last) = (0, 0, None);
     while let Some(row) = rows.next()? {
-        let messages = page.messages.len();
-        if scanned >= SCAN_ROWS_MAX
-            || messages >= limit.rows.max(1)
-            || (messages > 0 && bytes >= limit.bytes)
-        {
+        if scanned >= SCAN_ROWS_MAX || limit.is_reached(page.messages.len(), bytes) {
             page.next = last.map(|last: MessageId| Cursor::new(last.to_string()));
             break;
         }

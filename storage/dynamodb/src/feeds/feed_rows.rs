@@ -141,8 +141,7 @@ impl FeedRows for DynamoClient {
             let (items, next) =
                 feed_items::query(self, feed, condition, &values, start, limit.rows + 1).await?;
             for item in &items {
-                let is_full = page.updates.len() >= limit.rows || bytes >= limit.bytes;
-                if !page.updates.is_empty() && is_full {
+                if limit.is_reached(page.updates.len(), bytes) {
                     return Ok(page);
                 }
                 match feed_items::decode_numbered(item) {
