@@ -1,5 +1,5 @@
 //! The fixture of the tests of commands: a real store in a directory of its own, in the middle of 2026_11. Its pages are
-//! short, so that whoever reads one page only is found.
+//! short: a command that reads one page only fails its test.
 
 use std::fmt::Debug;
 use std::sync::Arc;

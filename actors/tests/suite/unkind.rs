@@ -76,7 +76,7 @@ async fn gets_all_messages(unkind: fn(Arc<dyn StoreAdmin>) -> UnkindStore) {
     agent.heard_nothing_more();
 }
 
-/// An agent with [`CHANNEL`], which it registers again until it is told that it is stored.
+/// An agent with [`CHANNEL`]. It repeats the registration until the answer is 200.
 async fn subscribed(node: &Node, uaid: Uaid) -> Uaid {
     let mut agent = UserAgent::connect(node, uaid);
     agent.says(&json!({"messageType": "hello"}));
