@@ -1,9 +1,15 @@
 //! The engines, each with a store of its own. Include this file with `#[path]`, beside `engine.rs` as `wire_engine`.
 
+#[path = "postgres.rs"]
+pub(crate) mod postgres;
+
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use storage::{StoreAdmin, WaitingLimits};
 use storage_dynamodb::DynamoOptions;
+use storage_postgresql::{Postgres, PostgresOptions};
 use storage_sqlite::{Embedded, EmbeddedOptions};
 use tempfile::TempDir;
 
@@ -45,5 +51,39 @@ impl OnWireServer {
 impl Engine for OnWireServer {
     fn open(&self) -> Arc<dyn StoreAdmin> {
         wire_engine::open(&self.0)
+    }
+}
+
+/// The PostgreSQL engine on the server that all tests of a process share.
+pub(crate) struct OnPostgres(PostgresOptions);
+
+impl OnPostgres {
+    pub(crate) fn new(waiting: WaitingLimits) -> Self {
+        Self(PostgresOptions { waiting, ..fresh_schema() })
+    }
+}
+
+impl Engine for OnPostgres {
+    fn open(&self) -> Arc<dyn StoreAdmin> {
+        Arc::new(Postgres::open(&self.0).unwrap())
+    }
+}
+
+/// Options for a schema that no other case has.
+pub(crate) fn fresh_schema() -> PostgresOptions {
+    static CASES: AtomicU32 = AtomicU32::new(0);
+    PostgresOptions {
+        url: postgres::shared().url.clone(),
+        password: None,
+        schema: format!("case{}", CASES.fetch_add(1, Ordering::Relaxed)),
+        create_tables: true,
+        is_pooled: false,
+        connect_timeout: Duration::from_secs(10),
+        operation_timeout: Duration::from_secs(30),
+        requests_max: 4096,
+        agent_writes_max: 4096,
+        connections: 2,
+        threads: 2,
+        waiting: WaitingLimits::NONE,
     }
 }

@@ -1,0 +1,163 @@
+//! Tries the operations of a node on each table, in transactions that are rolled back.
+
+use std::collections::BTreeSet;
+
+use state_machine::{Chid, Month};
+use storage::maintenance::{PREFLIGHT_UAID, PreflightCheck};
+use tokio_postgres::Row;
+
+use crate::client::PostgresClient;
+use crate::error::SqlError;
+use crate::sql::{Columns, Param, params};
+use crate::{channels, schema};
+
+const CHID: Chid = Chid([0xde; 16]);
+
+/// The statements of each table that is no month's, none of which needs a parameter.
+const TABLES: [(&str, &[&str]); 5] = [
+    (
+        "router",
+        &[
+            "INSERT INTO {s}.router VALUES (gen_uuid, 'preflight', NULL, 1, 0, '1970_01', NULL, NULL)",
+            "UPDATE {s}.router SET connected_at = 2 WHERE uaid = gen_uuid",
+            "SELECT 1 FROM {s}.router WHERE uaid = gen_uuid",
+            "DELETE FROM {s}.router WHERE uaid = gen_uuid",
+        ],
+    ),
+    (
+        "notifications",
+        &[
+            "INSERT INTO {s}.notifications VALUES (gen_uuid, gen_uuid, '\\x00')",
+            "SELECT 1 FROM {s}.notifications WHERE uaid = gen_uuid",
+            "DELETE FROM {s}.notifications WHERE uaid = gen_uuid",
+        ],
+    ),
+    (
+        "sequences",
+        &[
+            "INSERT INTO {s}.sequences VALUES ('preflight', 0, 0, 0)",
+            "UPDATE {s}.sequences SET keys = 1 WHERE name = 'preflight'",
+            "DELETE FROM {s}.sequences WHERE name = 'preflight'",
+        ],
+    ),
+    (
+        "feed_keys and receipts_expected",
+        &[
+            "INSERT INTO {s}.feed_keys VALUES ('preflight', 'preflight', 1, NULL, NULL)",
+            "DELETE FROM {s}.feed_keys WHERE feed = 'preflight'",
+            "INSERT INTO {s}.receipts_expected VALUES ('preflight', 'preflight', 0)",
+            "DELETE FROM {s}.receipts_expected WHERE feed = 'preflight'",
+        ],
+    ),
+    (
+        "state and health",
+        &[
+            "UPDATE {s}.state SET number = number WHERE name = 'id_floor'",
+            "INSERT INTO {s}.health VALUES (-1, 1)",
+            "DELETE FROM {s}.health WHERE session = -1",
+        ],
+    ),
+];
+
+pub(crate) async fn run(
+    client: &PostgresClient,
+    months: BTreeSet<Month>,
+) -> Result<Vec<PreflightCheck>, SqlError> {
+    let uaid = format!("'{PREFLIGHT_UAID}'::uuid");
+    let mut checks = Vec::new();
+    for (what, statements) in TABLES {
+        let statements: Vec<_> = statements
+            .iter()
+            .map(|statement| (statement.replace("gen_uuid", &uaid), Vec::new()))
+            .collect();
+        let tried = try_all(client, None, statements).await;
+        checks.push(check(format!("read and write {what}"), tried)?);
+    }
+    let listed = schema::months(client).await?;
+    for month in months {
+        let outcome = match listed.contains(&month) {
+            true => try_all(client, Some(month), month_statements()).await,
+            false => Err(SqlError::corrupt(
+                "there is no such table: create it with `kalends tables create`",
+            )),
+        };
+        checks.push(check(format!("read and write the tables of {month}"), outcome)?);
+    }
+    for (name, risk) in settings(client).await? {
+        checks.push(PreflightCheck { what: name.to_owned(), outcome: risk.map_or(Ok(()), Err) });
+    }
+    Ok(checks)
+}
+
+fn month_statements() -> Vec<(String, Vec<Param>)> {
+    let owner = || params![PREFLIGHT_UAID];
+    vec![
+        (channels::ADD.to_owned(), params![PREFLIGHT_UAID, vec![CHID], false]),
+        (
+            "INSERT INTO {s}.messages_{m} VALUES ($1, $1, 0, $1, NULL, 0, 0, 0, NULL, NULL, NULL, NULL, 0, NULL, 0)"
+                .to_owned(),
+            owner(),
+        ),
+        ("SELECT 1 FROM {s}.messages_{m} WHERE uaid = $1".to_owned(), owner()),
+        ("UPDATE {s}.messages_{m} SET offers = 1 WHERE uaid = $1".to_owned(), owner()),
+        ("DELETE FROM {s}.messages_{m} WHERE uaid = $1".to_owned(), owner()),
+        ("DELETE FROM {s}.channels_{m} WHERE uaid = $1".to_owned(), owner()),
+        ("DELETE FROM {s}.agents_{m} WHERE uaid = $1".to_owned(), owner()),
+    ]
+}
+
+/// Runs statements, and takes them back.
+async fn try_all(
+    client: &PostgresClient,
+    month: Option<Month>,
+    statements: Vec<(String, Vec<Param>)>,
+) -> Result<(), SqlError> {
+    let transaction = client.begin().await?;
+    let mut tried = Ok(());
+    for (statement, params) in statements {
+        let done = match month {
+            Some(month) => transaction.run_month(month, &statement, params).await,
+            None => transaction.run(&statement, params).await,
+        };
+        if let Err(error) = done {
+            tried = Err(error);
+            break;
+        }
+    }
+    transaction.roll_back().await;
+    tried
+}
+
+/// An error of the server is the result of a check; one of the connection is an error of the call.
+fn check(what: String, tried: Result<(), SqlError>) -> Result<PreflightCheck, SqlError> {
+    match tried {
+        Err(error) if error.ends_connection() => Err(error),
+        tried => Ok(PreflightCheck { what, outcome: tried.map_err(|error| error.to_string()) }),
+    }
+}
+
+/// Settings of the server with which an answered write can be lost, each with what can be lost.
+async fn settings(
+    client: &PostgresClient,
+) -> Result<Vec<(&'static str, Option<String>)>, SqlError> {
+    let commit = client.names.query("SELECT current_setting('synchronous_commit')", params![]);
+    let standbys = client.names.query(ASYNCHRONOUS, params![]);
+    let text = |rows: &[Row]| rows.first().map(|row| row.column::<String>(0)).transpose();
+    let commit = text(&client.read(&commit).await?)?.unwrap_or_default();
+    let standbys = crate::sql::count(&client.read(&standbys).await?)?;
+    let of_commit = (commit == "off").then(|| {
+        "synchronous_commit is off: what was answered less than a second before a crash of the server is lost"
+            .to_owned()
+    });
+    let of_standbys = (standbys > 0).then(|| {
+        "a standby is asynchronous: what it has not received is lost if the server is replaced by it"
+            .to_owned()
+    });
+    Ok(vec![("synchronous_commit", of_commit), ("standbys", of_standbys)])
+}
+
+/// Standbys that no commit waits for, while none is synchronous.
+const ASYNCHRONOUS: &str = "
+    SELECT count(*) FROM pg_stat_replication
+    WHERE sync_state = 'async' AND NOT EXISTS (
+        SELECT 1 FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))";
