@@ -83,7 +83,7 @@ pub(super) fn of_a_push(settings: &Settings) -> PushLimits {
 pub(super) fn of_feeds(settings: &Settings) -> FeedLimits {
     let poll = match settings.store {
         StoreKind::Embedded => POLL_ALONE,
-        StoreKind::DynamoDb => Span(settings.feed_poll_ms),
+        StoreKind::DynamoDb | StoreKind::PostgreSql => Span(settings.feed_poll_ms),
     };
     let retry = Span(settings.feed_retry_ms);
     let bytes = settings.feed_page_bytes_max.min(FOLLOWED_BYTES_MAX);

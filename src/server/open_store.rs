@@ -60,14 +60,14 @@ pub(super) async fn open(
             };
             (None, keys, opened(settings).await?)
         }
-        StoreKind::DynamoDb => {
+        StoreKind::DynamoDb | StoreKind::PostgreSql => {
             let lock = DirLock::take(dir).map_err(OpenStoreError::from)?;
             let store = opened(settings).await?;
             (Some(lock), keys_beside_tables(role, dir, &*store).await?, store)
         }
     };
     let keys = with_auth_keys(role, settings, keys, &*store, log).await?;
-    if settings.store == StoreKind::DynamoDb {
+    if settings.store.is_shared() {
         key_fingerprints::add_or_refuse(&*store, &keys).await?;
     }
     let frozen_month = message_tables::frozen_month(&*store, now, settings.rotation).await?;

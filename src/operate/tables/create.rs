@@ -45,7 +45,9 @@ Examples:
     async fn reach(&self, settings: &Settings) -> Result<Backend, CommandError> {
         match settings.store {
             StoreKind::Embedded => backend::reach(settings).await,
-            StoreKind::DynamoDb => Ok(Backend::Own(backend::open_dynamo(settings, true)?)),
+            StoreKind::DynamoDb | StoreKind::PostgreSql => {
+                Ok(Backend::Own(backend::open_shared(settings, true)?))
+            }
         }
     }
 

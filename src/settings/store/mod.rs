@@ -3,7 +3,7 @@
 //!
 //! - [`announcements`]: what servers tell those that start later.
 //! - [`copy_marker`]: the mark of an unfinished copy.
-//! - `sqlite`, `dynamodb`: open an engine. Only these name one; a build may leave one out (a feature of its name).
+//! - `sqlite`, `dynamodb`, `postgresql`: open an engine. Only these name one; a build may leave one out (a feature of its name).
 //! - [`message_tables`]: creates the tables of the months.
 //! - [`key_fingerprints`]: checks that all nodes on a store have the same keys.
 
@@ -14,6 +14,8 @@ mod dynamodb;
 pub mod key_fingerprints;
 pub mod message_tables;
 mod open_error;
+#[cfg(feature = "postgresql")]
+pub(crate) mod postgresql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
@@ -38,6 +40,10 @@ pub fn open(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> 
         StoreKind::DynamoDb => dynamodb::open(settings),
         #[cfg(not(feature = "dynamodb"))]
         StoreKind::DynamoDb => Err(OpenStoreError::NotBuilt("DynamoDB")),
+        #[cfg(feature = "postgresql")]
+        StoreKind::PostgreSql => postgresql::open(settings),
+        #[cfg(not(feature = "postgresql"))]
+        StoreKind::PostgreSql => Err(OpenStoreError::NotBuilt("PostgreSQL")),
     }
 }
 

@@ -39,9 +39,13 @@ impl Connection {
         // The server's own limit covers the connection only, not what is said on it.
         let connected = timeout(*connect_timeout, address.connect()).await;
         let late = format!("no answer within {} ms", connect_timeout.as_millis());
-        let client = connected
-            .map_err(|_late| unreachable(&late))?
-            .map_err(|error| unreachable(&SqlError::from(error).to_string()))?;
+        let client =
+            connected.map_err(|_late| unreachable(&late))?.map_err(
+                |error| match SqlError::from(error) {
+                    error if error.is_refused_for_good() => error,
+                    error => unreachable(&error.to_string()),
+                },
+            )?;
         let prepared = (!server.is_pooled).then(Mutex::default);
         Ok(Self { client, prepared, timeout: *operation_timeout })
     }

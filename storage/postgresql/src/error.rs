@@ -61,6 +61,13 @@ impl SqlError {
         matches!(&self.kind, ErrorKind::Refused(code) if codes.contains(code))
     }
 
+    /// Whether a connection is refused until an operator changes something: it was refused by name, and not for a lack of
+    /// places or while the server starts.
+    pub(crate) fn is_refused_for_good(&self) -> bool {
+        let may_pass = [SqlState::TOO_MANY_CONNECTIONS, SqlState::CANNOT_CONNECT_NOW];
+        matches!(self.kind, ErrorKind::Refused(_)) && !self.has_code(&may_pass)
+    }
+
     /// Whether a table or function of a month is missing.
     pub(crate) fn is_missing(&self) -> bool {
         self.has_code(&[SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_FUNCTION])

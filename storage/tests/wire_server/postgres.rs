@@ -5,32 +5,59 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A running server. It ends when this is dropped, and with this process, also by a signal, and takes its directory along.
 pub(crate) struct PostgresServer {
     /// What a client takes as its URL.
     pub(crate) url: String,
+    /// That of the server and its standby.
+    pub(crate) both_urls: String,
     process: Child,
+    answers: Mutex<Lines<BufReader<ChildStdout>>>,
 }
 
-/// Its stdin is a pipe to us, and ends when we do.
+/// Reads commands from stdin, a pipe to us, and ends when it does. It answers each with a line.
 const SCRIPT: &str = r#"
+serve() { # DIRECTORY SOCKETS
+    until pg_isready -q -h "$2"; do
+        [ -n "$server" ] && kill -0 "$server" 2>/dev/null || {
+            postgres -D "$1" -k "$2" -c listen_addresses= -c max_connections=500 -c shared_buffers=64MB \
+                -c max_wal_size=256MB >>"$2/log" 2>&1 &
+            server=$!
+        }
+        sleep 0.02
+    done
+}
+all() { echo "$server $(pgrep -P "$server")"; }
 initdb -D "$1/data" -U kalends -A trust -E UTF8 --locale=C --no-sync >"$1/initdb" 2>&1 || { cat "$1/initdb" >&2; exit 1; }
-postgres -D "$1/data" -k "$1" -c listen_addresses= -c max_connections=500 -c shared_buffers=64MB \
-    -c max_wal_size=256MB >"$1/log" 2>&1 &
-until pg_isready -q -h "$1"; do
-    kill -0 $! 2>/dev/null || { cat "$1/log" >&2; exit 1; }
-    sleep 0.02
+serve "$1/data" "$1"
+echo started
+while read -r command; do
+    case $command in
+    kill) kill -9 $(all); wait "$server" 2>/dev/null ;;
+    start) serve "$1/data" "$1" ;;
+    stop) kill -STOP $(all) ;;
+    go) kill -CONT $(all) ;;
+    standby)
+        mkdir "$1/standby.sockets"
+        pg_basebackup -h "$1" -U kalends -D "$1/standby" -R -c fast
+        primary=$server; server=
+        serve "$1/standby" "$1/standby.sockets"
+        standby=$server; server=$primary ;;
+    fail-over)
+        kill -9 $(all); wait "$server" 2>/dev/null
+        pg_ctl promote -D "$1/standby" -w >/dev/null; server=$standby ;;
+    esac
+    echo "$command"
 done
-echo ready
-cat >/dev/null
-kill -QUIT $! 2>/dev/null
+kill -CONT $(all) 2>/dev/null
+kill -QUIT $server $standby 2>/dev/null
 wait
 rm -rf "$1"
 "#;
@@ -51,10 +78,25 @@ impl PostgresServer {
         let process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut process = process.expect("there is a shell");
         let stdout = process.stdout.take().expect("it was piped");
-        let first = BufReader::new(stdout).lines().next();
-        assert!(matches!(first, Some(Ok(_))), "PostgreSQL does not start: run `make tools`");
+        let answers = Mutex::new(BufReader::new(stdout).lines());
         let socket = dir.to_str().expect("a temporary path is text").replace('/', "%2F");
-        Self { url: format!("postgresql://kalends@{socket}/postgres"), process }
+        let url = format!("postgresql://kalends@{socket}/postgres");
+        let both_urls = format!("postgresql://kalends@{socket},{socket}%2Fstandby.sockets/postgres");
+        let server = Self { url, both_urls, process, answers };
+        server.wait();
+        server
+    }
+
+    /// Does one of the commands of the script, and waits until it is done.
+    pub(crate) fn tell(&self, command: &str) {
+        let mut stdin = self.process.stdin.as_ref().expect("it was piped");
+        writeln!(stdin, "{command}").expect("the script runs");
+        self.wait();
+    }
+
+    fn wait(&self) {
+        let answer = self.answers.lock().unwrap_or_else(PoisonError::into_inner).next();
+        assert!(matches!(answer, Some(Ok(_))), "PostgreSQL does not run: try `make tools`");
     }
 }
 
