@@ -19,6 +19,7 @@ mod cluster;
 mod durability;
 mod dynamo;
 mod error_answers;
+mod every_limit;
 mod failing_disk;
 mod fairness;
 mod feeds;

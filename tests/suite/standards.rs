@@ -109,7 +109,7 @@ fn fault(row: &str) -> Option<String> {
 }
 
 /// Whether the sources of a crate have a test of this path, as `suite vapid::NAME`; `session NAME` is a script.
-fn exists(test: &str) -> bool {
+pub(crate) fn exists(test: &str) -> bool {
     let Some((of, path)) = test.split_once(' ') else { return false };
     let sources = match of {
         "session" => return root().join(format!("fixtures/sessions/{path}.session")).exists(),
