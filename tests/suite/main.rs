@@ -26,6 +26,7 @@ mod feeds;
 mod folders;
 mod full_disk;
 mod harness;
+mod how_often;
 mod idle;
 mod importer;
 mod killed_tests;

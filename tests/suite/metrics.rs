@@ -199,9 +199,8 @@ async fn an_endpoint_node_counts_what_dynamodb_does_and_the_breaker_of_a_dead_no
 
 #[actix_web::test]
 async fn broadcasts_that_a_node_has_not_read_yet_are_its_lag() {
-    // The node reads the feed when it starts, and not again.
-    let plan = ClusterPlan::of(1, 1).with_connection_arguments(&["--feed-poll-ms=600000"]);
-    let cluster = Cluster::launch(plan);
+    // The connection node reads the feed when it starts, and not again.
+    let cluster = Cluster::launch(ClusterPlan::of(1, 1));
     let node = &cluster.connection_nodes[0];
     Agent::new(node).await;
     let broadcasts = FeedClient::at(&cluster.endpoint_nodes[0], "broadcasts");
