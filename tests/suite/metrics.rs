@@ -128,6 +128,7 @@ async fn each_metric_counts_exactly_what_a_script_does() {
         ("kalends_broadcasts_lag", 0.0),
         ("kalends_feed_followers_behind", 0.0),
         (r#"kalends_mailbox_messages{mailbox="registry"}"#, 0.0),
+        (r#"kalends_mailbox_messages_max{mailbox="registry"}"#, 4096.0),
     ] {
         assert_eq!(metrics.get(name), Some(&expected), "{name} in {metrics:#?}");
     }

@@ -22,7 +22,7 @@ pub(super) enum Way {
     Page,
     Hello,
     Register,
-    /// Any other frame.
+    /// An ack, a nack, an unregister, a subscription to broadcasts or a ping.
     Frame,
     PhoneNew,
     PhoneRequest,
