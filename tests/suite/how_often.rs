@@ -1,4 +1,4 @@
-//! Each period of the sources: a test that counts what happens in it, or what makes a count needless.
+//! Each period of the sources: a test of what happens in it, or what makes a count needless.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::standards::exists;
 use Count::{By, Limiter, Wait};
 
 enum Count {
-    /// A test that counts on a clock that it sets, by its path.
+    /// A test of what happens in it or at its end, by its path.
     By(&'static str),
     /// A log limiter has it, whose own tests count.
     Limiter,
@@ -102,7 +102,7 @@ const PERIODS: &[(&str, &str, Count)] = &[
         "src/server/message_id_floor.rs",
         "RAISE_EVERY",
         By(
-            "kalends server::disk_watch::tests::a_disk_that_has_space_again_is_reported_once_with_the_refusals_meanwhile",
+            "kalends server::maintenance::tests::a_correction_of_more_than_a_second_is_followed_once_in_both_directions",
         ),
     ),
     (
