@@ -11,11 +11,11 @@ CLIPPY = RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__w
 # Installs what the tests need and compiles them meanwhile, and runs all tests. The last lines name what did not run,
 # such as tests on a mounted disk without /dev/fuse and root. TESTS_REQUIRE=fuse makes that an error.
 test: style
-	mkdir -p target && : > target/not-run
+	mkdir -p target && : > target/not-run && : > target/metrics-seen
 	$(MAKE) -j2 --output-sync=line tools programs
 	$(MAKE) deps sqlite
 	$(CLIPPY) RUST_TEST_THREADS=$(TEST_THREADS) cargo test --workspace --locked; \
-		status=$$?; cat target/not-run; exit $$status
+		status=$$?; ./tests/metrics-seen || status=1; cat target/not-run; exit $$status
 
 programs:
 	$(CLIPPY) cargo test --workspace --locked --no-run
