@@ -20,6 +20,9 @@ use crate::error::{SqlError, if_month};
 use crate::sql::{Columns, Param, count as first_number, exact, params};
 use crate::{channels, feed_rows, messages, notifications, router};
 
+/// Rows that one step of a copy of a month reads.
+const STEP_ROWS_MAX: usize = 200;
+
 /// A part of a table, in the order of its key. Two tables that are read as one follow each other.
 struct Part {
     /// Distinguishes the positions of the parts of a table.
@@ -84,6 +87,15 @@ pub(crate) async fn read(
     table: Table,
     after: Option<Cursor>,
 ) -> Result<CopiedPage, SqlError> {
+    read_page(client, table, after, PAGE_ROWS_MAX).await
+}
+
+async fn read_page(
+    client: &PostgresClient,
+    table: Table,
+    after: Option<Cursor>,
+    rows_max: usize,
+) -> Result<CopiedPage, SqlError> {
     if table == Table::Router {
         let page = client.records(after.as_ref()).await?;
         let rows = page.rows.into_iter();
@@ -101,7 +113,7 @@ pub(crate) async fn read(
         }
     };
     let part = &parts[at];
-    let params = params![after, PAGE_ROWS_MAX as u64];
+    let params = params![after, rows_max as u64];
     let rows = match table {
         Table::Messages(month) => {
             let rows = client.read_month(month, part.statement, params).await;
@@ -120,7 +132,7 @@ pub(crate) async fn read(
         bytes += bytes_read;
         last = Some(row.column::<&str>(part.position)?);
     }
-    let is_full = bytes >= PAGE_BYTES_MAX || rows.len() == PAGE_ROWS_MAX;
+    let is_full = bytes >= PAGE_BYTES_MAX || rows.len() == rows_max;
     page.next = match (last.filter(|_| is_full), parts.get(at + 1)) {
         (Some(last), _) => Some(Cursor::new(format!("{}:{last}", part.name))),
         (None, Some(next)) => Some(Cursor::new(format!("{}:", next.name))),
@@ -254,7 +266,7 @@ pub(crate) async fn copy_month(
         from,
         client.read_month(from, "SELECT 1 FROM {s}.agents_{m} LIMIT 1", params![]).await,
     )?;
-    let CopiedPage { rows, next, .. } = read(client, table, after).await?;
+    let CopiedPage { rows, next, .. } = read_page(client, table, after, STEP_ROWS_MAX).await?;
     let copied: Result<u64, SqlError> = transact!(client, |transaction| async {
         let mut written = 0;
         for row in &rows {

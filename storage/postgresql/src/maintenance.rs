@@ -93,6 +93,7 @@ impl StoreAdmin for Postgres {
     }
 }
 
+/// Of feeds only where there are some: they are as old as the router table.
 async fn statuses(client: &PostgresClient) -> Result<Vec<TableStatus>, SqlError> {
     let months = schema::months(client).await?.into_iter().map(Table::Messages);
     let mut statuses = Vec::new();
@@ -106,7 +107,14 @@ async fn statuses(client: &PostgresClient) -> Result<Vec<TableStatus>, SqlError>
         };
         let query = client.names.query(SIZE, params![client.names.schema.as_str(), name.as_str()]);
         if let Some(row) = client.read(&query).await?.first() {
-            let (items, bytes) = (row.number(0)?, row.number(1)?);
+            let (estimated, bytes) = (row.number(0)?, row.number(1)?);
+            let counted = client.names.query(&COUNT.replace("{name}", &name), params![COUNTED_MAX]);
+            let items = count(&client.read(&counted).await?)?;
+            let items = if items < COUNTED_MAX { items } else { items.max(estimated) };
+            let is_of_feeds = matches!(table, Table::Sequences | Table::Feeds);
+            if is_of_feeds && items == 0 {
+                continue;
+            }
             let (state, capacity) = ("active".to_owned(), Capacity::Unmetered);
             statuses.push(TableStatus { table, name, state, items, bytes, capacity });
         }
@@ -142,6 +150,11 @@ async fn raise_id_floor(client: &PostgresClient, floor: Time) -> Result<(), SqlE
     let query = client.names.query(RAISE, params![floor, floor + ID_FLOOR_AHEAD_MAX]);
     client.write(NO_AGENT, query).await.map(drop)
 }
+
+/// Rows that are counted; more are estimated.
+const COUNTED_MAX: u64 = 100_000;
+
+const COUNT: &str = "SELECT count(*) FROM (SELECT 1 FROM {s}.{name} LIMIT $1) there";
 
 /// Rows as they were estimated last, and all that the table occupies.
 const SIZE: &str = "

@@ -13,7 +13,7 @@ use crate::{channels, schema};
 
 const CHID: Chid = Chid([0xde; 16]);
 
-/// The statements of each table that is no month's, none of which needs a parameter.
+/// The statements of each table that is no month's, none of which needs a parameter. No feed has an empty name.
 const TABLES: [(&str, &[&str]); 5] = [
     (
         "router",
@@ -35,18 +35,18 @@ const TABLES: [(&str, &[&str]); 5] = [
     (
         "sequences",
         &[
-            "INSERT INTO {s}.sequences VALUES ('preflight', 0, 0, 0)",
-            "UPDATE {s}.sequences SET keys = 1 WHERE name = 'preflight'",
-            "DELETE FROM {s}.sequences WHERE name = 'preflight'",
+            "INSERT INTO {s}.sequences VALUES ('', 0, 0, 0)",
+            "UPDATE {s}.sequences SET keys = 1 WHERE name = ''",
+            "DELETE FROM {s}.sequences WHERE name = ''",
         ],
     ),
     (
         "feed_keys and receipts_expected",
         &[
-            "INSERT INTO {s}.feed_keys VALUES ('preflight', 'preflight', 1, NULL, NULL)",
-            "DELETE FROM {s}.feed_keys WHERE feed = 'preflight'",
-            "INSERT INTO {s}.receipts_expected VALUES ('preflight', 'preflight', 0)",
-            "DELETE FROM {s}.receipts_expected WHERE feed = 'preflight'",
+            "INSERT INTO {s}.feed_keys VALUES ('', '', 1, NULL, NULL)",
+            "DELETE FROM {s}.feed_keys WHERE feed = ''",
+            "INSERT INTO {s}.receipts_expected VALUES ('', '', 0)",
+            "DELETE FROM {s}.receipts_expected WHERE feed = ''",
         ],
     ),
     (

@@ -18,6 +18,7 @@ pub(crate) struct PostgresServer {
     pub(crate) url: String,
     /// That of the server and its standby.
     pub(crate) both_urls: String,
+    dir: PathBuf,
     process: Child,
     answers: Mutex<Lines<BufReader<ChildStdout>>>,
 }
@@ -27,7 +28,7 @@ const SCRIPT: &str = r#"
 serve() { # DIRECTORY SOCKETS
     until pg_isready -q -h "$2"; do
         [ -n "$server" ] && kill -0 "$server" 2>/dev/null || {
-            postgres -D "$1" -k "$2" -c listen_addresses= -c max_connections=500 -c shared_buffers=64MB \
+            postgres -D "$1" -k "$2" -c listen_addresses= -c max_connections=500 -c shared_buffers=64MB -c dynamic_shared_memory_type=mmap \
                 -c max_wal_size=256MB >>"$2/log" 2>&1 &
             server=$!
         }
@@ -50,6 +51,23 @@ while read -r command; do
         primary=$server; server=
         serve "$1/standby" "$1/standby.sockets"
         standby=$server; server=$primary ;;
+    synchronous)
+        psql -q -h "$1" -U kalends postgres -c "ALTER SYSTEM SET synchronous_standby_names = '*'" \
+            -c "SELECT pg_reload_conf()" >/dev/null
+        until psql -tAq -h "$1" -U kalends postgres -c "SELECT sync_state FROM pg_stat_replication" | grep -q sync$
+        do sleep 0.02; done ;;
+    unsafe) psql -q -h "$1" -U kalends postgres -c "ALTER SYSTEM SET fsync = off" -c "SELECT pg_reload_conf()" >/dev/null
+        until psql -tAq -h "$1" -U kalends postgres -c "SHOW fsync" | grep -q off; do sleep 0.02; done ;;
+    pooler)
+        mkdir "$1/pooler"
+        printf '%s\n' '[databases]' "postgres = host=$1 dbname=postgres user=kalends" '[pgbouncer]' "unix_socket_dir = $1/pooler" 'listen_port = 5432' \
+            'listen_addr =' 'pool_mode = transaction' 'auth_type = any' 'default_pool_size = 2' >"$1/pooler.ini"
+        pgbouncer -q "$1/pooler.ini" >"$1/pooler.log" 2>&1 &
+        pooler=$!
+        until pg_isready -q -h "$1/pooler"; do
+            kill -0 $pooler || { cat "$1/pooler.log" >&2; exit 1; }
+            sleep 0.02
+        done ;;
     fail-over)
         kill -9 $(all); wait "$server" 2>/dev/null
         pg_ctl promote -D "$1/standby" -w >/dev/null; server=$standby ;;
@@ -58,6 +76,7 @@ while read -r command; do
 done
 kill -CONT $(all) 2>/dev/null
 kill -QUIT $server $standby 2>/dev/null
+[ -z "$pooler" ] || kill -TERM $pooler
 wait
 rm -rf "$1"
 "#;
@@ -81,8 +100,9 @@ impl PostgresServer {
         let answers = Mutex::new(BufReader::new(stdout).lines());
         let socket = dir.to_str().expect("a temporary path is text").replace('/', "%2F");
         let url = format!("postgresql://kalends@{socket}/postgres");
-        let both_urls = format!("postgresql://kalends@{socket},{socket}%2Fstandby.sockets/postgres");
-        let server = Self { url, both_urls, process, answers };
+        let both_urls =
+            format!("postgresql://kalends@{socket},{socket}%2Fstandby.sockets/postgres");
+        let server = Self { url, both_urls, dir, process, answers };
         server.wait();
         server
     }
@@ -92,6 +112,29 @@ impl PostgresServer {
         let mut stdin = self.process.stdin.as_ref().expect("it was piped");
         writeln!(stdin, "{command}").expect("the script runs");
         self.wait();
+    }
+
+    /// Executes statements as the owner of all tables.
+    pub(crate) fn sql(&self, statements: &str) {
+        let host = self.dir.to_str().expect("a temporary path is text");
+        let mut command = Command::new("psql");
+        command.env("PATH", path()).args([
+            "-q",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-h",
+            host,
+            "-U",
+            "kalends",
+        ]);
+        let done = command.args(["postgres", "-c", statements]).output().expect("there is a psql");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    /// Starts a pooler before the server, and returns its URL.
+    pub(crate) fn pooled(&self) -> String {
+        self.tell("pooler");
+        self.url.replace("/postgres", "%2Fpooler/postgres")
     }
 
     fn wait(&self) {
