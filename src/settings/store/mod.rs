@@ -15,12 +15,13 @@ pub mod key_fingerprints;
 pub mod message_tables;
 mod open_error;
 #[cfg(feature = "postgresql")]
-pub(crate) mod postgresql;
+mod postgresql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
 use std::sync::Arc;
 
+use state_machine::Month;
 use storage::StoreError;
 use storage::maintenance::{RecordsByMonth, StoreAdmin};
 
@@ -44,6 +45,17 @@ pub fn open(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> 
         StoreKind::PostgreSql => postgresql::open(settings),
         #[cfg(not(feature = "postgresql"))]
         StoreKind::PostgreSql => Err(OpenStoreError::NotBuilt("PostgreSQL")),
+    }
+}
+
+/// The SQL that makes the tables, with those of these months. None if the engine has none.
+pub fn statements(settings: &Settings, months: &[Month]) -> Option<String> {
+    match settings.store {
+        #[cfg(feature = "postgresql")]
+        StoreKind::PostgreSql => {
+            Some(storage_postgresql::statements(settings.postgresql_schema.as_str(), months))
+        }
+        _ => None,
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use postgres_server::{PostgresServer, shared};
 use state_machine::{Chid, Month, Uaid};
 use storage::maintenance::Table;
 use storage::{PageLimit, Store, StoreAdmin, StoreError, Stored};
@@ -13,7 +14,6 @@ use storage_postgresql::{Postgres, PostgresOptions, statements};
 use tokio::time::sleep;
 
 use crate::engines::fresh_schema;
-use crate::engines::postgres::{PostgresServer, shared};
 use crate::names::{self, NOW, chid, chids, month};
 use crate::store_calls::StoreCalls;
 

@@ -1,8 +1,5 @@
 //! The engines, each with a store of its own. Include this file with `#[path]`, beside `engine.rs` as `wire_engine`.
 
-#[path = "postgres.rs"]
-pub(crate) mod postgres;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -73,7 +70,7 @@ impl Engine for OnPostgres {
 pub(crate) fn fresh_schema() -> PostgresOptions {
     static CASES: AtomicU32 = AtomicU32::new(0);
     PostgresOptions {
-        url: postgres::shared().url.clone(),
+        url: postgres_server::shared().url.clone(),
         password: None,
         schema: format!("case{}", CASES.fetch_add(1, Ordering::Relaxed)),
         create_tables: true,

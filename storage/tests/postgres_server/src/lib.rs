@@ -1,5 +1,4 @@
-//! A real PostgreSQL server in a directory of its own, reached by a socket in it, for tests of any crate of this workspace:
-//! include this file with `#[path]`. `make tools` installs the server.
+//! A real PostgreSQL server in a directory of its own, reached by a socket in it, for tests. `make tools` installs it.
 //!
 //! It does not run as root: then it is that of the user `postgres`, or of `nobody`.
 
@@ -13,11 +12,11 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A running server. It ends when this is dropped, and with this process, also by a signal, and takes its directory along.
-pub(crate) struct PostgresServer {
+pub struct PostgresServer {
     /// What a client takes as its URL.
-    pub(crate) url: String,
+    pub url: String,
     /// That of the server and its standby.
-    pub(crate) both_urls: String,
+    pub both_urls: String,
     dir: PathBuf,
     process: Child,
     answers: Mutex<Lines<BufReader<ChildStdout>>>,
@@ -83,7 +82,7 @@ rm -rf "$1"
 
 impl PostgresServer {
     /// Starts a server of its own. Panics where none is installed.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         let dir = tempfile::Builder::new().prefix("postgresql").tempdir_in(fast_dir());
         let dir = dir.expect("a temporary directory can be made").keep();
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).expect("it is ours");
@@ -108,14 +107,14 @@ impl PostgresServer {
     }
 
     /// Does one of the commands of the script, and waits until it is done.
-    pub(crate) fn tell(&self, command: &str) {
+    pub fn tell(&self, command: &str) {
         let mut stdin = self.process.stdin.as_ref().expect("it was piped");
         writeln!(stdin, "{command}").expect("the script runs");
         self.wait();
     }
 
     /// Executes statements as the owner of all tables.
-    pub(crate) fn sql(&self, statements: &str) {
+    pub fn sql(&self, statements: &str) {
         let host = self.dir.to_str().expect("a temporary path is text");
         let mut command = Command::new("psql");
         command.env("PATH", path()).args([
@@ -132,7 +131,7 @@ impl PostgresServer {
     }
 
     /// Starts a pooler before the server, and returns its URL.
-    pub(crate) fn pooled(&self) -> String {
+    pub fn pooled(&self) -> String {
         self.tell("pooler");
         self.url.replace("/postgres", "%2Fpooler/postgres")
     }
@@ -152,7 +151,7 @@ impl Drop for PostgresServer {
 }
 
 /// The server of this process, started by the first test that asks.
-pub(crate) fn shared() -> &'static PostgresServer {
+pub fn shared() -> &'static PostgresServer {
     static SHARED: OnceLock<PostgresServer> = OnceLock::new();
     SHARED.get_or_init(PostgresServer::start)
 }
