@@ -103,6 +103,9 @@ Examples:
         for check in checks {
             job.report(Check(check)).await?;
         }
+        for risk in job.step(|| job.context.store.risks()).await? {
+            job.note(format!("warning: {risk}")).await?;
+        }
         if is_well { Ok(()) } else { Err(JobError::Unwell) }
     }
 }

@@ -82,6 +82,9 @@ pub(super) async fn open(
     for PreflightCheck { what, outcome } in store.preflight(months).await? {
         outcome.map_err(|problem| ServeError::Preflight { what, problem })?;
     }
+    for risk in store.risks().await? {
+        warn!(log, "an answered push can be lost"; "risk" => risk);
+    }
     let id_floor = match role.has_endpoints() {
         true => Some(IdFloor::reserve(role, dir, Arc::clone(&store), now, log).await),
         false => None,

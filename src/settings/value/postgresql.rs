@@ -11,7 +11,7 @@ pub struct PostgresUrl(String);
 pub struct SchemaName(String);
 
 impl PostgresUrl {
-    /// The whole URL.
+    /// The URL with its password.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use std::{env, fs};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -38,6 +39,9 @@ pub(crate) struct Address {
 
 /// The variables of libpq that complete a URL.
 const VARIABLES: [&str; 4] = ["PGHOST", "PGPORT", "PGUSER", "PGDATABASE"];
+
+/// After this time without an answer of the machine of the server, a connection ends.
+const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// Where Debian and others have the socket of a local server.
 const SOCKET_DIR: &str = "/var/run/postgresql";
@@ -80,6 +84,7 @@ impl Address {
             config.password(password);
         }
         config.application_name("kalends").target_session_attrs(TargetSessionAttrs::ReadWrite);
+        config.keepalives_idle(KEEPALIVE).tcp_user_timeout(KEEPALIVE);
         let ssl_mode = ssl_mode.or_else(|| variable("PGSSLMODE"));
         let roots = root_certificates.or_else(|| variable("PGSSLROOTCERT").map(PathBuf::from));
         let tls = tls(ssl_mode.as_deref(), roots.as_deref(), &config)?;

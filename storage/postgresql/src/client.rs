@@ -83,7 +83,7 @@ impl PostgresClient {
         }
     }
 
-    /// Hosts and ports.
+    /// Hosts and ports of the URL, for errors.
     pub(crate) fn shown(&self) -> &str {
         &self.server.address.shown
     }
@@ -141,7 +141,7 @@ impl PostgresClient {
         match slot.as_ref().filter(|connection| !connection.is_closed()) {
             Some(open) => Ok(open.clone()),
             None => {
-                let opened = Arc::new(Connection::open(&self.server).await?);
+                let opened = Arc::new(self.server.connect().await?);
                 *slot = Some(opened.clone());
                 Ok(opened)
             }
@@ -159,7 +159,7 @@ impl PostgresClient {
                 return Ok(Transaction { client: self, connection, _permit: permit });
             }
         }
-        let connection = Connection::open(&self.server).await?;
+        let connection = self.server.connect().await?;
         connection.execute("BEGIN").await?;
         Ok(Transaction { client: self, connection, _permit: permit })
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
@@ -20,6 +20,28 @@ pub(crate) struct Server {
     pub(crate) connect_timeout: Duration,
     /// Limit of a statement, or of a transaction that is sent at once.
     pub(crate) operation_timeout: Duration,
+    /// When a connection could not be opened last, and why.
+    pub(crate) failed: Mutex<Option<(Instant, SqlError)>>,
+}
+
+/// How long a failed connection is that of others too: what has queued is not held up once by each of it.
+const FAILED_FOR: Duration = Duration::from_millis(250);
+
+impl Server {
+    fn failure(&self) -> MutexGuard<'_, Option<(Instant, SqlError)>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) async fn connect(&self) -> Result<Connection, SqlError> {
+        if let Some((at, error)) = &*self.failure()
+            && at.elapsed() < FAILED_FOR
+        {
+            return Err(error.clone());
+        }
+        let opened = Connection::open(self).await;
+        *self.failure() = opened.as_ref().err().map(|error| (Instant::now(), error.clone()));
+        opened
+    }
 }
 
 /// Statements of one connection that the server keeps prepared. Above it they are forgotten: those of old months are.
@@ -33,7 +55,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) async fn open(server: &Server) -> Result<Self, SqlError> {
+    async fn open(server: &Server) -> Result<Self, SqlError> {
         let Server { address, connect_timeout, operation_timeout, .. } = server;
         let unreachable = |reason: &str| SqlError::unreachable(&address.shown, reason);
         // The server's own limit covers the connection only, not what is said on it.
@@ -47,7 +69,16 @@ impl Connection {
                 },
             )?;
         let prepared = (!server.is_pooled).then(Mutex::default);
-        Ok(Self { client, prepared, timeout: *operation_timeout })
+        let connection = Self { client, prepared, timeout: *operation_timeout };
+        if !server.is_pooled {
+            // What this side has given up, the server ends too, and releases its locks.
+            let limit = operation_timeout.as_millis();
+            let limits = format!(
+                "SET statement_timeout = {limit}; SET idle_in_transaction_session_timeout = {limit}"
+            );
+            connection.execute(&limits).await?;
+        }
+        Ok(connection)
     }
 
     pub(crate) fn is_closed(&self) -> bool {

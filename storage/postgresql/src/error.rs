@@ -11,7 +11,7 @@ use tokio_postgres::error::SqlState;
 #[derive(Debug, Clone)]
 pub(crate) struct SqlError {
     pub(crate) kind: ErrorKind,
-    /// For an operator.
+    /// For an operator's log, without keys and payloads.
     text: String,
 }
 

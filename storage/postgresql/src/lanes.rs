@@ -133,7 +133,7 @@ impl Lane {
 
     async fn connected(&mut self) -> Result<&Connection, SqlError> {
         if self.connection.as_ref().is_none_or(Connection::is_closed) {
-            self.connection = Some(Connection::open(&self.server).await?);
+            self.connection = Some(self.server.connect().await?);
         }
         Ok(self.connection.as_ref().expect("it was opened"))
     }

@@ -28,6 +28,8 @@ impl StoreAdmin for Postgres {
         preflight(months: BTreeSet<Month>) -> Vec<PreflightCheck> =
             |client| preflight::run(client, months);
 
+        risks() -> Vec<String> = |client| preflight::risks(client);
+
         tables() -> Vec<TableStatus> = |client| statuses(client);
 
         records_by_month(after: Option<Cursor>) -> RecordsByMonth =

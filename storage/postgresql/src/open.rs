@@ -1,6 +1,7 @@
 //! Opens an engine: the server, its settings and the tables.
 
 use std::io;
+use std::sync::Mutex;
 
 use crate::PostgresOptions;
 use crate::address::{Address, AddressError};
@@ -56,6 +57,7 @@ pub(crate) async fn client(options: &PostgresOptions) -> Result<PostgresClient, 
         is_pooled: options.is_pooled,
         connect_timeout: options.connect_timeout,
         operation_timeout: options.operation_timeout,
+        failed: Mutex::default(),
     };
     let PostgresOptions { schema, create_tables, waiting, connections, .. } = options.clone();
     let client = PostgresClient::new(server, schema, create_tables, waiting, connections);

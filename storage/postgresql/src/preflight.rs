@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use state_machine::{Chid, Month};
 use storage::maintenance::{PREFLIGHT_UAID, PreflightCheck};
-use tokio_postgres::Row;
 
 use crate::client::PostgresClient;
 use crate::error::SqlError;
@@ -83,9 +82,6 @@ pub(crate) async fn run(
         };
         checks.push(check(format!("read and write the tables of {month}"), outcome)?);
     }
-    for (name, risk) in settings(client).await? {
-        checks.push(PreflightCheck { what: name.to_owned(), outcome: risk.map_or(Ok(()), Err) });
-    }
     Ok(checks)
 }
 
@@ -137,27 +133,24 @@ fn check(what: String, tried: Result<(), SqlError>) -> Result<PreflightCheck, Sq
 }
 
 /// Settings of the server with which an answered write can be lost, each with what can be lost.
-async fn settings(
-    client: &PostgresClient,
-) -> Result<Vec<(&'static str, Option<String>)>, SqlError> {
-    let commit = client.names.query("SELECT current_setting('synchronous_commit')", params![]);
-    let standbys = client.names.query(ASYNCHRONOUS, params![]);
-    let text = |rows: &[Row]| rows.first().map(|row| row.column::<String>(0)).transpose();
-    let commit = text(&client.read(&commit).await?)?.unwrap_or_default();
-    let standbys = crate::sql::count(&client.read(&standbys).await?)?;
-    let of_commit = (commit == "off").then(|| {
-        "synchronous_commit is off: what was answered less than a second before a crash of the server is lost"
-            .to_owned()
-    });
-    let of_standbys = (standbys > 0).then(|| {
-        "a standby is asynchronous: what it has not received is lost if the server is replaced by it"
-            .to_owned()
-    });
-    Ok(vec![("synchronous_commit", of_commit), ("standbys", of_standbys)])
+pub(crate) async fn risks(client: &PostgresClient) -> Result<Vec<String>, SqlError> {
+    let commit = "SELECT current_setting('synchronous_commit') = 'off'";
+    let mut risks = Vec::new();
+    for (statement, risk) in [(commit, OF_COMMIT), (ASYNCHRONOUS, OF_STANDBYS)] {
+        let rows = client.read(&client.names.query(statement, params![])).await?;
+        if rows.first().map_or(Ok(false), |row| row.column(0))? {
+            risks.push(risk.to_owned());
+        }
+    }
+    Ok(risks)
 }
 
-/// Standbys that no commit waits for, while none is synchronous.
+const OF_COMMIT: &str = "synchronous_commit is off: what was answered in the last second before a crash of PostgreSQL is lost";
+
+const OF_STANDBYS: &str =
+    "the standbys are asynchronous: what they have not received is lost if one of them takes over";
+
+/// Whether there are standbys, and no commit waits for one of them.
 const ASYNCHRONOUS: &str = "
-    SELECT count(*) FROM pg_stat_replication
-    WHERE sync_state = 'async' AND NOT EXISTS (
-        SELECT 1 FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))";
+    SELECT EXISTS (SELECT 1 FROM pg_stat_replication WHERE sync_state = 'async')
+        AND NOT EXISTS (SELECT 1 FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))";

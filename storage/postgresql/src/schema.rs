@@ -79,8 +79,8 @@ INSERT INTO {s}.state (name, number) VALUES ('schema', 1), ('id_floor', 0), ('ke
 /// Payloads are encrypted, which no compression makes smaller. `expires_at` of an agent is a time before which none of its
 /// messages expires.
 ///
-/// `store` answers 0 for a message that is stored, 1 for a channel that is not registered, 2 and an id for one that is
-/// outranked, and 3 if more is to be done first (`messages::store_with_care`).
+/// The codes of `store`: 0 is stored, 1 is a channel that is not registered, 2 is outranked by the other id. With 3 more is
+/// to be done first (`messages::store_with_care`).
 const MONTH: &str = r"
 CREATE TABLE IF NOT EXISTS {s}.agents_{m} (
     uaid uuid PRIMARY KEY,
@@ -241,7 +241,7 @@ pub(crate) async fn ensure(client: &PostgresClient) -> Result<(), PostgresOpenEr
     }
 }
 
-/// None without tables.
+/// The version in the row of the schema. None without tables.
 async fn version(client: &PostgresClient) -> Result<Option<u64>, PostgresOpenError> {
     let exists = client.names.query("SELECT to_regclass('{s}.state') IS NOT NULL", params![]);
     let rows = client.read(&exists).await?;
