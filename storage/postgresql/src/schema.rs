@@ -208,8 +208,9 @@ AS $$ BEGIN
 END $$;
 ";
 
+/// In the order in which writers lock them, so that none waits for the other in a circle.
 const DROP_MONTH: &str = "
-DROP TABLE {s}.messages_{m}, {s}.channels_{m}, {s}.agents_{m};
+DROP TABLE {s}.agents_{m}, {s}.channels_{m}, {s}.messages_{m};
 DROP FUNCTION {s}.count_added_{m}, {s}.count_removed_{m}, {s}.store_{m}, {s}.delete_{m}, {s}.add_channels_{m};
 ";
 

@@ -15,6 +15,7 @@ mod engines;
 mod maintenance;
 mod names;
 mod postgresql;
+mod raw_rows;
 mod reference;
 mod store_calls;
 #[path = "../wire_server/engine.rs"]

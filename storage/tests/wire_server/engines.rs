@@ -19,7 +19,7 @@ pub(crate) trait Engine: Send + Sync + 'static {
 }
 
 /// The embedded engine in a directory.
-pub(crate) struct InDirectory(TempDir, WaitingLimits);
+pub(crate) struct InDirectory(pub(crate) TempDir, WaitingLimits);
 
 impl InDirectory {
     pub(crate) fn new(limits: WaitingLimits) -> Self {
@@ -35,7 +35,7 @@ impl Engine for InDirectory {
 }
 
 /// The DynamoDB engine on the wire server that all tests share.
-pub(crate) struct OnWireServer(DynamoOptions);
+pub(crate) struct OnWireServer(pub(crate) DynamoOptions);
 
 impl OnWireServer {
     /// The cases make more concurrent calls than one agent may.
@@ -52,7 +52,7 @@ impl Engine for OnWireServer {
 }
 
 /// The PostgreSQL engine on the server that all tests of a process share.
-pub(crate) struct OnPostgres(PostgresOptions);
+pub(crate) struct OnPostgres(pub(crate) PostgresOptions);
 
 impl OnPostgres {
     pub(crate) fn new(waiting: WaitingLimits) -> Self {

@@ -260,6 +260,9 @@ pub(super) const BOUNDS: &[(&str, &[&str])] = &[
             "dynamodb_agent_writes_max",
             "dynamodb_connections_max",
             "dynamodb_rows_in_flight_max",
+            "postgresql_requests_max",
+            "postgresql_agent_writes_max",
+            "postgresql_connections_max",
         ],
     ),
     (

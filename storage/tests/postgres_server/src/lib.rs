@@ -115,10 +115,24 @@ impl PostgresServer {
 
     /// Executes statements as the owner of all tables.
     pub fn sql(&self, statements: &str) {
+        let _nothing = self.psql(statements);
+    }
+
+    /// The rows of a query, each column as a text; null is empty.
+    pub fn rows(&self, query: &str) -> Vec<Vec<String>> {
+        let rows = self.psql(query);
+        rows.lines().map(|row| row.split('\x1f').map(str::to_owned).collect()).collect()
+    }
+
+    fn psql(&self, statements: &str) -> String {
         let host = self.dir.to_str().expect("a temporary path is text");
         let mut command = Command::new("psql");
         command.env("PATH", path()).args([
             "-q",
+            "-t",
+            "-A",
+            "-F",
+            "\x1f",
             "-v",
             "ON_ERROR_STOP=1",
             "-h",
@@ -128,6 +142,7 @@ impl PostgresServer {
         ]);
         let done = command.args(["postgres", "-c", statements]).output().expect("there is a psql");
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).expect("it prints UTF-8")
     }
 
     /// Starts a pooler before the server, and returns its URL.
