@@ -14,6 +14,7 @@ mod embedded;
 mod engines;
 mod maintenance;
 mod names;
+mod raw_rows;
 mod reference;
 mod store_calls;
 #[path = "../wire_server/engine.rs"]

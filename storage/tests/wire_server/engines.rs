@@ -16,7 +16,7 @@ pub(crate) trait Engine: Send + Sync + 'static {
 }
 
 /// The embedded engine in a directory.
-pub(crate) struct InDirectory(TempDir, WaitingLimits);
+pub(crate) struct InDirectory(pub(crate) TempDir, WaitingLimits);
 
 impl InDirectory {
     pub(crate) fn new(limits: WaitingLimits) -> Self {
@@ -32,7 +32,7 @@ impl Engine for InDirectory {
 }
 
 /// The DynamoDB engine on the wire server that all tests share.
-pub(crate) struct OnWireServer(DynamoOptions);
+pub(crate) struct OnWireServer(pub(crate) DynamoOptions);
 
 impl OnWireServer {
     /// The cases make more concurrent calls than one agent may.
