@@ -15,7 +15,7 @@ use crate::dynamo::things::raw_client;
 use crate::engines::{Engine, InDirectory, OnPostgres, OnWireServer};
 use crate::names::{self, all_messages};
 pub(crate) use crate::names::{NOW, chid, chids, month};
-use crate::raw_rows::{self, RawRows};
+use crate::raw_rows::{self, Counts, RawRows};
 use crate::store_calls::StoreCalls;
 
 /// An open store with tables for [`OLD`] and [`NEW`] and for feeds. All its methods are those of
@@ -52,7 +52,7 @@ impl LookedAt for OnPostgres {
 
 /// Looks at all rows that a case has left.
 pub(crate) async fn assert_rows_fit(engine: Arc<dyn LookedAt>) {
-    assert_eq!(engine.rows().await.wrong(), [""; 0]);
+    assert_eq!(engine.rows().await.wrong(Counts::Exact), [""; 0]);
 }
 
 impl World {
