@@ -20,6 +20,9 @@ use crate::{schema, waiting_counts};
 /// Rows that one fetch reads: bounds its cost.
 const FETCHED_MAX: usize = 1000;
 
+/// Expired messages that one write deletes: bounds how long the others of its transaction wait.
+const EXPIRED_MAX: u64 = 200;
+
 /// Messages of one page of a move.
 const MOVED_MAX: u64 = 100;
 
@@ -306,11 +309,11 @@ pub(crate) async fn delete_expired(client: &PostgresClient, now: Time) -> Result
     let mut deleted = 0;
     for month in schema::months(client).await? {
         loop {
-            let params = params![now, FETCHED_MAX as u64];
+            let params = params![now, EXPIRED_MAX];
             let rows = client.write_month(Uaid([0; 16]), month, DELETE_EXPIRED, params).await;
             let page = count(&if_month(rows)?.unwrap_or_default())?;
             deleted += page;
-            if page < FETCHED_MAX as u64 {
+            if page < EXPIRED_MAX {
                 break;
             }
         }

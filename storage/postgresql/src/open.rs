@@ -30,6 +30,8 @@ pub enum PostgresOpenError {
         "the tables have schema version {found} and this program knows none above {known}: run the newer version again"
     )]
     Newer { found: u64, known: u64 },
+    #[error("this is PostgreSQL {found}, and 13 or later is needed")]
+    Old { found: String },
     /// A crash of the server would lose what was answered.
     #[error(
         "PostgreSQL runs with fsync = off, with which a power loss loses answered writes: set it to on"
@@ -61,11 +63,25 @@ pub(crate) async fn client(options: &PostgresOptions) -> Result<PostgresClient, 
     };
     let PostgresOptions { schema, create_tables, waiting, connections, .. } = options.clone();
     let client = PostgresClient::new(server, schema, create_tables, waiting, connections);
-    let fsync =
-        client.read(&client.names.query("SELECT current_setting('fsync')", params![])).await?;
-    if fsync.first().is_some_and(|row| row.column::<&str>(0).is_ok_and(|fsync| fsync == "off")) {
-        return Err(PostgresOpenError::NoSync);
-    }
+    check_server(&client).await?;
     schema::ensure(&client).await?;
     Ok(client)
 }
+
+/// Refuses a server that is too old, or that does not sync its disk.
+async fn check_server(client: &PostgresClient) -> Result<(), PostgresOpenError> {
+    let query = client.names.query(SERVER, params![]);
+    let rows = client.read(&query).await?;
+    let Some(row) = rows.first() else { return Ok(()) };
+    let version: i32 = row.column(0)?;
+    if version < VERSION_MIN {
+        return Err(PostgresOpenError::Old { found: row.column(2)? });
+    }
+    if row.column::<bool>(1)? { Ok(()) } else { Err(PostgresOpenError::NoSync) }
+}
+
+/// The oldest version that the tests know, 13, in the form of `server_version_num`.
+const VERSION_MIN: i32 = 130_000;
+
+const SERVER: &str = "
+    SELECT current_setting('server_version_num')::int, current_setting('fsync') = 'on', current_setting('server_version')";

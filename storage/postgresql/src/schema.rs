@@ -18,6 +18,8 @@ const VERSION: u64 = 1;
 /// A lock of this number is held while tables are made or changed.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended('kalends tables', 0))";
 
+const SCHEMA: &str = "CREATE SCHEMA IF NOT EXISTS {s};";
+
 /// Texts of feeds are compared by their bytes, as the names of keys are.
 const TABLES: &str = r#"
 CREATE TABLE IF NOT EXISTS {s}.state (
@@ -217,7 +219,7 @@ DROP FUNCTION {s}.count_added_{m}, {s}.count_removed_{m}, {s}.store_{m}, {s}.del
 /// The statements that make all tables but those of months, and those of these months.
 pub fn statements(schema: &str, months: &[Month]) -> String {
     let names = crate::sql::Names { schema: schema.to_owned() };
-    let tables = names.text(&format!("CREATE SCHEMA IF NOT EXISTS {{s}};\n{TABLES}"));
+    let tables = names.text(&format!("{SCHEMA}\n{TABLES}"));
     let months = months.iter().map(|month| names.month_text(*month, MONTH));
     std::iter::once(tables).chain(months).collect::<Vec<_>>().join("\n")
 }
@@ -230,7 +232,13 @@ pub(crate) async fn ensure(client: &PostgresClient) -> Result<(), PostgresOpenEr
         None if client.create_tables => {
             let made: Result<(), SqlError> = transact!(client, |transaction| async {
                 transaction.execute(LOCK).await?;
-                transaction.execute(&statements(&client.names.schema, &[])).await
+                // A role that owns a schema may not make others.
+                let there = "SELECT to_regnamespace('{s}') IS NOT NULL";
+                let there = transaction.run(there, params![]).await?;
+                if !there.first().map_or(Ok(false), |row| row.column(0))? {
+                    transaction.execute(&client.names.text(SCHEMA)).await?;
+                }
+                transaction.execute(&client.names.text(TABLES)).await
             }
             .await);
             Ok(made?)

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use rustix::fs::{StatVfs, statvfs};
+
 /// A running server. It ends when this is dropped, and with this process, also by a signal, and takes its directory along.
 pub struct PostgresServer {
     /// What a client takes as its URL.
@@ -171,11 +173,18 @@ pub fn shared() -> &'static PostgresServer {
     SHARED.get_or_init(PostgresServer::start)
 }
 
-/// A directory in memory if there is one: many tests share a disk.
+/// A directory in memory if there is one with room, as in no small container: many tests share a disk.
 fn fast_dir() -> PathBuf {
     let memory = Path::new("/dev/shm");
-    if memory.exists() { memory.to_owned() } else { std::env::temp_dir() }
+    let has_room = |space: StatVfs| space.f_bavail * space.f_frsize >= MEMORY_MIN;
+    match statvfs(memory).is_ok_and(has_room) {
+        true => memory.to_owned(),
+        false => std::env::temp_dir(),
+    }
 }
+
+/// Bytes that the servers of all test programs at once fit into.
+const MEMORY_MIN: u64 = 3 << 30;
 
 /// With the programs of the newest version that Debian has installed, which are on no path.
 fn path() -> OsString {
