@@ -50,12 +50,14 @@ pub fn open(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> 
 
 /// The SQL that makes the tables, with those of these months. None if the engine has none.
 pub fn statements(settings: &Settings, months: &[Month]) -> Option<String> {
+    let schema = settings.postgresql_schema.as_str();
     match settings.store {
         #[cfg(feature = "postgresql")]
-        StoreKind::PostgreSql => {
-            Some(storage_postgresql::statements(settings.postgresql_schema.as_str(), months))
+        StoreKind::PostgreSql => Some(storage_postgresql::statements(schema, months)),
+        _ => {
+            let _unused_without_the_engine = (schema, months);
+            None
         }
-        _ => None,
     }
 }
 
