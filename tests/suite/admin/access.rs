@@ -1,6 +1,10 @@
 //! Closed servers: who may connect, and what the end of an access token ends.
 
 use serde_json::{Value, json};
+use storage::copied_rows::CopiedRow;
+use storage::maintenance::Table;
+use storage::{FeedTables, Store, StoreAdmin};
+use storage_sqlite::{Embedded, EmbeddedOptions};
 use tokio_tungstenite::tungstenite::Error;
 
 use super::AdminFixture;
@@ -45,6 +49,24 @@ pub(super) async fn hello(server: &Server, path: &str, uaid: Option<&str>) -> Ag
     })
     .await;
     Agent::hello(socket.expect("waited for"), uaid).await.expect("hello is answered")
+}
+
+/// A command writes its row first and numbers it second: a kill between both leaves the row without a number.
+#[actix_web::test]
+async fn a_token_that_an_interrupted_command_left_is_found_by_the_next_one() {
+    let mut server = Server::start_with(&[CLOSED]);
+    server.run(&["access", "add", "alice"]).await.succeeded();
+    assert!(server.terminate().success());
+    let dir = server.data_dir();
+    let store = Embedded::open(&dir, &EmbeddedOptions::new(8)).expect("the server has closed it");
+    for row in store.read_rows(Table::Feeds, None).await.expect("the store works").rows {
+        if let CopiedRow::Key { feed, key, .. } = row {
+            store.republish_key(feed, key).await.expect("the store works");
+        }
+    }
+    store.close().await.expect("the store closes");
+    let add = server.run(&["access", "add", "alice"]).await;
+    add.failed(1, "there is an access token with the name alice");
 }
 
 /// The status, the headers that a client acts on, and the body of a refused handshake.
