@@ -213,7 +213,7 @@ fn root_store(file: Option<&Path>) -> Result<RootCertStore, AddressError> {
     }
 }
 
-/// `sslmode=require`: nobody reads along, but anybody may answer. It is what libpq promises by this word.
+/// `sslmode=require`: the connection is encrypted, and the certificate of the server is not checked, as with libpq.
 #[derive(Debug)]
 struct AnyServer(Arc<CryptoProvider>);
 

@@ -113,7 +113,9 @@ impl PostgresClient {
             let connection = self.reader(at).await?;
             match connection.run(query).await {
                 Err(error) if error.ends_connection() && is_first => {
-                    *self.readers[at].lock().await = None;
+                    // Of many reads that lost it, another one may have opened the next.
+                    let mut slot = self.readers[at].lock().await;
+                    slot.take_if(|there| Arc::ptr_eq(there, &connection));
                     is_first = false;
                 }
                 done => return done,

@@ -58,7 +58,7 @@ impl Connection {
     async fn open(server: &Server) -> Result<Self, SqlError> {
         let Server { address, connect_timeout, operation_timeout, .. } = server;
         let unreachable = |reason: &str| SqlError::unreachable(&address.shown, reason);
-        // The server's own limit covers the connection only, not what is said on it.
+        // The driver's own limit ends with the TCP connection. This one covers the login too.
         let connected = timeout(*connect_timeout, address.connect()).await;
         let late = format!("no answer within {} ms", connect_timeout.as_millis());
         let client =
@@ -85,9 +85,20 @@ impl Connection {
         self.client.is_closed()
     }
 
-    /// Runs a statement. Those that are polled together are sent together.
+    /// Runs a statement.
     pub(crate) async fn run(&self, query: &Query) -> Result<Vec<Row>, SqlError> {
-        timeout(self.timeout, self.send(query)).await.map_err(|_| SqlError::late(self.timeout))?
+        let run = async { self.send(query, self.prepare(query).await?.as_ref()).await };
+        timeout(self.timeout, run).await.map_err(|_| SqlError::late(self.timeout))?
+    }
+
+    /// Runs a statement that was prepared. Those that are polled together are sent together.
+    pub(crate) async fn run_prepared(
+        &self,
+        query: &Query,
+        statement: Option<&Statement>,
+    ) -> Result<Vec<Row>, SqlError> {
+        let run = self.send(query, statement);
+        timeout(self.timeout, run).await.map_err(|_| SqlError::late(self.timeout))?
     }
 
     /// Runs statements without parameters and rows.
@@ -96,28 +107,27 @@ impl Connection {
         Ok(executed.map_err(|_| SqlError::late(self.timeout))??)
     }
 
-    async fn send(&self, query: &Query) -> Result<Vec<Row>, SqlError> {
-        if self.prepared.is_none() {
+    async fn send(
+        &self,
+        query: &Query,
+        statement: Option<&Statement>,
+    ) -> Result<Vec<Row>, SqlError> {
+        let Some(statement) = statement else {
             let params: Vec<(&(dyn ToSql + Sync), Type)> =
                 query.params.iter().map(|param| (&*param.value as _, param.of.clone())).collect();
             return Ok(self.client.query_typed(&query.text, &params).await?);
-        }
-        let statement = self.prepare(query).await?;
+        };
         let params: Vec<&(dyn ToSql + Sync)> =
             query.params.iter().map(|param| &*param.value as _).collect();
-        Ok(self.client.query(&statement, &params).await?)
+        Ok(self.client.query(statement, &params).await?)
     }
 
-    /// Prepares a statement, unless it is.
-    pub(crate) async fn prepare_if_kept(&self, query: &Query) -> Result<(), SqlError> {
-        match self.prepared {
-            Some(_) => self.prepare(query).await.map(drop),
-            None => Ok(()),
-        }
-    }
-
-    async fn prepare(&self, query: &Query) -> Result<Statement, SqlError> {
-        if let Some(there) = self.kept().and_then(|kept| kept.get(&query.text).cloned()) {
+    /// Prepares a statement, unless it is. None behind a pooler.
+    pub(crate) async fn prepare(&self, query: &Query) -> Result<Option<Statement>, SqlError> {
+        let Some(there) = self.kept().map(|kept| kept.get(&query.text).cloned()) else {
+            return Ok(None);
+        };
+        if there.is_some() {
             return Ok(there);
         }
         let types: Vec<Type> = query.params.iter().map(|param| param.of.clone()).collect();
@@ -128,7 +138,7 @@ impl Connection {
             }
             kept.insert(query.text.clone(), statement.clone());
         }
-        Ok(statement)
+        Ok(Some(statement))
     }
 
     fn kept(&self) -> Option<MutexGuard<'_, HashMap<String, Statement>>> {

@@ -93,6 +93,11 @@ impl SqlError {
             ])
     }
 
+    /// Whether the server is not reached, or does not answer.
+    pub(crate) fn is_away(&self) -> bool {
+        matches!(self.kind, ErrorKind::Lost | ErrorKind::Unreachable)
+    }
+
     /// The same, if the tables of this month may be missing.
     pub(crate) fn of_month(self, month: Month) -> StoreError {
         match self.is_missing() {

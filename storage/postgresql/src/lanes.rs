@@ -85,8 +85,14 @@ impl Lane {
                     Err(error) => error.kind == ErrorKind::Lost,
                 },
             };
+            let mut away = None;
             for write in batch.drain(..) {
-                let written = self.alone(&write.query, lost).await;
+                let written = match &away {
+                    Some(error) => Err(SqlError::clone(error)),
+                    None => self.alone(&write.query, lost).await,
+                };
+                // The others of this batch do not wait in turn for a server that is away.
+                away = written.as_ref().err().filter(|error| error.is_away()).cloned();
                 let _unread = write.reply.send(written);
             }
         }
@@ -95,10 +101,15 @@ impl Lane {
     /// All in one transaction; none of them if one fails.
     async fn together(&mut self, batch: &[Write]) -> Result<Vec<Vec<Row>>, SqlError> {
         let connection = self.connected().await?;
+        let mut statements = Vec::with_capacity(batch.len());
         for write in batch {
-            connection.prepare_if_kept(&write.query).await?;
+            statements.push(connection.prepare(&write.query).await?);
         }
-        let writes = join_all(batch.iter().map(|write| connection.run(&write.query)));
+        let writes = batch.iter().zip(&statements);
+        let writes =
+            join_all(writes.map(|(write, statement)| {
+                connection.run_prepared(&write.query, statement.as_ref())
+            }));
         // Polled in this order, and so sent in it.
         let sent = join(connection.execute("BEGIN"), join(writes, connection.execute("COMMIT")));
         let (begun, (written, committed)) = sent.await;
