@@ -1,4 +1,4 @@
-//! The rows of both engines in one form, for the copy of a whole store and its comparison.
+//! The rows of every engine in one form, for the copy of a whole store and its comparison.
 //!
 //! What an engine derives from other rows is left out, such as the counts of waiting messages. So is the node of a router
 //! record: no server runs during a copy, so no agent is connected to it.

@@ -4,6 +4,7 @@
 //! all of it in a crate of its own:
 //!
 //! - `storage_sqlite` in a directory of this machine;
+//! - `storage_postgresql` in a database that many nodes share;
 //! - `storage_dynamodb` in tables that many nodes share.
 //!
 //! They share the [`rules`] above their rows and the [`queue`] with the order of an agent's writes. [`durable`] writes

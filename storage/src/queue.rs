@@ -250,7 +250,7 @@ fn lock(state: &Mutex<Admissions>) -> MutexGuard<'_, Admissions> {
 }
 
 fn panicked() -> StoreError {
-    StoreError::Failed("a call to DynamoDB stopped unexpectedly: this is a bug".to_owned())
+    StoreError::Failed("a call of the store stopped unexpectedly: this is a bug".to_owned())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Bounds of the messages that wait for a user agent in one month, and which of them give way to a new one.
 //!
-//! Each engine counts on its own in `waiting_counts`: SQLite exactly, DynamoDB approximately.
+//! Each engine counts on its own in `waiting_counts`: SQLite and PostgreSQL exactly, DynamoDB approximately.
 
 use state_machine::store::FullScope;
 use state_machine::{Chid, Encoding, Message, MessageId, Payload, Urgency};

@@ -12,7 +12,7 @@ enum Count {
     By(&'static str),
     /// A log limiter has it, whose own tests count.
     Limiter,
-    /// A pause between two looks of somebody who waits, which nothing remembers.
+    /// A pause of a loop that waits for something.
     Wait,
 }
 

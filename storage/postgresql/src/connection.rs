@@ -85,7 +85,7 @@ impl Connection {
         self.client.is_closed()
     }
 
-    /// Runs a statement.
+    /// Runs a statement, prepared before if this connection keeps statements.
     pub(crate) async fn run(&self, query: &Query) -> Result<Vec<Row>, SqlError> {
         let run = async { self.send(query, self.prepare(query).await?.as_ref()).await };
         timeout(self.timeout, run).await.map_err(|_| SqlError::late(self.timeout))?

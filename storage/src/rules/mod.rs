@@ -7,6 +7,7 @@
 //!
 //! - The embedded engine polls a rule once, inside a job of its writer or a read: each row method is ready at once
 //!   ([`finished`]).
+//! - PostgreSQL awaits it in a transaction that holds a lock, so that no commit is refused.
 //! - DynamoDB awaits it in the agent's turn. Another node may change the rows meanwhile, so a commit may be refused, and the
 //!   rule begins again.
 //!

@@ -57,7 +57,7 @@ async fn with_agents(options: &PostgresOptions) -> Arc<Postgres> {
     Arc::new(store)
 }
 
-/// Stores messages from all agents at once until it is told to stop. Returns those that were answered.
+/// Agents that store messages at once until [`Load::end`], which returns those that were answered.
 struct Load {
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicU32>,
