@@ -12,6 +12,7 @@ mod dynamo;
 mod embedded;
 #[path = "../wire_server/engines.rs"]
 mod engines;
+mod every_engine;
 mod maintenance;
 mod names;
 mod postgresql;

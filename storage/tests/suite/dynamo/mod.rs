@@ -1,7 +1,6 @@
 //! The DynamoDB engine beyond the contract: what it does when DynamoDB does not do what it is
 //! asked, and how it gets on with rows that other software wrote.
 
-mod both_engines;
 mod conflicts;
 mod costs;
 mod empty_responses;
