@@ -59,6 +59,12 @@ pub(super) fn write_private(path: &Path, text: &str) -> Result<(), FileError> {
         .map_err(|error| FileError::Unwritable { path: path.to_owned(), error })
 }
 
+/// The same for a file that is not there. Of one that may not be on disk, nothing is left.
+pub(super) fn create_private(path: &Path, text: &str) -> Result<(), FileError> {
+    durable::create(path, text)
+        .map_err(|error| FileError::Unwritable { path: path.to_owned(), error })
+}
+
 /// Prints lines until the reader of the output, such as `head`, is gone.
 pub(super) fn print(lines: &[String]) -> io::Result<()> {
     print_to(&mut io::stdout().lock(), lines)

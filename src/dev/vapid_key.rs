@@ -7,7 +7,7 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::base64url::from_base64url;
-use super::files::{FileError, read, write_private};
+use super::files::{FileError, create_private, read};
 use super::keypair::KeyPair;
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl VapidKey {
     pub fn load_or_make(path: &Path) -> Result<Self, FileError> {
         if !path.exists() {
             let pair = KeyPair::generate();
-            write_private(path, &to_pem(&pair))?;
+            create_private(path, &to_pem(&pair))?;
             return Ok(Self { pair, is_new: true });
         }
         let pair = parse(&read(path)?).ok_or_else(|| FileError::Malformed {

@@ -48,7 +48,7 @@ Examples:
 
     async fn run(self, job: &Job<NewAccess>) -> Result<(), JobError> {
         let AccessAdd { name, expires, agents_max, .. } = self;
-        let (table, now) = (table::read(job).await?, job.context.now());
+        let (table, now) = (table::read_to_change(job).await?, job.context.now());
         if table.iter().any(|(_, grant)| grant.name == name && !grant.has_ended(now)) {
             return Err(JobError::Refused(format!(
                 "there is an access token with the name {name}: choose another, or see kalends access rotate"

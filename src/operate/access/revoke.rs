@@ -35,7 +35,7 @@ Example:
     /// A name is unique among the valid tokens, but for two commands at the same instant: all of them are revoked.
     async fn run(self, job: &Job) -> Result<(), JobError> {
         let Self { name } = self;
-        let (table, now) = (table::read(job).await?, job.context.now());
+        let (table, now) = (table::read_to_change(job).await?, job.context.now());
         let has_name = |(_, grant): &(AccessId, &AccessGrant)| grant.name == name;
         let mut revoked = 0;
         for (id, grant) in

@@ -48,7 +48,7 @@ Examples:
     /// The id stays, and with it the uaids of the token's agents and their endpoints.
     async fn run(self, job: &Job<NewAccess>) -> Result<(), JobError> {
         let AccessRotate { name, expires, .. } = self;
-        let (table, now) = (table::read(job).await?, job.context.now());
+        let (table, now) = (table::read_to_change(job).await?, job.context.now());
         let mut of_name =
             table.iter().filter(|(_, grant)| grant.name == name && !grant.has_ended(now));
         let Some((id, grant)) = of_name.next() else {

@@ -12,6 +12,14 @@ pub async fn read<R>(job: &Job<R>) -> Result<AccessTable, JobError> {
     store::read(job, &FeedName::access(), AccessTable::apply).await
 }
 
+/// The same for a command that changes one. What an interrupted command has written gets its number first.
+pub async fn read_to_change<R>(job: &Job<R>) -> Result<AccessTable, JobError> {
+    if job.context.part::<Feeds>().is_none() {
+        store::number_all(&FeedName::access(), job).await?;
+    }
+    read(job).await
+}
+
 pub async fn write<R>(id: AccessId, grant: &AccessGrant, job: &Job<R>) -> Result<(), JobError> {
     let feed = FeedName::access();
     let keys_max = feed.keys_max(job.context.settings.feed_keys_max);
