@@ -11,7 +11,7 @@ use crate::harness::{child, kalends, run};
 /// What is on the disk before the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Start {
-    /// A directory `home`.
+    /// The directory `home`, without a store.
     Empty,
     /// A store that was last used months ago, in `home/data`.
     Old,

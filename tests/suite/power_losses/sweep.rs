@@ -1,7 +1,7 @@
 //! Commands on a disk that loses its power before each of its changes, or on which each of them fails once.
 //!
-//! A seed gives the first change of each row and what a loss keeps; seeds in a row reach every change. `POWER_SEED` selects
-//! the first seed, `POWER_SECONDS` goes on with the next ones for so long.
+//! A seed gives the first change of each row and what a loss keeps. Successive seeds reach every change. `POWER_SEED`
+//! selects the first seed, `POWER_SECONDS` goes on with the next ones for so long.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
