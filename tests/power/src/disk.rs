@@ -126,6 +126,15 @@ impl Disk {
         self.recording.take().unwrap_or_default()
     }
 
+    /// What programs see of the file with this path, if there is one.
+    pub fn contents(&self, path: &str) -> Option<&[u8]> {
+        let mut ino = ROOT;
+        for name in path.split('/') {
+            ino = self.lookup(ino, OsStr::new(name)).ok()?;
+        }
+        self.node(ino).ok().map(|node| node.data.as_slice())
+    }
+
     /// Writes what programs see of files and directories into a directory of another disk.
     pub fn export(&self, to: &Path) -> io::Result<()> {
         self.export_dir(ROOT, to)

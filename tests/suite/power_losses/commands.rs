@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use power::Disk;
 use tempfile::TempDir;
 
 use super::left::Left;
@@ -230,24 +231,37 @@ impl Effect {
         (!is_done).then(|| format!("{self:?}"))
     }
 
-    /// What is there in part: neither as before, nor as a whole run has left it, nor marked as begun.
+    /// All contents that a run with power gave its file.
+    pub(super) fn wholes(self, moments: &[Disk]) -> Vec<Vec<u8>> {
+        let (file, moments) = match self {
+            File(file, _) => (file, moments),
+            // It is written once, in parts.
+            Archive(file) => (file, moments.last_chunk::<1>().map_or(&[][..], |last| last)),
+            Nothing | NoFile(_) | Row(_) | NoRow(_) | Changed(_) | Store(_) => return Vec::new(),
+        };
+        let path = format!("home/{file}");
+        let seen = moments.iter().filter_map(|disk| disk.contents(&path));
+        let mut seen: Vec<_> =
+            seen.filter(|contents| !contents.is_empty()).map(<[u8]>::to_vec).collect();
+        seen.dedup();
+        seen
+    }
+
+    /// What is there in part: neither as before, nor as in a run with power, nor marked as begun.
     pub(super) fn torn(
         self,
         left: &Left,
         before: &Left,
-        whole: Option<&Left>,
+        wholes: Option<&[Vec<u8>]>,
         missing: impl Fn() -> Option<String>,
     ) -> Option<String> {
         match self {
             File(file, _) | Archive(file) => {
                 let now = left.file(file);
                 let is_before = !left.has_file(file) || now == before.file(file);
-                // The first keys are written before those that a command adds.
-                let has_first_keys = has(&now, "\n]\n") && !before.has_file(file);
-                let is_before = is_before || file.ends_with("keys.toml") && has_first_keys;
-                match whole {
+                match wholes {
                     _ if is_before => None,
-                    Some(whole) => (now != whole.file(file)).then(|| file.to_owned()),
+                    Some(wholes) => (!wholes.contains(&now)).then(|| file.to_owned()),
                     None => missing(),
                 }
             }
