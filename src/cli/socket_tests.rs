@@ -112,7 +112,7 @@ async fn begin<C: StoreCommand>(fixture: &Fixture, command: C) -> UnixStream {
 async fn a_command_runs_inside_the_server() {
     let fixture = Fixture::with(&["2026_11"]).await;
     let socket = listen(&fixture);
-    let (printed, end) = call(&fixture, Create { lower_prior: None }).await;
+    let (printed, end) = call(&fixture, Create::default()).await;
     assert!(matches!(end, Ok(Completion::Done)), "{end:?}");
     assert_eq!(printed, "2026_10 is made\n2026_11 was there\n2026_12 is made\n");
     socket.stop().await;

@@ -148,7 +148,11 @@ fn each_command_line_is_read_as_its_command_and_carried_to_the_server() {
     expect(lines, "tables list --json", &tables::list::List { json: true });
     expect(lines, "tables status --json --data-dir /x", &tables::status::GetStatus { json: true });
     let lower_prior = Some(Throughput { read: 7, write: 5 });
-    expect(lines, "tables create --lower-prior 7:5", &tables::create::Create { lower_prior });
+    expect(
+        lines,
+        "tables create --lower-prior 7:5",
+        &tables::create::Create { lower_prior, print: false },
+    );
     let drop_old = tables::drop_old::DropOld { keep: 1, dry_run: false, force: false };
     expect(lines, "tables drop-old", &drop_old);
     let (from, to) = (month("2026_09"), month("2026_11"));

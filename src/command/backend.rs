@@ -34,12 +34,14 @@ pub enum Backend {
 pub async fn reach(settings: &Settings) -> Result<Backend, CommandError> {
     match settings.store {
         StoreKind::Embedded => reach_embedded(settings, false).await,
-        // A mistyped prefix must not create tables.
-        StoreKind::DynamoDb => Ok(Backend::Own(open_dynamo(settings, false)?)),
+        // A mistyped name must not create tables.
+        StoreKind::DynamoDb | StoreKind::PostgreSql => {
+            Ok(Backend::Own(open_shared(settings, false)?))
+        }
     }
 }
 
-/// Finds the store like [`reach`], but a server of this machine, which knows the connections, also for DynamoDB.
+/// Finds the store like [`reach`], but a server of this machine, which knows the connections, also for shared tables.
 pub async fn reach_connections(settings: &Settings) -> Result<Backend, CommandError> {
     match connect(&settings.data_dir).await? {
         Some(stream) => Ok(Backend::Server(stream)),
@@ -47,8 +49,8 @@ pub async fn reach_connections(settings: &Settings) -> Result<Backend, CommandEr
     }
 }
 
-/// The tables of DynamoDB, in the process of the command. `creates` missing ones.
-pub fn open_dynamo(settings: &Settings, creates: bool) -> Result<Context, CommandError> {
+/// The tables that servers share, in the process of the command. `creates` missing ones.
+pub fn open_shared(settings: &Settings, creates: bool) -> Result<Context, CommandError> {
     let store = store::open(&Settings { create_tables: creates, ..settings.clone() })?;
     Ok(Context::own(store, settings, Servers::Unknown))
 }

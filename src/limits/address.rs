@@ -234,6 +234,9 @@ mod tests {
         };
         assert_eq!(of(false, "192.0.2.1:5").as_deref(), Some("192.0.2.1"));
         assert_eq!(of(false, "[2001:db8:1:2ff::1]:5").as_deref(), Some("2001:db8:1:200::"));
+        assert_eq!(of(false, "[::ffff:192.0.2.1]:5").as_deref(), Some("192.0.2.1"));
+        assert_eq!(of(false, "[::ffff:10.0.0.1]:5"), None);
+        assert_eq!(of(false, "[::ffff:127.0.0.1]:5"), None);
         assert_eq!(of(false, "10.0.0.1:5"), None);
         assert_eq!(of(false, "127.0.0.1:5"), None);
         assert_eq!(of(true, "127.0.0.1:5").as_deref(), Some("127.0.0.1"));

@@ -22,9 +22,9 @@ use crate::command::{
     StoreCommand,
 };
 use crate::push::bridges::Bridges;
+use crate::settings::Settings;
 use crate::settings::keys::{Keys, KeysError};
 use crate::settings::store::{is_empty_store, key_fingerprints, message_tables};
-use crate::settings::{Settings, StoreKind};
 use crate::system::clock;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
@@ -103,6 +103,9 @@ Examples:
         for check in checks {
             job.report(Check(check)).await?;
         }
+        for risk in job.step(|| job.context.store.risks()).await? {
+            job.note(format!("warning: {risk}")).await?;
+        }
         if is_well { Ok(()) } else { Err(JobError::Unwell) }
     }
 }
@@ -144,11 +147,11 @@ const NONE_YET: &str = "keys.toml (none yet, the server makes them)";
 /// The name of the check against other nodes.
 const SHARED: &str = "keys.toml, as the other nodes have it";
 
-/// Checks the keys. With DynamoDB, only the tables show whether keys should exist and which: without `tables` that is
+/// Checks the keys. With shared tables, only they show whether keys should exist and which: without `tables` that is
 /// not checked.
 async fn check_keys(settings: &Settings, tables: Option<&dyn StoreAdmin>) -> Vec<PreflightCheck> {
     let check = |what: &str, outcome| PreflightCheck { what: what.to_owned(), outcome };
-    let is_shared = settings.store == StoreKind::DynamoDb;
+    let is_shared = settings.store.is_shared();
     let error = match (Keys::load(&settings.data_dir), tables) {
         (Ok(keys), Some(tables)) if is_shared => {
             let compared = key_fingerprints::compare(tables, &keys).await;

@@ -117,6 +117,10 @@ impl ServeError {
 
     /// Whether every start fails until an operator changes keys.toml, an owner, a mode or a limit.
     pub fn is_of_configuration(&self) -> bool {
+        #[cfg(feature = "postgresql")]
+        if let Self::Open(OpenStoreError::PostgreSql { is_final, .. }) = self {
+            return *is_final;
+        }
         matches!(
             self,
             Self::Keys(_)

@@ -83,7 +83,7 @@ pub(super) fn of_a_push(settings: &Settings) -> PushLimits {
 pub(super) fn of_feeds(settings: &Settings) -> FeedLimits {
     let poll = match settings.store {
         StoreKind::Embedded => POLL_ALONE,
-        StoreKind::DynamoDb => Span(settings.feed_poll_ms),
+        StoreKind::DynamoDb | StoreKind::PostgreSql => Span(settings.feed_poll_ms),
     };
     let retry = Span(settings.feed_retry_ms);
     let bytes = settings.feed_page_bytes_max.min(FOLLOWED_BYTES_MAX);
@@ -98,5 +98,58 @@ pub(super) fn of_feeds(settings: &Settings) -> FeedLimits {
         tombstones_keep: Some(Span::from_secs(settings.feed_tombstones_keep_s))
             .filter(|keep| keep.0 > 0),
         mailbox_max: settings.feed_mailbox_max,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(change: impl FnOnce(&mut Settings)) -> Settings {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        settings
+    }
+
+    #[test]
+    fn an_agent_has_at_most_a_quarter_of_the_places_of_its_bridge_and_at_least_one() {
+        for (places, of_agent, expected) in [(1000, 64, 64), (100, 64, 25), (3, 64, 1), (100, 2, 2)]
+        {
+            let settings = with(|settings| {
+                settings.bridge_pushes_in_flight_max = places;
+                settings.agent_pushes_awaiting_ack_max = of_agent;
+            });
+            let limits = of_pushes(&settings, Duration::ZERO);
+            assert_eq!(limits.agent_pushes_awaiting_bridge_max, expected, "{places} {of_agent}");
+        }
+    }
+
+    #[test]
+    fn each_wait_that_is_a_sum_has_all_its_parts() {
+        let settings = with(|settings| {
+            (settings.ack_wait_ms, settings.answer_grace_ms) = (1000, 200);
+            (settings.ttl_max_s, settings.receipts_keep_s) = (5000, 700);
+            settings.session_max_days = 3;
+        });
+        let limits = of_pushes(&settings, Duration::from_millis(30));
+        assert_eq!(limits.answer_wait, Duration::from_millis(1230));
+        assert_eq!(of_a_push(&settings).receipts.lifetime, Span::from_secs(6400));
+        assert_eq!(of_session(&settings).session_max, Span::from_secs(3 * 24 * 60 * 60));
+    }
+
+    #[test]
+    fn feeds_of_a_store_of_other_nodes_are_polled_and_pages_of_followers_are_small() {
+        for (store, poll) in [(StoreKind::Embedded, POLL_ALONE), (StoreKind::DynamoDb, Span(70))] {
+            let settings = with(|settings| (settings.store, settings.feed_poll_ms) = (store, 70));
+            assert_eq!(of_feeds(&settings).publisher.poll, poll);
+        }
+        for (bytes, expected) in [(5000, 5000), (FOLLOWED_BYTES_MAX + 1, FOLLOWED_BYTES_MAX)] {
+            let settings = with(|settings| settings.feed_page_bytes_max = bytes);
+            assert_eq!(of_feeds(&settings).consumer.page.bytes, bytes.min(expected));
+        }
+        for (keep_s, keep) in [(0, None), (1, Some(Span(1000)))] {
+            let settings = with(|settings| settings.feed_tombstones_keep_s = keep_s);
+            assert_eq!(of_feeds(&settings).tombstones_keep, keep);
+        }
     }
 }

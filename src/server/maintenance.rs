@@ -254,6 +254,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_correction_of_more_than_a_second_is_followed_once_in_both_directions() {
+        let (logger, mut log) = Log::new();
+        let clock = Clock::starting_at(NOW);
+        for (unix_now, shown, lines) in [
+            (NOW + Span(1000), NOW, 0),
+            (NOW + Span(1001), NOW + Span(1001), 1),
+            (NOW, NOW, 1),
+            (NOW, NOW, 0),
+        ] {
+            follow(&clock, unix_now, &logger);
+            assert_eq!((clock.now(), log.read().count()), (shown, lines), "{unix_now:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_rest_of_a_flood_is_logged_once_without_a_further_refusal() {
         let (clock, (logger, mut log)) = (Clock::starting_at(Time(1_000_000)), Log::new());
         let settings = Settings { connects_per_second_max: 1, ..Settings::default() };

@@ -93,3 +93,36 @@ async fn adopt_file(dir: &Path, store: &dyn StoreAdmin) -> io::Result<()> {
     }
     durable::remove(&path)
 }
+
+#[cfg(test)]
+mod tests {
+    use slog::{Discard, o};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::command::fixture::{Fixture, NOW};
+
+    #[tokio::test]
+    async fn a_single_server_reserves_the_ids_of_two_periods_and_a_node_of_a_cluster_none() {
+        let log = Logger::root(Discard, o!());
+        for (role, ahead_s) in [(Role::All, 120), (Role::Connection, 0), (Role::Endpoint, 0)] {
+            let (fixture, dir) = (Fixture::with(&[]).await, TempDir::new().unwrap());
+            let store = Arc::clone(&fixture.context.store);
+            IdFloor::reserve(role, dir.path(), Arc::clone(&store), NOW, &log).await;
+            let floor = store.id_floor().await.unwrap();
+            assert_eq!(floor, NOW + Span::from_secs(ahead_s) + Span(1), "{role:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_floor_is_used_up_to_a_day_ahead() {
+        let (log, latest) = (Logger::root(Discard, o!()), NOW + ID_FLOOR_AHEAD_MAX);
+        for (before, begin) in [(latest, latest), (latest + Span(1), NOW)] {
+            let (fixture, dir) = (Fixture::with(&[]).await, TempDir::new().unwrap());
+            let store = Arc::clone(&fixture.context.store);
+            store.raise_id_floor(before).await.unwrap();
+            let floor = IdFloor::reserve(Role::All, dir.path(), store, NOW, &log).await;
+            assert_eq!(floor.ids().time(NOW), begin);
+        }
+    }
+}

@@ -225,7 +225,7 @@ fn command_context(
         frozen_month: clients.and_then(|clients| clients.config.frozen_month),
         servers: match settings.store {
             StoreKind::Embedded => Servers::ThisOne,
-            StoreKind::DynamoDb => Servers::Unknown,
+            StoreKind::DynamoDb | StoreKind::PostgreSql => Servers::Unknown,
         },
         origin: Some(origin.to_owned()),
         parts: parts.into(),

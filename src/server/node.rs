@@ -164,10 +164,10 @@ impl NodeParts<'_> {
     fn directory(&self, role: Role, name: &NodeId) -> Directory {
         let SharedState { feeds, access, clock, log, .. } = &***self.common;
         let peers: Arc<dyn NodeDirectory> = match role {
-            // No other node is called. DynamoDB tables may be used by several nodes.
+            // No other node is called. Shared tables may be used by several nodes.
             Role::All => Arc::new(NoPeers(match self.settings.store {
                 StoreKind::Embedded => NodeAnswer::NotHere,
-                StoreKind::DynamoDb => NodeAnswer::Unreachable,
+                StoreKind::DynamoDb | StoreKind::PostgreSql => NodeAnswer::Unreachable,
             })),
             Role::Connection | Role::Endpoint => {
                 let (keys, allowed) = (self.cluster_keys(), self.settings.nodes_allowed.clone());

@@ -60,14 +60,14 @@ pub(super) async fn open(
             };
             (None, keys, opened(settings).await?)
         }
-        StoreKind::DynamoDb => {
+        StoreKind::DynamoDb | StoreKind::PostgreSql => {
             let lock = DirLock::take(dir).map_err(OpenStoreError::from)?;
             let store = opened(settings).await?;
             (Some(lock), keys_beside_tables(role, dir, &*store).await?, store)
         }
     };
     let keys = with_auth_keys(role, settings, keys, &*store, log).await?;
-    if settings.store == StoreKind::DynamoDb {
+    if settings.store.is_shared() {
         key_fingerprints::add_or_refuse(&*store, &keys).await?;
     }
     let frozen_month = message_tables::frozen_month(&*store, now, settings.rotation).await?;
@@ -81,6 +81,9 @@ pub(super) async fn open(
     let months = message_tables::needed_months(now, frozen_month);
     for PreflightCheck { what, outcome } in store.preflight(months).await? {
         outcome.map_err(|problem| ServeError::Preflight { what, problem })?;
+    }
+    for risk in store.risks().await? {
+        warn!(log, "an answered push can be lost"; "risk" => risk);
     }
     let id_floor = match role.has_endpoints() {
         true => Some(IdFloor::reserve(role, dir, Arc::clone(&store), now, log).await),

@@ -83,3 +83,18 @@ pub fn reachable(address: SocketAddr) -> SocketAddr {
     };
     SocketAddr::new(ip, address.port())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_worker_has_its_share_of_the_connections_rounded_up() {
+        for (connections_max, workers, share) in [(9, 3, 3), (10, 3, 4), (1, 8, 1)] {
+            let settings = Settings { connections_max, workers, ..Settings::default() };
+            assert_eq!(settings.worker_threads(), workers);
+            assert_eq!(settings.worker_connections_max(), share, "{connections_max} {workers}");
+        }
+        assert!(Settings { workers: 0, ..Settings::default() }.worker_threads() > 0);
+    }
+}

@@ -35,5 +35,5 @@ pub use role::{Role, RoleProblem};
 pub use table::Settings;
 pub use value::{
     AccessMode, AddressOrOff, AllowedOrigins, AllowedVapidKeys, BillingMode, DirectoryUrl,
-    DomainName, Email, NamePart, PublicUrl, StoreKind,
+    DomainName, Email, NamePart, PostgresUrl, PublicUrl, SchemaName, StoreKind,
 };

@@ -16,7 +16,7 @@ use super::setting::{
 };
 use super::value::{
     AccessMode, AddressOrOff, AllowedOrigins, AllowedVapidKeys, BillingMode, DirectoryUrl,
-    DomainName, Email, NamePart, PublicUrl, StoreKind, Value,
+    DomainName, Email, NamePart, PostgresUrl, PublicUrl, SchemaName, StoreKind, Value,
 };
 use crate::system::networks::Networks;
 use crate::system::node_address::AllowedNodes;
@@ -107,10 +107,10 @@ settings! {
 
     group "Storage" {
         /// Store for records and messages: `embedded` keeps SQLite files in `data_dir`, `dynamodb` uses Amazon DynamoDB
-        /// or a server with the same API. The keys are in `data_dir` in either case.
+        /// or a server with the same API, `postgresql` a PostgreSQL database. The keys are in `data_dir` in every case.
         store: StoreKind = StoreKind::Embedded;
 
-        /// Creates missing DynamoDB tables. With `false`, create them by hand or with `kalends tables create`; the
+        /// Creates missing tables in DynamoDB or PostgreSQL. With `false`, create them by hand or with `kalends tables create`; the
         /// server does not start without them. Embedded tables are always created.
         create_tables: bool = true;
 
@@ -187,6 +187,39 @@ settings! {
 
         /// Rows that one operation reads or writes concurrently.
         dynamodb_rows_in_flight_max: usize = 16, in 1..=1000, "rows";
+
+        /// Database of `store = "postgresql"`, such as postgresql://kalends@db.example.net/push. Several hosts may be named,
+        /// separated by commas: the one that takes writes is used. What is left out is that of the variables PGHOST, PGPORT,
+        /// PGUSER, PGDATABASE, PGPASSWORD, PGSSLMODE and PGSSLROOTCERT. To another machine the connection is encrypted and the
+        /// server's certificate checked, unless the URL says `sslmode=require` or `disable`.
+        postgresql_url: Option<PostgresUrl> = None;
+
+        /// File with the password of the database user, so that it is in no URL.
+        postgresql_password_file: Option<PathBuf> = None;
+
+        /// Schema of the tables, so that several installations can share a database.
+        postgresql_schema: SchemaName = SchemaName::new("kalends");
+
+        /// Set it if the URL leads to PgBouncer, or another pooler, in transaction mode: no statement is kept prepared.
+        postgresql_pooler: bool = false;
+
+        /// Timeout for connecting to PostgreSQL.
+        postgresql_connect_timeout_ms: u64 = 2000, in WAIT_MS, "ms";
+
+        /// Timeout for a statement or a transaction, and for waiting for a connection.
+        postgresql_operation_timeout_ms: u64 = 10_000, in WAIT_MS, "ms";
+
+        /// Operations in flight or waiting. Above it, the store is busy.
+        postgresql_requests_max: usize = 8192, in COUNT, "operations";
+
+        /// Writes of one user agent in flight or waiting. Above it, the store is busy for that agent only.
+        postgresql_agent_writes_max: usize = 192, in 32..=100_000, "operations";
+
+        /// Connections for writes, as many for reads, and as many for transactions of several steps.
+        postgresql_connections_max: usize = 3, in 1..=1000, "connections";
+
+        /// Threads that talk to PostgreSQL.
+        postgresql_threads: usize = 2, in 1..=1024, "threads";
     }
 
     group "Logging" {

@@ -2,6 +2,7 @@
 //! documentation.
 
 mod acme;
+mod postgresql;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use storage::WhenFull;
 use url::Url;
 
 pub use acme::{DirectoryUrl, DomainName, Email};
+pub use postgresql::{PostgresUrl, SchemaName};
 
 use crate::system::networks::Networks;
 use crate::system::node_address::AllowedNodes;
@@ -46,6 +48,14 @@ pub enum StoreKind {
     #[default]
     Embedded,
     DynamoDb,
+    PostgreSql,
+}
+
+impl StoreKind {
+    /// Whether several servers may use the store, which is elsewhere than in the data directory.
+    pub fn is_shared(self) -> bool {
+        self != Self::Embedded
+    }
 }
 
 /// Billing mode of DynamoDB tables.
@@ -272,6 +282,8 @@ values! {
     Networks: Text, "LIST", Networks::parse, Networks::to_string;
     NamePart: Text, "NAME", NamePart::read, |part: &NamePart| part.0.clone();
     PublicUrl: Text, "URL", PublicUrl::read, |url: &PublicUrl| url.0.clone();
+    PostgresUrl: Text, "URL", PostgresUrl::read, PostgresUrl::without_password;
+    SchemaName: Text, "NAME", SchemaName::read, |name: &SchemaName| name.as_str().to_owned();
     Level: Text, "LEVEL", |text| named(&LEVELS, text), |level| name_of(&LEVELS, level);
     LogFormat: Text, "FORMAT", |text| named(&FORMATS, text), |format| name_of(&FORMATS, format);
     StoreKind: Text, "STORE", |text| named(&STORES, text), |store| name_of(&STORES, store);
@@ -296,8 +308,11 @@ const LEVELS: [(&str, Level); 7] = [
 const FORMATS: [(&str, LogFormat); 3] =
     [("auto", LogFormat::Auto), ("human", LogFormat::Human), ("json", LogFormat::Json)];
 
-const STORES: [(&str, StoreKind); 2] =
-    [("embedded", StoreKind::Embedded), ("dynamodb", StoreKind::DynamoDb)];
+const STORES: [(&str, StoreKind); 3] = [
+    ("embedded", StoreKind::Embedded),
+    ("dynamodb", StoreKind::DynamoDb),
+    ("postgresql", StoreKind::PostgreSql),
+];
 
 const BILLINGS: [(&str, BillingMode); 2] =
     [("on-demand", BillingMode::OnDemand), ("provisioned", BillingMode::Provisioned)];

@@ -19,7 +19,7 @@ use crate::copied_rows::{CopiedPage, CopiedRow};
 use crate::feeds::FeedTables;
 use crate::notifications::NotificationTable;
 use crate::record_row::RecordRow;
-use crate::store::{Store, StoreFuture};
+use crate::store::{Store, StoreFuture, answered};
 
 /// The largest batch of users: the limit of DynamoDB's `BatchWriteItem`.
 pub const USERS_IN_A_BATCH: usize = 25;
@@ -49,6 +49,12 @@ pub trait StoreAdmin: Store + NotificationTable + FeedTables {
     /// Tries every operation of a node on the router table, its index and the tables of these
     /// months, and removes its rows. A failed check names what is missing and the remedy.
     fn preflight(&self, months: BTreeSet<Month>) -> StoreFuture<Vec<PreflightCheck>>;
+
+    /// Settings of the engine's server with which an answered write can be lost, each with what can be lost. A server
+    /// starts with them, and warns.
+    fn risks(&self) -> StoreFuture<Vec<String>> {
+        answered(Ok(Vec::new()))
+    }
 
     /// The tables that exist: router, legacy, feeds, then the months, oldest first. The embedded
     /// engine lists no table of feeds: they are in the router's file.

@@ -4,10 +4,15 @@ use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rcgen::{CertificateParams, KeyPair};
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, DEFAULT_VERSIONS, RootCertStore};
 use serde_json::{Value, json};
+use tokio_rustls::TlsConnector;
 
 use crate::harness::{AT_ONCE, Authority, Launch, Server, child, until};
 use crate::metrics::scrape;
@@ -105,6 +110,20 @@ impl Pebble {
         let arguments =
             ["--connect-to", &connect, "--output", "/dev/null", "--write-out", "%{certs}"];
         self.curl("root.pem", &[&arguments[..], &["https://localhost/health"]].concat())
+    }
+
+    /// Whether the server presents a certificate as a proof (RFC 8737).
+    async fn presents_proof(&self) -> bool {
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()));
+        let config = config.with_protocol_versions(DEFAULT_VERSIONS).expect("they are known");
+        let roots = RootCertStore::empty();
+        let mut config = config.with_root_certificates(roots).with_no_client_auth();
+        config.alpn_protocols = vec![b"acme-tls/1".to_vec()];
+        let stream = tokio::net::TcpStream::connect(self.tls).await.expect("the server is there");
+        let name = ServerName::try_from("localhost").expect("it is a name");
+        let handshake = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+        let refused = handshake.expect_err("no certificate is trusted").to_string();
+        refused.contains("invalid peer certificate")
     }
 
     /// The certificate that the server presents, whoever issued it.
@@ -211,6 +230,10 @@ async fn a_certificate_is_ordered_by_tls_alpn_01_without_a_port_of_http() {
     authority.issued().await;
     server.logged("\"challenge\":\"tls-alpn-01\"").await;
     assert_eq!(authority.orders(), 1);
+    until(AT_ONCE, "the certificate of the proof is gone", async || {
+        !authority.presents_proof().await
+    })
+    .await;
 }
 
 #[actix_web::test]

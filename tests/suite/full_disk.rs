@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::harness::{AT_ONCE, Agent, Bystander, Channel, Launch, Sender, Server, until};
+use crate::metrics::scrape;
 
 const MIB: u64 = 1 << 20;
 
@@ -46,6 +47,12 @@ async fn a_full_disk_refuses_messages_and_nothing_else_and_recovers_without_a_re
         try_register(&mut stranger).await && try_register(&mut newcomer).await
     })
     .await;
+    let disk = server.health().await.json()["disk"].take();
+    let [messages, subscriptions] = ["messages_refused", "subscriptions_refused"]
+        .map(|of| disk[of].as_f64().expect("it is a number"));
+    assert!(messages > 0.0 && subscriptions > 0.0, "{disk}");
+    let refused = scrape(&server).await[r#"kalends_limit_refusals_total{limit="disk_free_min"}"#];
+    assert_eq!(refused, messages + subscriptions);
     newcomer.unregister(&channel_of_newcomer).await;
     bystander.is_unaffected().await;
     let known = newcomer.leave().await;

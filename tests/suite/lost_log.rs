@@ -12,7 +12,7 @@ use awc::http::Method;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use serde_json::{Value, json};
 
-use crate::harness::{AT_ONCE, Agent, Launch, Sender, Server, until};
+use crate::harness::{AT_ONCE, Agent, Launch, Sender, Server, seen_metrics, until};
 
 const LOST: &str = r#"kalends_log_lines_lost_total{reason="write_failed"}"#;
 
@@ -64,6 +64,7 @@ async fn metrics_url(log: &mut File) -> String {
 async fn metrics(url: &str) -> BTreeMap<String, f64> {
     let answer = Sender::new().get(url).await;
     let text = String::from_utf8(answer.body).expect("metrics are UTF-8");
+    seen_metrics::record(&text);
     let samples = text.lines().filter(|line| !line.starts_with('#'));
     let samples = samples.filter_map(|line| line.rsplit_once(' '));
     samples.map(|(name, value)| (name.to_owned(), value.parse().expect("a number"))).collect()

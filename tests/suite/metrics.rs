@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,9 +11,10 @@ use std::time::Duration;
 use kalends::monitoring::table;
 use serde_json::{Value, json};
 
+use crate::feeds::FeedClient;
 use crate::harness::{
     AT_ONCE, Agent, Channel, Cluster, ClusterPlan, Launch, Notification, Sender, Server, Signer,
-    child, until,
+    child, seen_metrics, until,
 };
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -41,6 +43,7 @@ pub(crate) async fn scrape(server: &Server) -> BTreeMap<String, f64> {
     assert_eq!((answer.status, answer.header("content-type")), (200, Some(OPEN_METRICS)));
     let text = String::from_utf8(answer.body).expect("metrics are UTF-8 with numbers");
     assert!(text.ends_with("# EOF\n"));
+    seen_metrics::record(&text);
     let samples = text.lines().filter(|line| !line.starts_with('#'));
     let read = |line: &str| {
         let (name, value) = line.rsplit_once(' ').expect("metrics are UTF-8 with numbers");
@@ -125,6 +128,7 @@ async fn each_metric_counts_exactly_what_a_script_does() {
         ("kalends_broadcasts_lag", 0.0),
         ("kalends_feed_followers_behind", 0.0),
         (r#"kalends_mailbox_messages{mailbox="registry"}"#, 0.0),
+        (r#"kalends_mailbox_messages_max{mailbox="registry"}"#, 4096.0),
     ] {
         assert_eq!(metrics.get(name), Some(&expected), "{name} in {metrics:#?}");
     }
@@ -153,7 +157,7 @@ async fn a_taken_address_of_metrics_ends_the_start_and_off_opens_no_port() {
     let flag = format!("--metrics-listen={}", taken.local_addr().unwrap());
     let error = Server::try_launch(Launch::default().with(&[flag])).err().unwrap().to_string();
     assert!(error.contains("metrics_listen: cannot listen on 127.0.0.1:"), "{error}");
-    let server = Server::start();
+    let server = Server::start_with(&["--metrics-listen=off"]);
     assert!(!server.log().contains("listening for scrapers"), "{}", server.log());
 }
 
@@ -192,6 +196,22 @@ async fn an_endpoint_node_counts_what_dynamodb_does_and_the_breaker_of_a_dead_no
         scrape(node).await[&breaker("open")] == 1.0
     })
     .await;
+}
+
+#[actix_web::test]
+async fn broadcasts_that_a_node_has_not_read_yet_are_its_lag() {
+    // The connection node reads the feed when it starts, and not again.
+    let cluster = Cluster::launch(ClusterPlan::of(1, 1));
+    let node = &cluster.connection_nodes[0];
+    Agent::new(node).await;
+    let broadcasts = FeedClient::at(&cluster.endpoint_nodes[0], "broadcasts");
+    for version in ["1", "2", "3"] {
+        broadcasts.put("a-source/an-id", version).await;
+        until(AT_ONCE, "it is the lag", async || {
+            scrape(node).await["kalends_broadcasts_lag"].to_string() == version
+        })
+        .await;
+    }
 }
 
 #[actix_web::test]
@@ -290,7 +310,6 @@ fn deploy(file: &str) -> PathBuf {
 }
 
 fn checked_by_promtool(text: &[u8]) {
-    use std::io::Write;
     let mut promtool = child("promtool");
     promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut promtool = promtool.spawn().expect("`make test` installs what the tests need");

@@ -58,7 +58,7 @@ fn description() -> Value {
 }
 
 /// The paths of the description, each with its methods.
-fn described() -> BTreeMap<String, BTreeSet<String>> {
+pub(crate) fn described() -> BTreeMap<String, BTreeSet<String>> {
     let description = description();
     let paths = description["paths"].as_object().expect("there are paths");
     let methods = |item: &Value| {

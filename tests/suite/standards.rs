@@ -109,12 +109,14 @@ fn fault(row: &str) -> Option<String> {
 }
 
 /// Whether the sources of a crate have a test of this path, as `suite vapid::NAME`; `session NAME` is a script.
-fn exists(test: &str) -> bool {
-    let Some((of, path)) = test.split_once(' ') else { return false };
+pub(crate) fn exists(test: &str) -> bool {
+    let Some((of, path)) = test.rsplit_once(' ') else { return false };
     let sources = match of {
         "session" => return root().join(format!("fixtures/sessions/{path}.session")).exists(),
         "suite" => "tests/suite",
         "kalends" => "src",
+        "actors" => "actors/src",
+        "actors suite" => "actors/tests/suite",
         _ => return false,
     };
     let Some((module, name)) = path.rsplit_once("::") else { return false };

@@ -1,7 +1,11 @@
 //! The end of an access token closes the connections of its user agents, and no others.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use actors::access::{Access, AccessRefusal, WithAccess};
 use actors::{Admission, Feeds, access};
+use slog::{Drain, Logger, Never, OwnedKVList, Record, o};
 use state_machine::access::{AccessGrant, AccessId};
 use state_machine::connection::CloseReason;
 use state_machine::feed::FeedName;
@@ -42,10 +46,14 @@ struct TwoTokens {
 
 impl TwoTokens {
     async fn start() -> Self {
+        Self::with(log()).await
+    }
+
+    async fn with(log: Logger) -> Self {
         let (store, node) = (FeedStore::new(), Node::start().await);
         let feeds = feeds_on(&store);
         let access = access::load(&feeds, node.clients.clock.clone()).await.unwrap();
-        access.follow(&feeds, node.clients.registry.clone(), log());
+        access.follow(&feeds, node.clients.registry.clone(), log);
         let [alice, bob] = [1, 2].map(|byte| AccessId([byte; 6]));
         let of_alice = add(&feeds, &node, alice).await;
         add(&feeds, &node, bob).await;
@@ -108,6 +116,47 @@ async fn a_token_that_is_revoked_or_expires_closes_its_agents_and_no_others() {
     assert_eq!(at_bob.is_closed().await, CloseReason::AccessEnded);
     assert!(access.has_ended(bob_uaid) && !access.has_ended(without.uaid));
     without.heard_nothing_more();
+}
+
+/// Counts the lines about tokens that have ended.
+struct EndedLines(Arc<AtomicUsize>);
+
+impl Drain for EndedLines {
+    type Ok = ();
+    type Err = Never;
+
+    fn log(&self, record: &Record<'_>, _: &OwnedKVList) -> Result<(), Never> {
+        let is_end = record.msg().to_string().contains("an access token has ended");
+        self.0.fetch_add(usize::from(is_end), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[clockwork::test]
+async fn a_token_ends_once_and_once_more_after_the_clock_was_set_back() {
+    let lines = Arc::new(AtomicUsize::new(0));
+    let logger = Logger::root(EndedLines(Arc::clone(&lines)), o!());
+    let TwoTokens { node, access, bob_uaid, .. } = TwoTokens::with(logger).await;
+    let (clock, start) = (node.clients.clock.clone(), node.clients.clock.now());
+    for ended in [2, 4] {
+        clock.set(start);
+        pass(Span::from_secs(60)).await;
+        assert!(access.has_ended(bob_uaid));
+        for _ in 0..10 {
+            pass(Span::from_secs(60)).await;
+        }
+        assert_eq!(lines.load(Ordering::Relaxed), ended);
+        clock.set(start);
+        // The next check of the clock.
+        for _ in 0..60 {
+            clock.set(start);
+            pass(Span::from_secs(1)).await;
+        }
+    }
+    // A clock that is ahead ends them at the next check.
+    clock.set(start + Span::from_secs(86_400));
+    pass(Span::from_secs(60)).await;
+    assert_eq!(lines.load(Ordering::Relaxed), 6);
 }
 
 #[clockwork::test]

@@ -68,3 +68,27 @@ impl From<&Settings> for RemoteLimits {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_of_calls_have_all_parts_of_their_settings() {
+        let settings = Settings {
+            workers: 3,
+            ack_wait_ms: 1000,
+            answer_grace_ms: 200,
+            node_answer_grace_ms: 40,
+            node_connect_timeout_ms: 500,
+            node_connections_idle_max: 10,
+            ..Settings::default()
+        };
+        let limits = RemoteLimits::from(&settings);
+        assert_eq!(limits.push_wait, Duration::from_millis(1240));
+        assert_eq!(limits.hang_after, Span(1220));
+        assert_eq!(limits.notification_wait, Duration::from_millis(540));
+        // The thread that sends notifications has connections too.
+        assert_eq!((limits.threads, limits.connections_idle_max), (4, 3));
+    }
+}

@@ -85,7 +85,7 @@ Examples:
 /// Missing keys are lost only if there is a store that they belong to.
 fn explained(error: KeysError, settings: &Settings) -> TokenError {
     match (error, settings.store) {
-        (KeysError::Missing { path }, StoreKind::DynamoDb) => TokenError::NoServer { path },
+        (KeysError::Missing { path }, store) if store.is_shared() => TokenError::NoServer { path },
         (KeysError::Missing { .. }, StoreKind::Embedded) if !has_databases(&settings.data_dir) => {
             TokenError::NoStore(CommandError::NoStore { dir: settings.data_dir.clone() })
         }

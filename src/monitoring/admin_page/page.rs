@@ -129,7 +129,7 @@ impl AdminPage {
             jobs,
             data_dir: settings.data_dir.clone(),
             interval: Duration::from_millis(settings.admin_page_interval_ms),
-            counts_months: settings.store == StoreKind::Embedded,
+            counts_months: settings.store != StoreKind::DynamoDb,
             live: Live::new(),
             commands: Semaphore::new(COMMANDS_MAX),
             wrong: Mutex::new(wrong_rate.bucket()),

@@ -137,8 +137,12 @@ mod tests {
         let cookie = sessions.sign_in(&link(START), START).unwrap();
         let session = sessions.open(&cookie, START).unwrap();
         let now = START + Span(5);
+        let same = sessions.sign_in(&link(now), now).unwrap();
+        let same = sessions.open(&same, now).unwrap();
         sessions.sign_out(now);
-        assert!(!sessions.is_open(&session, now));
+        for session in [session, same] {
+            assert!(!sessions.is_open(&session, now));
+        }
         let later = now + Span(1);
         let cookie = sessions.sign_in(&link(later), later).unwrap();
         assert!(sessions.open(&cookie, later).is_some());

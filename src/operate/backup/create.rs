@@ -21,7 +21,7 @@ use super::{BackupError, CLOCK_FILE, STANDARD, parent};
 use crate::command::backend::check_owner;
 use crate::command::{CommandError, Failure, Job, JobError, NoReport, StoreCommand, run_and_print};
 use crate::settings::keys::{KEYS_FILE, Keys};
-use crate::settings::{PublicUrl, Settings, StoreKind};
+use crate::settings::{PublicUrl, Settings};
 use crate::system::clock::unix_now;
 
 /// None of its arguments is sent to a server, which makes the snapshot.
@@ -108,7 +108,7 @@ fn backup(args: &Backup, settings: &Settings) -> Result<(), BackupError> {
     if is_encrypted {
         Age::check(&args.encrypt_to)?;
     }
-    if settings.store == StoreKind::DynamoDb {
+    if settings.store.is_shared() {
         return Ok(run_and_print(args.clone(), settings)?);
     }
     let data_dir = &settings.data_dir;

@@ -88,7 +88,7 @@ fn tables(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
 
 fn missing(tables: &[TableStatus], now: Time, settings: &Settings) -> Vec<String> {
     let mut needed = message_tables::needed_months(now, None);
-    if settings.store == StoreKind::DynamoDb && !settings.create_tables {
+    if settings.store.is_shared() && !settings.create_tables {
         needed.insert(Month::of(now).next());
     }
     needed.retain(|month| !tables.iter().any(|table| table.table == Table::Messages(*month)));

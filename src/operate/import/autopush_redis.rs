@@ -78,7 +78,7 @@ Examples:
             return Err(CommandError::NoKeys { dir: settings.data_dir.clone() });
         }
         match settings.store {
-            StoreKind::DynamoDb => backend::reach(settings).await,
+            StoreKind::DynamoDb | StoreKind::PostgreSql => backend::reach(settings).await,
             StoreKind::Embedded => match backend::reach_embedded(settings, true).await? {
                 Backend::Server(_) => Err(CommandError::ServerRuns),
                 own => Ok(own),

@@ -43,10 +43,14 @@ const CLOCK_SKEW: Span = Span::from_secs(60 * 60);
 
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
 pub struct StoreCopy {
-    /// The store to copy to. The other one is the source, whatever the setting `store` names
-    #[arg(long, value_name = "embedded|dynamodb", value_parser = StoreKind::parse)]
+    /// The store to copy to
+    #[arg(long, value_name = "STORE", value_parser = StoreKind::parse)]
     #[serde(skip)]
     pub to: StoreKind,
+    /// The store to copy from [default: that of the setting `store`, or else embedded or dynamodb]
+    #[arg(long, value_name = "STORE", value_parser = StoreKind::parse)]
+    #[serde(skip)]
+    pub from: Option<StoreKind>,
     /// Confirm that no server uses the tables, which DynamoDB does not show
     #[arg(long)]
     pub server_stopped: bool,
@@ -92,15 +96,16 @@ type Job = AnyJob<Copied>;
 
 /// The store that is copied, in the parts of a context whose store is the target.
 #[derive(Clone)]
-struct Source(Arc<dyn StoreAdmin>);
+struct Source(StoreKind, Arc<dyn StoreAdmin>);
 
 impl StoreCommand for StoreCopy {
     const NAME: &'static str = "store copy";
-    const ABOUT: &'static str = "Copy everything from SQLite to DynamoDB or back, and compare both, while no server is running";
+    const ABOUT: &'static str =
+        "Copy everything from one store to another, and compare both, while no server is running";
     const HELP: &'static str = "\
-Stop every server of both stores first. The data directory holds the SQLite store, or will, and keys.toml,
-which opens the endpoints of all subscriptions: copy it to every node. The settings dynamodb_... name the
-tables. The target must be empty, or a copy from the same source that was interrupted: run the command
+A store is `embedded` (SQLite), `dynamodb` or `postgresql`. Stop every server of both stores first. The data
+directory holds the SQLite store, or will, and keys.toml, which opens the endpoints of all subscriptions: copy it to
+every node. The settings dynamodb_... and postgresql_... name the tables. The target must be empty, or a copy from the same source that was interrupted: run the command
 again, and it writes all rows again. No server starts on an unfinished copy.
 
 In the end all rows are read from both stores and compared, except messages that expire within an hour.
@@ -109,6 +114,8 @@ The source is not changed, unless it has lost receipt subscriptions: these are r
 
 Examples:
   kalends store copy --to dynamodb --server-stopped --dynamodb-region eu-central-1 --data-dir /var/lib/kalends
+  kalends store copy --to postgresql --server-stopped --postgresql-url postgresql://kalends@db/push
+  kalends store copy --from dynamodb --to postgresql --server-stopped --config /etc/kalends/kalends.toml
   kalends store copy --to embedded --server-stopped --config /etc/kalends/kalends.toml
   kalends store copy --to dynamodb --server-stopped --verify-only --json --config /etc/kalends/kalends.toml";
     type Report = Copied;
@@ -126,46 +133,62 @@ Examples:
         if !self.server_stopped {
             return Err(CommandError::Job(SERVERS_UNKNOWN.to_owned()));
         }
-        let creates = |kind| self.to == kind && !self.verify_only;
-        let dynamo = Settings { store: StoreKind::DynamoDb, ..settings.clone() };
-        let create_tables = settings.create_tables && creates(StoreKind::DynamoDb);
-        let tables = || backend::open_dynamo(&dynamo, create_tables);
-        let (source, target) = match self.to {
-            StoreKind::DynamoDb => {
-                let files = files(settings, false).await?;
-                (files, tables()?)
-            }
-            StoreKind::Embedded => {
-                let tables = tables()?;
-                // A directory with foreign keys stays as it is.
-                let keys = Keys::load(dir).map_err(|error| CommandError::Job(error.to_string()))?;
-                let compared = key_fingerprints::compare(&*tables.store, &keys).await;
-                compared.map_err(CopyMarkerError::from)?;
-                (tables, files(settings, creates(StoreKind::Embedded)).await?)
-            }
-        };
+        let from = self.source(settings)?;
+        let source = open(from, settings, from, false).await?;
+        if from.is_shared() {
+            // A target with foreign keys stays as it is.
+            let keys = Keys::load(dir).map_err(|error| CommandError::Job(error.to_string()))?;
+            let compared = key_fingerprints::compare(&*source.store, &keys).await;
+            compared.map_err(CopyMarkerError::from)?;
+        }
+        let target = open(self.to, settings, from, !self.verify_only).await?;
         let mut parts = Extensions::new();
-        parts.insert(Source(source.store));
+        parts.insert(Source(from, source.store));
         let settings = Arc::new(settings.clone());
         Ok(Backend::Own(Context { settings, parts: parts.into(), ..target }))
     }
 
     async fn run(self, job: &Job) -> Result<(), JobError> {
-        let Source(source) = job.context.part().expect("it was opened with the target");
-        let copied = copy(&self, &**source, job).await;
+        let Source(from, source) = job.context.part().expect("it was opened with the target");
+        let copied = copy(&self, (*from, &**source), job).await;
         source.close().await?;
         copied
     }
 }
 
-/// The SQLite store of a copy. One that is created is marked before it exists.
-async fn files(settings: &Settings, creates: bool) -> Result<Context, CommandError> {
-    let dir = &settings.data_dir;
-    if creates && !has_databases(dir) {
-        copy_marker::mark_new(dir, &name_of(StoreKind::DynamoDb, settings))?;
+impl StoreCopy {
+    /// The store that is copied. That of the settings, if it is not the target.
+    fn source(&self, settings: &Settings) -> Result<StoreKind, CommandError> {
+        let other = match self.to {
+            StoreKind::Embedded => StoreKind::DynamoDb,
+            StoreKind::DynamoDb | StoreKind::PostgreSql => StoreKind::Embedded,
+        };
+        let of_settings = Some(settings.store).filter(|store| *store != self.to);
+        let from = self.from.or(of_settings).unwrap_or(other);
+        match from == self.to {
+            true => Err(CommandError::Job("--from and --to name the same store".to_owned())),
+            false => Ok(from),
+        }
     }
-    let embedded = Settings { store: StoreKind::Embedded, ..settings.clone() };
-    match backend::wait_for_embedded(&embedded, creates).await? {
+}
+
+/// One store of a copy. A directory of SQLite that is created is marked before it has a store.
+async fn open(
+    kind: StoreKind,
+    settings: &Settings,
+    from: StoreKind,
+    creates: bool,
+) -> Result<Context, CommandError> {
+    let dir = &settings.data_dir;
+    let settings = Settings { store: kind, ..settings.clone() };
+    if kind.is_shared() {
+        let create_tables = settings.create_tables && creates;
+        return backend::open_shared(&settings, create_tables);
+    }
+    if creates && !has_databases(dir) {
+        copy_marker::mark_new(dir, &name_of(from, &settings))?;
+    }
+    match backend::wait_for_embedded(&settings, creates).await? {
         Backend::Own(files) => Ok(files),
         Backend::Server(_) => Err(CommandError::ServerUses { dir: dir.clone() }),
     }
@@ -173,28 +196,40 @@ async fn files(settings: &Settings, creates: bool) -> Result<Context, CommandErr
 
 /// The name of a store, which does not change between two runs.
 fn name_of(kind: StoreKind, settings: &Settings) -> String {
-    if kind == StoreKind::Embedded {
-        let dir = &settings.data_dir;
-        return dir.canonicalize().unwrap_or_else(|_| dir.clone()).display().to_string();
+    match kind {
+        StoreKind::Embedded => {
+            let dir = &settings.data_dir;
+            dir.canonicalize().unwrap_or_else(|_| dir.clone()).display().to_string()
+        }
+        StoreKind::DynamoDb => {
+            let server = match (&settings.dynamodb_endpoint_url, &settings.dynamodb_region) {
+                (Some(url), _) => url.as_str(),
+                (None, Some(region)) => region.as_str(),
+                (None, None) => "AWS",
+            };
+            let prefix = settings.dynamodb_table_prefix.as_str();
+            format!("the tables {prefix}router, {prefix}storage and others at {server}")
+        }
+        StoreKind::PostgreSql => {
+            let schema = settings.postgresql_schema.as_str();
+            format!("the schema {schema} at {}", settings.postgresql_url.show())
+        }
     }
-    let server = match (&settings.dynamodb_endpoint_url, &settings.dynamodb_region) {
-        (Some(url), _) => url.as_str(),
-        (None, Some(region)) => region.as_str(),
-        (None, None) => "AWS",
-    };
-    let prefix = settings.dynamodb_table_prefix.as_str();
-    format!("the tables {prefix}router, {prefix}storage and others at {server}")
 }
 
-async fn copy(copy: &StoreCopy, source: &dyn StoreAdmin, job: &Job) -> Result<(), JobError> {
+async fn copy(
+    copy: &StoreCopy,
+    (from, source): (StoreKind, &dyn StoreAdmin),
+    job: &Job,
+) -> Result<(), JobError> {
     let (target, settings) = (&*job.context.store, &*job.context.settings);
-    let whole = CopyJob { copy, job, source, target, settings };
+    let whole = CopyJob { copy, from, job, source, target, settings };
     let keys = Keys::load(&settings.data_dir);
     let keys = keys.map_err(|error| JobError::Refused(error.to_string()))?;
     whole.check(&keys).await?;
     if !copy.verify_only {
-        whole.mark(Some(&name_of(whole.from(), settings))).await?;
-        if copy.to == StoreKind::DynamoDb {
+        whole.mark(Some(&name_of(from, settings))).await?;
+        if copy.to.is_shared() {
             key_fingerprints::add_or_refuse(whole.target, &keys).await?;
         }
         whole.repair_source().await?;
@@ -214,6 +249,7 @@ async fn copy(copy: &StoreCopy, source: &dyn StoreAdmin, job: &Job) -> Result<()
 
 struct CopyJob<'a> {
     copy: &'a StoreCopy,
+    from: StoreKind,
     job: &'a Job,
     source: &'a dyn StoreAdmin,
     target: &'a dyn StoreAdmin,
@@ -221,18 +257,11 @@ struct CopyJob<'a> {
 }
 
 impl CopyJob<'_> {
-    fn from(&self) -> StoreKind {
-        match self.copy.to {
-            StoreKind::Embedded => StoreKind::DynamoDb,
-            StoreKind::DynamoDb => StoreKind::Embedded,
-        }
-    }
-
     /// Refuses what cannot be copied, before anything is changed.
     async fn check(&self, keys: &Keys) -> Result<(), JobError> {
-        let (from, to) = (self.from(), self.copy.to);
+        let (from, to) = (self.from, self.copy.to);
         for (kind, store) in [(from, self.source), (to, self.target)] {
-            if kind == StoreKind::DynamoDb {
+            if kind.is_shared() {
                 key_fingerprints::compare(store, keys).await?;
             }
         }
@@ -257,6 +286,8 @@ impl CopyJob<'_> {
                         "move router.db* and messages_*.db* away, or name another directory that has keys.toml",
                     StoreKind::DynamoDb =>
                         "name other tables with --dynamodb-table-prefix, or delete these",
+                    StoreKind::PostgreSql =>
+                        "name another schema with --postgresql-schema, or drop this one",
                 }
             ))),
         }

@@ -1,4 +1,4 @@
-//! `kalends store`: moves everything between SQLite and DynamoDB, and repairs what an earlier build has lost.
+//! `kalends store`: moves everything from one store to another, and repairs what an earlier build has lost.
 //!
 //! - [`copy`], [`repair`]: a command each. [`receipts`]: the repair of receipt subscriptions, which a copy begins with.
 //! - [`each_row`]: a reading of all rows of a table. [`row_digest`]: a digest of them.
@@ -13,7 +13,7 @@ use crate::command::Group;
 
 pub const GROUP: Group = Group {
     name: "store",
-    about: "Move everything between SQLite and DynamoDB",
+    about: "Move everything from one store to another",
     help: "\
 docs/operations.md describes the whole move, to a cluster and back.
 

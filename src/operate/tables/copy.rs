@@ -20,7 +20,7 @@ use crate::command::{
 };
 use crate::operate::exclusive::{SERVERS_UNKNOWN, all_pages};
 use crate::operate::users::INACTIVE_MONTHS;
-use crate::settings::{Settings, StoreKind};
+use crate::settings::Settings;
 
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -49,10 +49,10 @@ Example:
 
     async fn reach(&self, settings: &Settings) -> Result<Backend, CommandError> {
         match settings.store {
-            StoreKind::DynamoDb if self.server_stopped => {
+            store if store.is_shared() && self.server_stopped => {
                 // A mistyped prefix must not create tables.
-                backend::open_dynamo(settings, false)?.store.close().await?;
-                Ok(Backend::Own(backend::open_dynamo(settings, true)?))
+                backend::open_shared(settings, false)?.store.close().await?;
+                Ok(Backend::Own(backend::open_shared(settings, true)?))
             }
             _ => backend::reach(settings).await,
         }

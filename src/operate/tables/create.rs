@@ -4,19 +4,27 @@ use state_machine::month::CivilHour;
 use state_machine::{Month, Time};
 use storage::maintenance::{Capacity, Table, TableStatus, Throughput};
 
+use std::io::{Write as _, stdout};
+
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::command::backend;
-use crate::command::{Backend, CommandError, Job, JobError, NoReport, StoreCommand};
-use crate::settings::{Settings, StoreKind};
+use crate::command::{
+    Backend, CommandError, Failure, Job, JobError, NoReport, StoreCommand, backend, run_and_print,
+};
+use crate::settings::{Settings, StoreKind, store};
+use crate::system::clock::unix_now;
 
-#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Create {
     /// Lower last month's table to this many reads and writes a second, from the fourth of a month on
     #[arg(long, value_name = "READ:WRITE", value_parser = throughput)]
     pub lower_prior: Option<Throughput>,
+    /// Print the SQL that makes the tables in PostgreSQL, and make none
+    #[arg(long)]
+    #[serde(skip)]
+    pub print: bool,
 }
 
 fn throughput(text: &str) -> Result<Throughput, String> {
@@ -31,21 +39,36 @@ impl StoreCommand for Create {
     const ABOUT: &'static str = "Create the tables of last, this and next month";
     const HELP: &'static str = "\
 If tables have a throughput, next month's gets that of this month's; --lower-prior lowers last
-month's and never raises it.
+month's and never raises it. With --print, an operator of PostgreSQL makes the tables for a server
+without that right: create_tables = false. Each month needs its tables before it begins.
 
 Examples:
   kalends tables create --data-dir /var/lib/kalends
-  kalends tables create --lower-prior 5:5 --config /etc/kalends/kalends.toml";
+  kalends tables create --lower-prior 5:5 --config /etc/kalends/kalends.toml
+  kalends tables create --print --store postgresql | psql push";
     type Report = NoReport;
 
     fn is_within_bounds(&self) -> bool {
         self.lower_prior.is_none_or(|units| units.read > 0 && units.write > 0)
     }
 
+    fn main(self, settings: &Settings) -> Result<(), Failure> {
+        if !self.print {
+            return Ok(run_and_print(self, settings)?);
+        }
+        let this = Month::of(unix_now());
+        let statements = store::statements(settings, &[this.previous(), this, this.next()]);
+        let statements = statements.ok_or_else(|| CommandError::Job(NO_SQL.to_owned()))?;
+        Ok(write!(stdout(), "{statements}")
+            .map_err(|error| CommandError::Job(error.to_string()))?)
+    }
+
     async fn reach(&self, settings: &Settings) -> Result<Backend, CommandError> {
         match settings.store {
             StoreKind::Embedded => backend::reach(settings).await,
-            StoreKind::DynamoDb => Ok(Backend::Own(backend::open_dynamo(settings, true)?)),
+            StoreKind::DynamoDb | StoreKind::PostgreSql => {
+                Ok(Backend::Own(backend::open_shared(settings, true)?))
+            }
         }
     }
 
@@ -77,6 +100,8 @@ Examples:
         Ok(())
     }
 }
+
+const NO_SQL: &str = "only tables in PostgreSQL are made by SQL: add --store postgresql";
 
 /// Days of a month in which last month's table keeps its throughput: agents are still moving.
 const MOVING_DAYS: u8 = 3;

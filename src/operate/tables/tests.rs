@@ -38,7 +38,7 @@ async fn a_fresh_store_passes_preflight_and_missing_tables_are_created_once() {
     assert_eq!(end, Completion::Done);
     assert!(matches!(&checks[..], [Output::Report(check), ..] if check.0.outcome.is_ok()));
 
-    let ensure = Create { lower_prior: None };
+    let ensure = Create::default();
     let made = ["2026_10 is made", "2026_11 is made", "2026_12 is made"];
     assert_eq!(fixture.notes(ensure.clone()).await, made);
     let there = ["2026_10 was there", "2026_11 was there", "2026_12 was there"];
@@ -50,7 +50,7 @@ async fn a_fresh_store_passes_preflight_and_missing_tables_are_created_once() {
 async fn tables_without_throughput_have_none_to_lower() {
     let fixture = Fixture::with(&["2026_10", "2026_11", "2026_12"]).await;
     let lower_prior = Some(Throughput { read: 1, write: 1 });
-    let notes = fixture.notes(Create { lower_prior }).await;
+    let notes = fixture.notes(Create { lower_prior, print: false }).await;
     assert_eq!(notes[3..], ["2026_10 has no throughput that could be lowered"]);
 }
 
@@ -59,7 +59,7 @@ async fn with_rotation_off_no_newer_table_is_created() {
     let mut fixture = Fixture::with(&["2026_05", "2026_12"]).await;
     fixture.channel_of(1, "2026_05").await;
     fixture.change_settings(|settings| settings.rotation = false);
-    let create = Create { lower_prior: None };
+    let create = Create::default();
     let notes = fixture.notes(create.clone()).await;
     assert_eq!(notes, ["rotation is off: 2026_05 stays in use, no other is needed"]);
     assert_eq!(fixture.months().await, ["2026_05", "2026_12"]);

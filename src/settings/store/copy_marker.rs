@@ -1,7 +1,7 @@
 //! The mark of a store that `kalends store copy` has begun to fill. It names the source, and is removed once the copy is
 //! complete.
 //!
-//! In DynamoDB it is an entry beside the fingerprints of keys, whose code keeps entries of other kinds. With SQLite it is
+//! In shared tables it is an entry beside the fingerprints of keys, whose code keeps entries of other kinds. With SQLite it is
 //! a file in the data directory.
 
 use std::collections::BTreeSet;
@@ -53,7 +53,7 @@ pub(crate) async fn read(
     dir: &Path,
     store: &dyn StoreAdmin,
 ) -> Result<Option<String>, CopyMarkerError> {
-    if kind == StoreKind::DynamoDb {
+    if kind.is_shared() {
         let entries = store.key_fingerprints().await.map_err(KeyFingerprintsError::from)?;
         let source = entries.iter().find_map(|entry| entry.strip_prefix(PREFIX));
         return Ok(source.map(str::to_owned));

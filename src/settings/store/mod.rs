@@ -3,7 +3,7 @@
 //!
 //! - [`announcements`]: what servers tell those that start later.
 //! - [`copy_marker`]: the mark of an unfinished copy.
-//! - `sqlite`, `dynamodb`: open an engine. Only these name one; a build may leave one out (a feature of its name).
+//! - `sqlite`, `dynamodb`, `postgresql`: open an engine. Only these name one; a build may leave one out (a feature of its name).
 //! - [`message_tables`]: creates the tables of the months.
 //! - [`key_fingerprints`]: checks that all nodes on a store have the same keys.
 
@@ -14,11 +14,14 @@ mod dynamodb;
 pub mod key_fingerprints;
 pub mod message_tables;
 mod open_error;
+#[cfg(feature = "postgresql")]
+mod postgresql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
 use std::sync::Arc;
 
+use state_machine::Month;
 use storage::StoreError;
 use storage::maintenance::{RecordsByMonth, StoreAdmin};
 
@@ -38,6 +41,23 @@ pub fn open(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> 
         StoreKind::DynamoDb => dynamodb::open(settings),
         #[cfg(not(feature = "dynamodb"))]
         StoreKind::DynamoDb => Err(OpenStoreError::NotBuilt("DynamoDB")),
+        #[cfg(feature = "postgresql")]
+        StoreKind::PostgreSql => postgresql::open(settings),
+        #[cfg(not(feature = "postgresql"))]
+        StoreKind::PostgreSql => Err(OpenStoreError::NotBuilt("PostgreSQL")),
+    }
+}
+
+/// The SQL that makes the tables, with those of these months. None if the engine has none.
+pub fn statements(settings: &Settings, months: &[Month]) -> Option<String> {
+    let schema = settings.postgresql_schema.as_str();
+    match settings.store {
+        #[cfg(feature = "postgresql")]
+        StoreKind::PostgreSql => Some(storage_postgresql::statements(schema, months)),
+        _ => {
+            let _unused_without_the_engine = (schema, months);
+            None
+        }
     }
 }
 

@@ -13,6 +13,9 @@ pub enum OpenStoreError {
     #[cfg(feature = "dynamodb")]
     #[error("{0}")]
     DynamoDb(String),
+    #[cfg(feature = "postgresql")]
+    #[error("{text}")]
+    PostgreSql { text: String, is_final: bool },
     #[error(
         "this kalends was built without {0}: use one that has it, or build it with `cargo build --release`, which has all"
     )]

@@ -7,7 +7,8 @@ use std::time::Duration;
 use actix_web::rt::spawn;
 use actors::Clock;
 use slog::{Logger, info, warn};
-use state_machine::{Span, Time};
+use state_machine::Span;
+use state_machine::log_limiter::LogLimiter;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -29,17 +30,17 @@ pub fn start(
 ) -> io::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     spawn(async move {
-        let (mut changed, mut warned_at) = (files.changed(), None);
+        let (mut changed, mut warnings) = (files.changed(), LogLimiter::new(WARN_EVERY));
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let now = clock.now();
             let last_days = certificates.current().and_then(|current| current.last_days(now));
-            let is_due = warned_at.is_none_or(|at: Time| at + WARN_EVERY <= now);
-            if let Some(days) = last_days.filter(|_| is_due) {
+            if let Some(days) = last_days
+                && warnings.allow(now).is_some()
+            {
                 warn!(log, "the certificate ends soon, renew its files: they are read again by themselves";
                     "days_left" => days, "certificate" => %files.certificate.display());
-                warned_at = Some(now);
             }
             let is_hangup = tokio::select! {
                 _ = looks.tick() => false,
@@ -63,4 +64,65 @@ pub fn start(
         }
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+    use state_machine::Time;
+    use tempfile::TempDir;
+    use tokio::task::{LocalSet, yield_now};
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::system::telemetry::fixture::Log;
+
+    /// Five days before the end of the certificate.
+    const NOW: Time = Time(1_795_651_200_000);
+    const HOUR: Duration = Duration::from_secs(60 * 60);
+
+    async fn pass_days(days: usize) {
+        for _ in 0..days * 24 {
+            advance(HOUR).await;
+            for _ in 0..10 {
+                yield_now().await;
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_certificate_is_logged_once_a_day_and_its_files_are_read_when_they_change()
+    {
+        let (dir, key) = (TempDir::new().unwrap(), KeyPair::generate().unwrap());
+        let mut params = CertificateParams::new(["push.example.net".to_owned()]).unwrap();
+        params.not_after = date_time_ymd(2026, 12, 1);
+        let [certificate, key_file] = ["certificate", "key"].map(|name| dir.path().join(name));
+        fs::write(&certificate, params.self_signed(&key).unwrap().pem()).unwrap();
+        fs::write(&key_file, key.serialize_pem()).unwrap();
+        let files = CertificateFiles { certificate: certificate.clone(), key: key_file };
+        let (certificates, clock) = (Arc::<Certificates>::default(), Clock::starting_at(NOW));
+        certificates.replace(files.read(NOW).unwrap());
+        let (logger, mut log) = Log::new();
+        let local = LocalSet::new();
+        let watched = local.run_until(async {
+            start(files, certificates, clock.clone(), logger).unwrap();
+            pass_days(3).await;
+            let said = log.said();
+            assert!((3..=4).contains(&said.len()), "{said:?}");
+            assert!(said.iter().all(|line| line.contains("ends soon")), "{said:?}");
+            // It is logged at once after the clock was set back, and not each minute.
+            clock.set(NOW);
+            pass_days(1).await;
+            let said = log.said();
+            assert!((1..=2).contains(&said.len()), "{said:?}");
+            params.not_after = date_time_ymd(2030, 12, 1);
+            fs::write(&certificate, params.self_signed(&key).unwrap().pem()).unwrap();
+            pass_days(2).await;
+            let said = log.said();
+            assert!(said.len() == 1 && said[0].contains("read again"), "{said:?}");
+        });
+        watched.await;
+    }
 }

@@ -66,14 +66,33 @@ impl DynamoClient {
         request: impl Future<Output = Result<T, SdkError<E, HttpResponse>>> + Send + 'a,
     ) -> BoxFuture<'a, Result<T, CallError>>
     where
+        T: Send + 'a,
+        E: StdError + ProvideErrorMetadata + Into<aws_sdk_dynamodb::Error> + Send + Sync + 'static,
+    {
+        let request = self.call_tracked(operation, table, request);
+        Box::pin(async move { request.await.map(|(answer, _)| answer) })
+    }
+
+    /// As [`Self::call`]. Returns whether an attempt before the answered one may have been executed too.
+    pub(crate) fn call_tracked<'a, T, E>(
+        &'a self,
+        operation: &'static str,
+        table: &'a str,
+        request: impl Future<Output = Result<T, SdkError<E, HttpResponse>>> + Send + 'a,
+    ) -> BoxFuture<'a, Result<(T, bool), CallError>>
+    where
         T: Send,
         E: StdError + ProvideErrorMetadata + Into<aws_sdk_dynamodb::Error> + Send + Sync + 'static,
     {
         let request = Box::pin(retries::track_indeterminate(request));
         Box::pin(async move {
             let _under_way = self.connection(operation, table).await?;
-            let (answer, indeterminate) = request.await;
-            answer.map_err(|error| CallError::new(operation, table, error, indeterminate))
+            match request.await {
+                (Ok(answer), indeterminate) => Ok((answer, indeterminate)),
+                (Err(error), indeterminate) => {
+                    Err(CallError::new(operation, table, error, indeterminate))
+                }
+            }
         })
     }
 

@@ -16,7 +16,7 @@ use storage::waiting_limits::WaitingSize;
 
 use crate::attributes::{number, text};
 use crate::client::DynamoClient;
-use crate::error::{CallError, Item, applied_once};
+use crate::error::{CallError, Item, applied, applied_once};
 use crate::message_items::{self, SortKey};
 use crate::month_rows::{MonthRows, RowFilter, RowIdentity};
 use crate::{channels, waiting_counts};
@@ -91,8 +91,11 @@ impl MessageRow for RowOfMessage<'_> {
             topics::Replaces::Message(id) => Replaces::Message(id),
         };
         match put_item(self.rows.client, &self.rows.table, &self.item, &replaces).await {
-            Ok(put) => {
-                let before = put.attributes.as_ref();
+            Ok((put, is_unclear)) => {
+                // The row before may be that of an attempt whose answer was lost: what that replaced stays counted.
+                let is_before =
+                    |before: &&Item| !is_unclear || message_items::id_of(before) != self.id;
+                let before = put.attributes.as_ref().filter(is_before);
                 Ok(Some(before.map_or(WaitingSize::NOTHING, waiting_counts::size_of)))
             }
             Err(error) if error.is_condition_failed() => Ok(None),
@@ -118,7 +121,8 @@ pub(crate) async fn put_moved(rows: &MonthRows<'_>, item: &Item) -> Result<bool,
     let sort_key = message_items::sort_key_of(item);
     let is_topical = SortKey::parse(sort_key).is_some_and(|key| key.is_topical);
     let replaces = if is_topical { Replaces::Nothing } else { Replaces::Itself };
-    let is_written = put(rows.client, &rows.table, item, &replaces).await?;
+    // After a lost answer the row that is there may be another one all the same.
+    let is_written = applied(put_item(rows.client, &rows.table, item, &replaces).await)?;
     if !is_written && item.contains_key(message_items::RECEIPT) {
         let there = rows.get(sort_key).await?;
         if there.is_none_or(|there| message_items::id_of(&there) != message_items::id_of(item)) {
@@ -146,15 +150,15 @@ pub(crate) async fn put(
     applied_once(put_item(client, table, item, replaces).await)
 }
 
-/// Writes a row and returns the one before.
+/// Writes a row and returns the one before, and whether an attempt before the answered one may have written it too.
 async fn put_item(
     client: &DynamoClient,
     table: &str,
     item: &Item,
     replaces: &Replaces,
-) -> Result<PutItemOutput, CallError> {
+) -> Result<(PutItemOutput, bool), CallError> {
     let request = put_request(client, table, item.clone(), replaces);
-    client.call("PutItem", table, request.return_values(ReturnValue::AllOld).send()).await
+    client.call_tracked("PutItem", table, request.return_values(ReturnValue::AllOld).send()).await
 }
 
 fn put_request(

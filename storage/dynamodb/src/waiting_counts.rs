@@ -8,8 +8,9 @@
 //! | `version` | greater after each change; a new item begins with the time |
 //!
 //! A store adds to the counts before it writes its row, on condition that they stay within the bounds. A delete
-//! subtracts after it deleted. What fails in between, and what the TTL deletes, leaves the counts too high. So the rows
-//! are counted again if there is no item, or if it says full and was not counted lately. Messages of channels that were
+//! subtracts after it deleted. What fails in between, and what the TTL deletes, leaves the counts too high. A change that
+//! may have been made twice, because an answer was lost, removes the item. So the rows are counted again if there is no
+//! item, or if it says full and was not counted lately. Messages of channels that were
 //! unregistered are deleted then, if the bound is exceeded. A count beside stores of other nodes may miss these, so that
 //! the bound may be exceeded by as many messages as are stored at the same time.
 
@@ -262,8 +263,17 @@ async fn change(
         .expression_attribute_values(":ub", signed(bytes))
         .expression_attribute_values(":one", signed(1))
         .return_values(ReturnValue::AllNew);
-    match rows.update(request).await {
-        Ok(changed) => Ok(changed.attributes),
+    let changed = rows.client.call_tracked("UpdateItem", &rows.table, request.send()).await;
+    let is_unclear = match &changed {
+        Ok((_, is_unclear)) => *is_unclear,
+        Err(error) => error.is_indeterminate(),
+    };
+    if is_unclear && messages.min(bytes) < 0 {
+        // Made twice, it would leave the counts too low. The next store counts the rows.
+        return rows.remove(WAITING_KEY).await.map(|()| None);
+    }
+    match changed {
+        Ok((changed, _)) => Ok(changed.attributes),
         Err(error) if error.is_condition_failed() => Ok(None),
         Err(error) => Err(error),
     }

@@ -70,8 +70,8 @@ pub async fn settle<R: FeedRows>(
     }
 }
 
-/// Writes a receipt, unless one says already that the message was delivered. Returns whether it did. *Expired* is written in
-/// place of no other. Calls `key`, `value` if there is one, and `commit`; `sequence` if it is not expected.
+/// Writes a receipt, unless one says already that the message was delivered. Returns whether one waits to be published now,
+/// also that of a call before, whose caller may not know. *Expired* is written in place of no other. Calls `key`, `value` if there is one, and `commit`; `sequence` if it is not expected.
 pub async fn write<R: FeedRows>(
     rows: &R,
     expected: &ExpectedReceipt,
@@ -88,7 +88,7 @@ pub async fn write<R: FeedRows>(
             }
             let there = rows.value(feed, key, row).await?.flatten();
             if let Some(Receipt::Delivered(_)) = there.as_ref().and_then(Receipt::parse) {
-                return Ok(false);
+                return Ok(row.number.is_none());
             }
         }
         let (expect, sequence) = match before {

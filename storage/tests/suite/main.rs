@@ -1,4 +1,4 @@
-//! The tests of the contract on both engines, and of each engine beyond it, in one binary: each
+//! The tests of the contract on each engine, and of each engine beyond it, in one binary: each
 //! binary links the AWS SDK.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue panics")]
@@ -14,6 +14,8 @@ mod embedded;
 mod engines;
 mod maintenance;
 mod names;
+mod postgresql;
+mod raw_rows;
 mod reference;
 mod store_calls;
 #[path = "../wire_server/engine.rs"]

@@ -1,9 +1,12 @@
 //! The engines, each with a store of its own. Include this file with `#[path]`, beside `engine.rs` as `wire_engine`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use storage::{StoreAdmin, WaitingLimits};
 use storage_dynamodb::DynamoOptions;
+use storage_postgresql::{Postgres, PostgresOptions};
 use storage_sqlite::{Embedded, EmbeddedOptions};
 use tempfile::TempDir;
 
@@ -16,7 +19,7 @@ pub(crate) trait Engine: Send + Sync + 'static {
 }
 
 /// The embedded engine in a directory.
-pub(crate) struct InDirectory(TempDir, WaitingLimits);
+pub(crate) struct InDirectory(pub(crate) TempDir, WaitingLimits);
 
 impl InDirectory {
     pub(crate) fn new(limits: WaitingLimits) -> Self {
@@ -32,7 +35,7 @@ impl Engine for InDirectory {
 }
 
 /// The DynamoDB engine on the wire server that all tests share.
-pub(crate) struct OnWireServer(DynamoOptions);
+pub(crate) struct OnWireServer(pub(crate) DynamoOptions);
 
 impl OnWireServer {
     /// The cases make more concurrent calls than one agent may.
@@ -45,5 +48,39 @@ impl OnWireServer {
 impl Engine for OnWireServer {
     fn open(&self) -> Arc<dyn StoreAdmin> {
         wire_engine::open(&self.0)
+    }
+}
+
+/// The PostgreSQL engine on the server that all tests of a process share.
+pub(crate) struct OnPostgres(pub(crate) PostgresOptions);
+
+impl OnPostgres {
+    pub(crate) fn new(waiting: WaitingLimits) -> Self {
+        Self(PostgresOptions { waiting, ..fresh_schema() })
+    }
+}
+
+impl Engine for OnPostgres {
+    fn open(&self) -> Arc<dyn StoreAdmin> {
+        Arc::new(Postgres::open(&self.0).unwrap())
+    }
+}
+
+/// Options for a schema that no other case has.
+pub(crate) fn fresh_schema() -> PostgresOptions {
+    static CASES: AtomicU32 = AtomicU32::new(0);
+    PostgresOptions {
+        url: postgres_server::shared().url.clone(),
+        password: None,
+        schema: format!("case{}", CASES.fetch_add(1, Ordering::Relaxed)),
+        create_tables: true,
+        is_pooled: false,
+        connect_timeout: Duration::from_secs(10),
+        operation_timeout: Duration::from_secs(30),
+        requests_max: 4096,
+        agent_writes_max: 4096,
+        connections: 2,
+        threads: 2,
+        waiting: WaitingLimits::NONE,
     }
 }

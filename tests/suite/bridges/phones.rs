@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::harness::push_service::APP;
 use crate::harness::{
-    AT_ONCE, Agent, Answer, Cluster, ClusterPlan, Launch, PushService, Reply, Role, Sender, Server,
-    until, within,
+    AT_ONCE, Agent, Answer, Cluster, ClusterPlan, Launch, Post, PushService, Reply, Role, Sender,
+    Server, until, within,
 };
 
 const DAY_S: u64 = 24 * 60 * 60;
@@ -35,6 +35,23 @@ pub(crate) struct Phone {
     secret: String,
     channel: String,
     pub(crate) endpoint: String,
+}
+
+impl Phone {
+    /// A request for what is `below` its registration, with its secret.
+    pub(crate) fn request<'a>(
+        &self,
+        sender: &'a Sender,
+        origin: &str,
+        method: Method,
+        below: &str,
+        body: &Value,
+    ) -> Post<'a> {
+        let request = sender.request(method, &format!("{origin}{}{below}", self.path));
+        let request = request.header("authorization", &format!("webpush {}", self.secret));
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        request.raw_body(body)
+    }
 }
 
 impl World {
@@ -107,10 +124,7 @@ async fn ask(
     below: &str,
     body: &Value,
 ) -> Answer {
-    let request = sender.request(method, &format!("{origin}{}{below}", phone.path));
-    let request = request.header("authorization", &format!("webpush {}", phone.secret));
-    let body = if body.is_null() { String::new() } else { body.to_string() };
-    request.raw_body(body).send().await
+    phone.request(sender, origin, method, below, body).send().await
 }
 
 fn channels(answer: &Answer) -> Vec<String> {

@@ -8,6 +8,7 @@ use crate::harness::{
     AT_ONCE, Agent, Cluster, ClusterPlan, ExitOutput, Launch, Program, Role, Sender, Server,
     kalends, put_keys, until,
 };
+use crate::metrics::scrape;
 
 /// An address on which no process listens.
 const NOWHERE: &str = "http://127.0.0.1:1";
@@ -37,6 +38,7 @@ async fn a_full_router_port_is_logged_with_its_setting() {
         line.is_some_and(|line| line.contains("\"router_connections_max\":1"))
     })
     .await;
+    assert!(scrape(node).await["kalends_router_port_full_total"] > 0.0);
 }
 
 #[actix_web::test]

@@ -27,6 +27,6 @@ impl DynamoFixture {
 
 fn launch<S: AsRef<str>>(proxy: &Proxy, arguments: &[S]) -> Launch {
     // Periodic requests of the server would disturb the measurements.
-    let quiet = ["--feed-poll-ms", "600000", "--feed-sweep-s", "86400"];
+    let quiet = ["--feed-poll-ms", "600000", "--feed-sweep-s", "86400", "--metrics-listen", "off"];
     dynamo::launch(&proxy.url()).with(&quiet).with(arguments)
 }

@@ -140,6 +140,10 @@ async fn a_value_over_the_limit_is_rejected_before_its_body() {
     }
     client.get("").await.assert_error(404, 313);
     assert_eq!(client.put("a", &"x".repeat(4096)).await, 1);
+    let broadcasts = FeedClient::at(&server, "broadcasts");
+    let large = broadcasts.request(Method::PUT, "/a/b", &"x".repeat(1025)).await;
+    large.assert_error(413, 104);
+    assert_eq!(broadcasts.put("a/b", &"x".repeat(1024)).await, 1);
 }
 
 #[actix_web::test]

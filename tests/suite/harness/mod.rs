@@ -12,6 +12,7 @@ mod proxy;
 pub(crate) mod push_service;
 mod raw;
 mod run;
+pub(crate) mod seen_metrics;
 mod sender;
 mod server;
 mod signer;

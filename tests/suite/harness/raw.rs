@@ -32,7 +32,8 @@ impl Raw {
 
     /// Connects from a loopback address of its own, such as 127.0.0.2.
     pub(crate) async fn open_from(local: IpAddr, to: SocketAddr) -> Self {
-        let socket = TcpSocket::new_v4().expect("a socket can be made");
+        let socket = if local.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+        let socket = socket.expect("a socket can be made");
         socket.bind(SocketAddr::new(local, 0)).expect("loopback has this address");
         let stream = socket.connect(to).await.expect("the server takes connections");
         Self { stream, unread: Vec::new() }
@@ -51,6 +52,11 @@ impl Raw {
     /// Closes the sending side of the connection.
     pub(crate) async fn finish_writing(&mut self) {
         self.stream.shutdown().await.expect("the connection is open");
+    }
+
+    /// Whether anything arrives before the end of the connection.
+    pub(crate) async fn is_answered(&mut self) -> bool {
+        within(AT_ONCE, "the server answers", self.read()).await > 0
     }
 
     /// Waits for the next answer, at most [`AT_ONCE`].

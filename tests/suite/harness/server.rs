@@ -1,8 +1,8 @@
 //! A node as a process with its own data directory.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
-use std::net::SocketAddr;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use super::answer::Answer;
 use super::program::{ExitOutput, Program, child, kalends, signal};
+use super::seen_metrics;
 use super::sender::Sender;
 use super::signer::unix_now_s;
 use super::wait::{AT_ONCE, note, until};
@@ -82,6 +83,9 @@ const GREETING: &str = "Kalends is listening on ";
 
 /// The start of the line with the router port of a connection node.
 const ROUTER: &str = "Router port: ";
+
+/// The longest wait for the metrics of a server that is about to end.
+const METRICS_WAIT: Duration = Duration::from_secs(2);
 
 /// A free port on the loopback interface.
 const ANY_PORT: &str = "127.0.0.1:0";
@@ -202,14 +206,37 @@ impl Server {
 
     /// Kills the process with SIGKILL.
     pub(crate) fn kill(&mut self) {
+        self.record_metrics();
         self.process.kill().expect("the server runs");
         self.process.wait().expect("a killed process ends");
     }
 
     /// Sends SIGTERM and waits for the end of the process.
     pub(crate) fn terminate(&mut self) -> ExitStatus {
+        self.record_metrics();
         self.signal("TERM");
         self.process.wait().expect("a process can be waited for")
+    }
+
+    /// Reads the metrics for the list of those that no test has seen. A server that has none or does not answer is left out.
+    fn record_metrics(&mut self) {
+        if let Ok(None) = self.process.try_wait()
+            && let Some(text) = self.metrics_text()
+        {
+            seen_metrics::record(&text);
+        }
+    }
+
+    fn metrics_text(&self) -> Option<String> {
+        let log = fs::read_to_string(log_file(self.data.path())).ok()?;
+        let line = log.lines().rfind(|line| line.contains("listening for scrapers of metrics"))?;
+        let line: serde_json::Value = serde_json::from_str(line).ok()?;
+        let mut stream = TcpStream::connect(line["address"].as_str()?).ok()?;
+        stream.set_read_timeout(Some(METRICS_WAIT)).ok()?;
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").ok()?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).ok()?;
+        text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned())
     }
 
     /// Waits for the end of the process, which must follow within `bound`.
@@ -341,6 +368,7 @@ impl std::fmt::Display for NotStarted {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        self.record_metrics();
         // Fails if the process has ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -383,7 +411,7 @@ fn spawn(dir: &Path, before: Option<Ports>, launch: &Launch) -> Result<(Child, P
         .args(launch.role.listen(before))
         .args(&launch.arguments)
         // Servers of tests run beside each other.
-        .env("KALENDS_METRICS_LISTEN", "off")
+        .env("KALENDS_METRICS_LISTEN", ANY_PORT)
         .envs(launch.variables.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

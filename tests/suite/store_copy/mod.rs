@@ -2,7 +2,7 @@
 
 mod every_row;
 mod receipts;
-mod samples;
+pub(crate) mod samples;
 
 use std::fs;
 use std::path::Path;

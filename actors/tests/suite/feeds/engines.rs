@@ -11,7 +11,7 @@ use storage::{FeedTables, WaitingLimits};
 
 use super::{feed, limits, node_on, put};
 use crate::clockwork;
-use crate::engines::{Engine, InDirectory, OnWireServer};
+use crate::engines::{Engine, InDirectory, OnPostgres, OnWireServer};
 
 /// Keys that the nodes write, each of them as often as there are rounds.
 const KEYS: usize = 10;
@@ -27,6 +27,12 @@ fn every_follower_of_two_nodes_on_files_sees_the_last_state_of_every_key() {
 #[test]
 fn every_follower_of_two_nodes_on_dynamodb_sees_the_last_state_of_every_key() {
     let engine = OnWireServer::new(WaitingLimits::NONE);
+    clockwork::run_in_real_time(two_nodes_tell_every_follower(engine.open()));
+}
+
+#[test]
+fn every_follower_of_two_nodes_on_postgresql_sees_the_last_state_of_every_key() {
+    let engine = OnPostgres::new(WaitingLimits::NONE);
     clockwork::run_in_real_time(two_nodes_tell_every_follower(engine.open()));
 }
 

@@ -94,3 +94,4 @@ macro_rules! engine {
 
 engine!(embedded, crate::engines::InDirectory::new);
 engine!(dynamodb, crate::engines::OnWireServer::new);
+engine!(postgresql, crate::engines::OnPostgres::new);

@@ -6,9 +6,11 @@ use actors::NodeDirectory;
 use state_machine::delivery::NodeAnswer;
 use state_machine::{NodeId, Span};
 use tokio::task::yield_now;
+use tokio::time::timeout;
 
 use super::node::Seen;
 use super::world::{AGENT, World, limits, soon};
+use crate::cluster::fixture::LONG;
 use crate::cluster::outbound::RemoteLimits;
 
 #[tokio::test]
@@ -47,9 +49,12 @@ async fn a_full_table_admits_a_node_once_another_is_unused() {
         assert_eq!(world.pushed(&node.id).await, NodeAnswer::Accepted);
     }
     assert_eq!(world.refused(&c.id), NodeAnswer::Unreachable);
-    while world.pushed(&c.id).await != NodeAnswer::Accepted {
-        assert_eq!(world.pushed(&b.id).await, NodeAnswer::Accepted);
-    }
+    let admitted = async {
+        while world.pushed(&c.id).await != NodeAnswer::Accepted {
+            assert_eq!(world.pushed(&b.id).await, NodeAnswer::Accepted);
+        }
+    };
+    timeout(LONG, admitted).await.expect("a node that is unused makes room");
     let is_known = |node: &NodeId| world.nodes.shared.peers.read().by_node.contains_key(node);
     assert!(!is_known(&a.id) && is_known(&c.id));
 }
@@ -62,9 +67,23 @@ async fn a_full_table_evicts_unreachable_nodes() {
         assert_eq!(world.pushed(&id).await, NodeAnswer::Unreachable);
     }
     let node = world.node(200).await;
-    while world.pushed(&node.id).await != NodeAnswer::Accepted {}
+    world.accepted(&node.id).await;
     let remembered = world.nodes.shared.peers.read().by_node.len();
     assert!(remembered <= 2, "{remembered}");
+}
+
+#[tokio::test]
+async fn a_node_with_a_request_in_flight_is_not_evicted() {
+    let limits = RemoteLimits { nodes_max: 1, evict_after: Span(0), ..limits() };
+    let world = World::new(limits);
+    let (release, mut node) = world.holding_node().await;
+    let other = world.node(200).await;
+    let push = world.push(&node.id);
+    node.asked().await;
+    assert_eq!(world.refused(&other.id), NodeAnswer::Unreachable);
+    release.send_replace(Some(202));
+    assert_eq!(push.await, Ok(NodeAnswer::Unconfirmed));
+    world.accepted(&other.id).await;
 }
 
 #[tokio::test]

@@ -45,6 +45,22 @@ async fn a_notification_is_repeated_if_the_node_has_no_capacity() {
 }
 
 #[tokio::test]
+async fn a_node_without_capacity_is_not_asked_again_before_the_backoff() {
+    for status in [202, 503] {
+        let world = World::new(limits());
+        let mut node = world.node(status).await;
+        world.nodes.notify_stored(&node.id, AGENT);
+        assert_eq!(node.asked().await.line, stored(AGENT));
+        // A notification that is repeated at once would arrive between these.
+        for _ in 0..20 {
+            world.pushed(&node.id).await;
+        }
+        let again = node.requests().iter().filter(|line| **line == stored(AGENT)).count();
+        assert_eq!(again, 0, "{status}");
+    }
+}
+
+#[tokio::test]
 async fn notifications_of_an_outage_are_sent_once_after_it() {
     let mut world = World::new(soon());
     let mut node = world.node_that(Act::Reset(Vec::new())).await;

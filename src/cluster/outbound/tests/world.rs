@@ -135,6 +135,18 @@ impl World {
         answer.expect("every push ends").unwrap()
     }
 
+    /// Pushes until the node accepts one.
+    pub(super) async fn accepted(&self, node: &NodeId) {
+        let mut last = None;
+        let accepted = async {
+            while last != Some(NodeAnswer::Accepted) {
+                last = Some(self.pushed(node).await);
+            }
+        };
+        let is_accepted = timeout(LONG, accepted).await.is_ok();
+        assert!(is_accepted, "the last answer was {last:?}");
+    }
+
     /// The answer of a push that must be answered without a request.
     pub(super) fn refused(&self, node: &NodeId) -> NodeAnswer {
         self.push(node).try_recv().expect("the push is answered at once")

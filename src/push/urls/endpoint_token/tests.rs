@@ -56,6 +56,20 @@ fn restricted() -> String {
 }
 
 #[test]
+fn a_restricted_endpoint_compares_each_byte_of_the_keys_hash() {
+    let (tokens, key) = (tokens(), key());
+    for at in 0..KEY_ID_BYTES {
+        let mut hash = key_hash(&key);
+        hash[at] ^= 1;
+        let parts: [&[u8]; 3] = [&UAID.0, &CHID.0, &hash[..KEY_ID_BYTES]];
+        let path = sealed::seal::<BUFFER_BYTES>(&tokens.restricted, "/wpush/r/", &parts);
+        let token = path.strip_prefix("/wpush/r/").unwrap();
+        let opened = tokens.decrypt(TokenVersion::Restricted, token, Some(&key));
+        assert_eq!(opened, Err(TokenError::OtherKey), "byte {at}");
+    }
+}
+
+#[test]
 fn each_channel_has_one_endpoint() {
     assert_eq!(short(), short());
     assert_eq!(restricted(), restricted());

@@ -1,6 +1,7 @@
 //! Every sentence of `storage::store` and `storage::feeds`, as a test on each engine.
 //!
-//! A case is a function that takes a fresh [`World`](world::World). It is named once, in `engine!`
+//! A case is a function that takes a fresh [`World`](world::World). After it, the rows of the whole store are
+//! [looked at](crate::raw_rows). It is named once, in `engine!`
 //! below, which makes one test of it for every engine. To add an engine, implement
 //! [`Engine`](crate::engines::Engine) and add a line at the end.
 
@@ -272,7 +273,10 @@ macro_rules! engine {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
                 async fn $case() {
-                    crate::conformance::$module::$case($world).await;
+                    let world = $world;
+                    let engine = world.engine();
+                    crate::conformance::$module::$case(world).await;
+                    crate::conformance::world::assert_rows_fit(engine).await;
                 }
             )*
         }
@@ -281,3 +285,4 @@ macro_rules! engine {
 
 engine!(embedded, crate::engines::InDirectory::new);
 engine!(dynamodb, crate::engines::OnWireServer::new);
+engine!(postgresql, crate::engines::OnPostgres::new);

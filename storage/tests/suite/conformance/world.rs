@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use futures_util::future::{BoxFuture, FutureExt};
 use state_machine::{
     LastConnect, Message, Month, NodeId, RouterRecord, RouterType, Span, Time, Uaid,
 };
@@ -10,25 +11,62 @@ use storage::{
     FeedTables, MonthStep, PageLimit, RegisterResult, Registration, Store, StoreAdmin, Stored,
 };
 
-use crate::engines::Engine;
+use crate::dynamo::things::raw_client;
+use crate::engines::{Engine, InDirectory, OnPostgres, OnWireServer};
 use crate::names::{self, all_messages};
 pub(crate) use crate::names::{NOW, chid, chids, month};
+use crate::raw_rows::{self, Counts, RawRows};
 use crate::store_calls::StoreCalls;
 
 /// An open store with tables for [`OLD`] and [`NEW`] and for feeds. All its methods are those of
 /// the store.
 pub(crate) struct World {
-    engine: Box<dyn Engine>,
+    engine: Arc<dyn LookedAt>,
     store: Arc<dyn StoreAdmin>,
 }
 
+/// An engine whose rows can be read without it.
+pub(crate) trait LookedAt: Engine {
+    fn rows(&self) -> BoxFuture<'_, RawRows>;
+}
+
+impl LookedAt for InDirectory {
+    fn rows(&self) -> BoxFuture<'_, RawRows> {
+        async { raw_rows::of_files(self.0.path()) }.boxed()
+    }
+}
+
+impl LookedAt for OnWireServer {
+    fn rows(&self) -> BoxFuture<'_, RawRows> {
+        let months = [OLD, NEW, UNMADE];
+        async move { raw_rows::of_tables(&raw_client(), &self.0.table_prefix, &months).await }
+            .boxed()
+    }
+}
+
+impl LookedAt for OnPostgres {
+    fn rows(&self) -> BoxFuture<'_, RawRows> {
+        async { raw_rows::of_schema(&self.0.schema) }.boxed()
+    }
+}
+
+/// Looks at all rows that a case has left.
+pub(crate) async fn assert_rows_fit(engine: Arc<dyn LookedAt>) {
+    assert_eq!(engine.rows().await.wrong(Counts::Exact), [""; 0]);
+}
+
 impl World {
-    pub(crate) async fn open(engine: impl Engine) -> Self {
+    pub(crate) async fn open(engine: impl LookedAt) -> Self {
         let store = engine.open();
         store.ensure_month(month(OLD)).await.unwrap();
         store.ensure_month(month(NEW)).await.unwrap();
         store.ensure_feeds().await.unwrap();
-        Self { engine: Box::new(engine), store }
+        Self { engine: Arc::new(engine), store }
+    }
+
+    /// What stays of it when the case has ended.
+    pub(crate) fn engine(&self) -> Arc<dyn LookedAt> {
+        self.engine.clone()
     }
 
     /// The same store after a restart.

@@ -1,4 +1,4 @@
-//! Both engines beside a reference: whatever is done to all, all answer the same.
+//! All engines beside a reference: whatever is done to all, all answer the same.
 //!
 //! What is compared is what the contract leaves no choice in: of a fetch the messages, not the pages.
 
@@ -12,25 +12,27 @@ use state_machine::{
 };
 use storage::{BridgedRegistration, MonthStep, PageLimit, Registration, StoreAdmin, StoreOp};
 use storage_dynamodb::Dynamo;
+use storage_postgresql::Postgres;
 use storage_sqlite::{Embedded, EmbeddedOptions};
 use tokio::runtime::Runtime;
 
 use crate::dynamo::things::*;
+use crate::engines::fresh_schema;
 use crate::reference::{Call, Reference, answer};
 
 #[test]
-fn both_engines_answer_every_call_as_the_reference() {
+fn every_engine_answers_every_call_as_the_reference() {
     let runtime = Runtime::new().unwrap();
     let mut runner =
         TestRunner::new(Config { cases: 24, failure_persistence: None, ..Config::default() });
     let history = vec(call(), 1..80);
     let compared = runner.run(&history, |calls| {
-        let (_home, embedded, dynamo) = engines();
+        let (_home, embedded, dynamo, postgres) = engines();
         let mut reference = Reference::default();
         for (number, call) in calls.into_iter().enumerate() {
             let expected = reference.answer(call.clone());
-            let engines: [&dyn StoreAdmin; 2] = [&embedded, &dynamo];
-            for (engine, name) in engines.into_iter().zip(["embedded", "DynamoDB"]) {
+            let engines: [&dyn StoreAdmin; 3] = [&embedded, &dynamo, &postgres];
+            for (engine, name) in engines.into_iter().zip(["embedded", "DynamoDB", "PostgreSQL"]) {
                 let answer = runtime.block_on(answer(engine, call.clone()));
                 prop_assert_eq!(answer, &*expected, "{}: call {} {:?}", name, number, call);
             }
@@ -40,10 +42,10 @@ fn both_engines_answer_every_call_as_the_reference() {
     compared.unwrap();
 }
 
-fn engines() -> (tempfile::TempDir, Embedded, Dynamo) {
+fn engines() -> (tempfile::TempDir, Embedded, Dynamo, Postgres) {
     let home = tempfile::tempdir().unwrap();
     let embedded = Embedded::open(home.path(), &EmbeddedOptions::new(4096)).unwrap();
-    (home, embedded, Tables::new().open())
+    (home, embedded, Tables::new().open(), Postgres::open(&fresh_schema()).unwrap())
 }
 
 /// Few enough names that calls meet each other's traces.

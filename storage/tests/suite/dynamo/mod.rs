@@ -6,6 +6,7 @@ mod conflicts;
 mod costs;
 mod empty_responses;
 mod expiring_channels;
+mod faults;
 mod feed_publishing;
 mod feed_replies;
 mod feed_rows;

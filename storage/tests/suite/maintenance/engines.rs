@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use storage_dynamodb::{Dynamo, DynamoOpenError, DynamoOptions};
+use storage_postgresql::Postgres;
 use storage_sqlite::{Embedded, EmbeddedOptions};
 use tokio::task::spawn_blocking;
 
 pub(crate) use crate::dynamo::things::raw_client as client;
+use crate::engines::fresh_schema;
 use crate::maintenance::world::{SPREAD, World};
 use crate::wire_engine;
 
@@ -19,6 +21,10 @@ pub(crate) fn embedded() -> World {
 
 pub(crate) fn dynamodb() -> World {
     World::new(Arc::new(open(&options()).unwrap()), None)
+}
+
+pub(crate) fn postgresql() -> World {
+    World::new(Arc::new(Postgres::open(&fresh_schema()).unwrap()), None)
 }
 
 /// Tables of its own on the server that all tests share. The cases make more concurrent calls than one agent may.

@@ -117,3 +117,4 @@ macro_rules! engine {
 
 engine!(embedded, crate::maintenance::engines::embedded);
 engine!(dynamodb, crate::maintenance::engines::dynamodb);
+engine!(postgresql, crate::maintenance::engines::postgresql);

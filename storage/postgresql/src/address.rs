@@ -1,0 +1,309 @@
+//! Where the server is: a URL as libpq's, completed by the `PG*` variables, and TLS.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use std::{env, fs};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+/// Why an address cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum AddressError {
+    #[error(
+        "the URL of PostgreSQL is not valid: {0} (postgresql://USER@HOST:PORT/DATABASE?sslmode=verify-full)"
+    )]
+    Url(String),
+    #[error(
+        "sslmode={0} is not known: `disable`, `require` (encrypted, the server may be any) or `verify-full`"
+    )]
+    SslMode(String),
+    #[error("cannot read the certificates of {}: {reason}", file.display())]
+    Certificates { file: PathBuf, reason: String },
+}
+
+pub(crate) struct Address {
+    config: Config,
+    tls: Option<MakeRustlsConnect>,
+    /// Hosts and ports, for errors.
+    pub(crate) shown: String,
+}
+
+/// The variables of libpq that complete a URL.
+const VARIABLES: [&str; 4] = ["PGHOST", "PGPORT", "PGUSER", "PGDATABASE"];
+
+/// After this time without an answer of the machine of the server, a connection ends.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// Where Debian and others have the socket of a local server.
+const SOCKET_DIR: &str = "/var/run/postgresql";
+
+impl Address {
+    /// Completes a URL, which may be empty.
+    pub(crate) fn parse(url: &str, password: Option<&str>) -> Result<Self, AddressError> {
+        let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+        Self::complete(url, password, variable)
+    }
+
+    fn complete(
+        url: &str,
+        password: Option<&str>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, AddressError> {
+        let Parsed { mut config, ssl_mode, root_certificates } = Parsed::of(url)?;
+        let [host, port, user, database] = VARIABLES.map(&variable);
+        if config.get_hosts().is_empty() {
+            let local = if Path::new(SOCKET_DIR).exists() { SOCKET_DIR } else { "localhost" };
+            config.host(host.unwrap_or_else(|| local.to_owned()));
+        }
+        if config.get_ports().is_empty()
+            && let Some(port) = port
+        {
+            let number = port.parse().map_err(|_| AddressError::Url(format!("port {port}")))?;
+            config.port(number);
+        }
+        match user {
+            Some(user) if config.get_user().is_none() => drop(config.user(user)),
+            _ => {}
+        }
+        match database {
+            Some(database) if config.get_dbname().is_none() => drop(config.dbname(database)),
+            _ => {}
+        }
+        if let Some(password) = password.map(str::to_owned).or_else(|| variable("PGPASSWORD"))
+            && config.get_password().is_none()
+        {
+            config.password(password);
+        }
+        config.application_name("kalends").target_session_attrs(TargetSessionAttrs::ReadWrite);
+        config.keepalives_idle(KEEPALIVE).tcp_user_timeout(KEEPALIVE);
+        let ssl_mode = ssl_mode.or_else(|| variable("PGSSLMODE"));
+        let roots = root_certificates.or_else(|| variable("PGSSLROOTCERT").map(PathBuf::from));
+        let tls = tls(ssl_mode.as_deref(), roots.as_deref(), &config)?;
+        config.ssl_mode(if tls.is_some() { SslMode::Require } else { SslMode::Disable });
+        let shown = shown(&config);
+        Ok(Self { config, tls, shown })
+    }
+
+    /// Opens a session. What it answers is read by a task of its own, until it ends.
+    pub(crate) async fn connect(&self) -> Result<Client, tokio_postgres::Error> {
+        // An error that ends the connection is that of each statement on it.
+        Ok(match self.tls.clone() {
+            Some(tls) => {
+                let (client, connection) = self.config.connect(tls).await?;
+                drop(tokio::spawn(connection));
+                client
+            }
+            None => {
+                let (client, connection) = self.config.connect(NoTls).await?;
+                drop(tokio::spawn(connection));
+                client
+            }
+        })
+    }
+}
+
+/// A URL, and what the driver does not read in one.
+struct Parsed {
+    config: Config,
+    ssl_mode: Option<String>,
+    root_certificates: Option<PathBuf>,
+}
+
+impl Parsed {
+    fn of(url: &str) -> Result<Self, AddressError> {
+        let (mut ssl_mode, mut root_certificates) = (None, None);
+        if url.is_empty() {
+            return Ok(Self { config: Config::new(), ssl_mode, root_certificates });
+        }
+        if !["postgresql://", "postgres://"].iter().any(|scheme| url.starts_with(scheme)) {
+            return Err(AddressError::Url("it begins with postgresql://".to_owned()));
+        }
+        let (base, options) = url.split_once('?').unwrap_or((url, ""));
+        let mut others = Vec::new();
+        for option in options.split('&').filter(|option| !option.is_empty()) {
+            match option.split_once('=') {
+                Some(("sslmode", mode)) => ssl_mode = Some(mode.to_owned()),
+                Some(("sslrootcert", file)) => root_certificates = Some(PathBuf::from(file)),
+                _ => others.push(option),
+            }
+        }
+        let rest = match others.is_empty() {
+            true => base.to_owned(),
+            false => format!("{base}?{}", others.join("&")),
+        };
+        // The driver's own words have no part of the URL, which may have a password.
+        let config = rest.parse::<Config>();
+        let config = config.map_err(|error| AddressError::Url(reason(&error)))?;
+        Ok(Self { config, ssl_mode, root_certificates })
+    }
+}
+
+fn reason(error: &tokio_postgres::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+fn shown(config: &Config) -> String {
+    let ports = config.get_ports();
+    let hosts = config.get_hosts().iter().enumerate().map(|(at, host)| {
+        let port = ports.get(at).or(ports.first()).copied().unwrap_or(5432);
+        match host {
+            Host::Tcp(name) => format!("{name}:{port}"),
+            Host::Unix(dir) => format!("{}:{port}", dir.display()),
+        }
+    });
+    hosts.collect::<Vec<_>>().join(",")
+}
+
+/// TLS with the server's name and certificate, unless the mode says otherwise, or no packet leaves this machine.
+fn tls(
+    mode: Option<&str>,
+    roots: Option<&Path>,
+    config: &Config,
+) -> Result<Option<MakeRustlsConnect>, AddressError> {
+    let is_local = |host: &Host| match host {
+        Host::Unix(_) => true,
+        Host::Tcp(name) => {
+            name == "localhost" || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+        }
+    };
+    let mode = mode.unwrap_or(match config.get_hosts().iter().all(is_local) {
+        true => "disable",
+        false => "verify-full",
+    });
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone());
+    let builder = builder.with_safe_default_protocol_versions().expect("the provider has TLS 1.3");
+    let config = match mode {
+        "disable" => return Ok(None),
+        "require" => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AnyServer(provider)))
+            .with_no_client_auth(),
+        "verify-full" => builder.with_root_certificates(root_store(roots)?).with_no_client_auth(),
+        other => return Err(AddressError::SslMode(other.to_owned())),
+    };
+    Ok(Some(MakeRustlsConnect::new(config)))
+}
+
+/// The certificates of the file, or those of this machine.
+fn root_store(file: Option<&Path>) -> Result<RootCertStore, AddressError> {
+    let mut store = RootCertStore::empty();
+    let Some(file) = file else {
+        store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        return Ok(store);
+    };
+    let unreadable = |reason: String| AddressError::Certificates { file: file.to_owned(), reason };
+    let pem = fs::read(file).map_err(|error| unreadable(error.to_string()))?;
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
+        store.add(certificate).map_err(|error| unreadable(error.to_string()))?;
+    }
+    match store.is_empty() {
+        true => Err(unreadable("it has no certificate".to_owned())),
+        false => Ok(store),
+    }
+}
+
+/// `sslmode=require`: nobody reads along, but anybody may answer. It is what libpq promises by this word.
+#[derive(Debug)]
+struct AnyServer(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(url: &str, variables: &[(&str, &str)]) -> Result<Address, AddressError> {
+        Address::complete(url, None, |name| {
+            let found = variables.iter().find(|(of, _)| *of == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn a_url_is_completed_by_the_variables_of_libpq() {
+        let variables =
+            [("PGHOST", "db"), ("PGPORT", "6432"), ("PGUSER", "u"), ("PGDATABASE", "d")];
+        let of_variables = parsed("", &variables).unwrap();
+        assert_eq!(of_variables.shown, "db:6432");
+        assert_eq!(of_variables.config.get_user(), Some("u"));
+        assert_eq!(of_variables.config.get_dbname(), Some("d"));
+        let of_url = parsed("postgresql://v@a:1,b:2/e", &variables).unwrap();
+        assert_eq!(of_url.shown, "a:1,b:2");
+        assert_eq!(of_url.config.get_user(), Some("v"));
+        assert_eq!(of_url.config.get_dbname(), Some("e"));
+    }
+
+    #[test]
+    fn tls_with_the_servers_name_is_the_default_to_another_machine_only() {
+        for (url, is_encrypted) in [
+            ("postgresql://u@db.example/d", true),
+            ("postgresql://u@127.0.0.1,db.example/d", true),
+            ("postgresql://u@db.example/d?sslmode=disable", false),
+            ("postgresql://u@127.0.0.1/d", false),
+            ("postgresql://u@[::1]/d", false),
+            ("postgresql://u@localhost/d?sslmode=require", true),
+            ("postgresql://u@%2Frun%2Fpostgresql/d", false),
+        ] {
+            assert_eq!(parsed(url, &[]).unwrap().tls.is_some(), is_encrypted, "{url}");
+        }
+    }
+
+    #[test]
+    fn an_error_names_the_remedy_and_no_password() {
+        for (url, part) in [
+            ("mysql://u:secret@db", "begins with postgresql://"),
+            ("postgresql://u:secret@db?sslmode=prefer", "`verify-full`"),
+            ("postgresql://u:secret@db:port/d", "not valid"),
+            ("postgresql://u:secret@db/d?sslrootcert=/no/such/file", "/no/such/file"),
+        ] {
+            let error = parsed(url, &[]).err().expect(url).to_string();
+            assert!(error.contains(part) && !error.contains("secret"), "{url}: {error}");
+        }
+    }
+}

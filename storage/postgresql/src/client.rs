@@ -1,0 +1,233 @@
+//! The connections to the server: lanes for writes, some for reads, and some for transactions of several steps.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use state_machine::{Month, Uaid};
+use storage::store::StoreError;
+use storage::waiting_limits::WaitingLimits;
+use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+use tokio_postgres::Row;
+
+use crate::connection::{Connection, Server};
+use crate::error::{ErrorKind, SqlError};
+use crate::lanes::{Lanes, Written};
+use crate::sql::{Names, Param, Query};
+
+pub(crate) struct PostgresClient {
+    server: Arc<Server>,
+    pub(crate) names: Names,
+    pub(crate) create_tables: bool,
+    pub(crate) waiting: WaitingLimits,
+    lanes: Lanes,
+    readers: Vec<AsyncMutex<Option<Arc<Connection>>>>,
+    next_reader: AtomicUsize,
+    transactions: Arc<Semaphore>,
+    idle: Mutex<Vec<Connection>>,
+    /// Messages that were deleted for another one.
+    pub(crate) gave_way: AtomicU64,
+}
+
+/// Attempts of a transaction that is in the way of others.
+const ATTEMPTS_MAX: u32 = 5;
+
+/// The pause before another attempt, multiplied by its number.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Runs steps in a transaction, and repeats them if it was in the way of another one.
+macro_rules! transact {
+    ($client:expr, |$transaction:ident| $steps:expr) => {{
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let done = match $client.begin().await {
+                Ok($transaction) => {
+                    let done = $steps;
+                    $transaction.end(done).await
+                }
+                Err(error) => Err(error),
+            };
+            match done {
+                Err(error) if $client.may_repeat(&error, attempt) => $client.pause(attempt).await,
+                done => break done,
+            }
+        }
+    }};
+}
+pub(crate) use transact;
+
+impl PostgresClient {
+    /// Each kind has `connections` of them, which are opened when they are needed.
+    pub(crate) fn new(
+        server: Server,
+        schema: String,
+        create_tables: bool,
+        waiting: WaitingLimits,
+        connections: usize,
+    ) -> Self {
+        let server = Arc::new(server);
+        let connections = connections.max(1);
+        Self {
+            lanes: Lanes::start(&server, connections),
+            readers: (0..connections).map(|_| AsyncMutex::default()).collect(),
+            next_reader: AtomicUsize::new(0),
+            transactions: Arc::new(Semaphore::new(connections)),
+            idle: Mutex::default(),
+            server,
+            names: Names { schema },
+            create_tables,
+            waiting,
+            gave_way: AtomicU64::new(0),
+        }
+    }
+
+    /// Hosts and ports of the URL, for errors.
+    pub(crate) fn shown(&self) -> &str {
+        &self.server.address.shown
+    }
+
+    /// Runs a write of an agent, in a transaction with others.
+    pub(crate) async fn write(&self, uaid: Uaid, query: Query) -> Result<Written, SqlError> {
+        self.lanes.write(uaid, query).await
+    }
+
+    /// Runs a write of an agent in a month.
+    pub(crate) async fn write_month(
+        &self,
+        uaid: Uaid,
+        month: Month,
+        template: &str,
+        params: Vec<Param>,
+    ) -> Result<Vec<Row>, SqlError> {
+        let query = self.names.of_month(month, template, params);
+        self.write(uaid, query).await.map(|written| written.rows)
+    }
+
+    /// Runs a read. It is repeated once if its connection ends.
+    pub(crate) async fn read(&self, query: &Query) -> Result<Vec<Row>, SqlError> {
+        let at = self.next_reader.fetch_add(1, Ordering::Relaxed) % self.readers.len();
+        let mut is_first = true;
+        loop {
+            let connection = self.reader(at).await?;
+            match connection.run(query).await {
+                Err(error) if error.ends_connection() && is_first => {
+                    *self.readers[at].lock().await = None;
+                    is_first = false;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    pub(crate) async fn read_month(
+        &self,
+        month: Month,
+        template: &str,
+        params: Vec<Param>,
+    ) -> Result<Vec<Row>, SqlError> {
+        self.read(&self.names.of_month(month, template, params)).await
+    }
+
+    /// A connection for reads of several steps, which others use too.
+    pub(crate) async fn any_reader(&self) -> Result<Arc<Connection>, SqlError> {
+        let at = self.next_reader.fetch_add(1, Ordering::Relaxed) % self.readers.len();
+        self.reader(at).await
+    }
+
+    async fn reader(&self, at: usize) -> Result<Arc<Connection>, SqlError> {
+        let mut slot = self.readers[at].lock().await;
+        match slot.as_ref().filter(|connection| !connection.is_closed()) {
+            Some(open) => Ok(open.clone()),
+            None => {
+                let opened = Arc::new(self.server.connect().await?);
+                *slot = Some(opened.clone());
+                Ok(opened)
+            }
+        }
+    }
+
+    /// Begins a transaction of several steps. It waits for a connection as long as for a statement.
+    pub(crate) async fn begin(&self) -> Result<Transaction<'_>, SqlError> {
+        let limit = self.server.operation_timeout;
+        let permit = timeout(limit, self.transactions.clone().acquire_owned()).await;
+        let permit = permit.map_err(|_| SqlError::late(limit))?.map_err(|_| SqlError::lost())?;
+        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        while let Some(connection) = idle() {
+            if !connection.is_closed() && connection.execute("BEGIN").await.is_ok() {
+                return Ok(Transaction { client: self, connection, _permit: permit });
+            }
+        }
+        let connection = self.server.connect().await?;
+        connection.execute("BEGIN").await?;
+        Ok(Transaction { client: self, connection, _permit: permit })
+    }
+
+    pub(crate) fn may_repeat(&self, error: &SqlError, attempt: u32) -> bool {
+        (error.is_conflict() || error.ends_connection()) && attempt < ATTEMPTS_MAX
+    }
+
+    pub(crate) async fn pause(&self, attempt: u32) {
+        sleep(PAUSE * attempt).await;
+    }
+}
+
+/// A transaction. If it is dropped, its connection is closed, and nothing of it is done.
+pub(crate) struct Transaction<'a> {
+    pub(crate) client: &'a PostgresClient,
+    connection: Connection,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Transaction<'_> {
+    pub(crate) async fn run(
+        &self,
+        template: &str,
+        params: Vec<Param>,
+    ) -> Result<Vec<Row>, SqlError> {
+        self.connection.run(&self.client.names.query(template, params)).await
+    }
+
+    pub(crate) async fn run_month(
+        &self,
+        month: Month,
+        template: &str,
+        params: Vec<Param>,
+    ) -> Result<Vec<Row>, SqlError> {
+        self.connection.run(&self.client.names.of_month(month, template, params)).await
+    }
+
+    /// Runs statements without parameters and rows.
+    pub(crate) async fn execute(&self, statements: &str) -> Result<(), SqlError> {
+        self.connection.execute(statements).await
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Takes back what was done.
+    pub(crate) async fn roll_back(self) {
+        let _taken_back = self.end::<()>(Err(SqlError::conflict())).await;
+    }
+
+    /// Commits if all steps succeeded.
+    pub(crate) async fn end<T>(self, steps: Result<T, SqlError>) -> Result<T, SqlError> {
+        let ended = match &steps {
+            Ok(_) => self.connection.execute("COMMIT").await,
+            Err(error) if error.kind == ErrorKind::Lost => return steps,
+            Err(_) => self.connection.execute("ROLLBACK").await,
+        };
+        if ended.is_ok() {
+            let mut idle = self.client.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            idle.push(self.connection);
+        }
+        steps.and_then(|done| ended.map(|()| done))
+    }
+}
+
+/// The tables of this month may be missing.
+pub(crate) fn in_month<T>(month: Month, result: Result<T, SqlError>) -> Result<T, StoreError> {
+    result.map_err(|error| error.of_month(month))
+}

@@ -1,0 +1,381 @@
+//! Copies: of a whole store, in pages of rows, and of a month to another one.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+use state_machine::{Chid, Message, Month, ReceiptRequest, Uaid};
+use storage::copied_rows::{CopiedPage, CopiedRow, PAGE_BYTES_MAX, PAGE_ROWS_MAX};
+use storage::feeds::{FeedKey, FeedName, FeedSyncId, Version};
+use storage::maintenance::{CopyProgress, Table};
+use storage::receipts::ExpectedReceipt;
+use storage::record_row::RecordRow;
+use storage::rules::feed_rows::KeyRow;
+use storage::rules::record_rows::RecordRows;
+use storage::store::{Cursor, StoreError};
+use tokio_postgres::Row;
+
+use crate::client::{PostgresClient, Transaction, in_month, transact};
+use crate::error::{SqlError, if_month};
+use crate::sql::{Columns, Param, count as first_number, exact, params};
+use crate::{channels, feed_rows, messages, notifications, router};
+
+/// Rows that one step of a copy of a month reads.
+const STEP_ROWS_MAX: usize = 200;
+
+/// A part of a table, in the order of its key. Two tables that are read as one follow each other.
+struct Part {
+    /// Distinguishes the positions of the parts of a table.
+    name: &'static str,
+    /// The last column is the position of a row, as a text. The first parameter is the one after which the page begins, or
+    /// null, the second the number of rows.
+    statement: &'static str,
+    decode: fn(&Row) -> Result<Decoded, SqlError>,
+    position: usize,
+}
+
+/// What a row is copied as, and the bytes of values in it.
+type Decoded = (Vec<CopiedRow>, usize);
+
+fn parts(table: Table) -> &'static [Part] {
+    match table {
+        Table::Router => &[],
+        Table::Notifications => &[Part {
+            name: "versions",
+            statement: READ_VERSIONS,
+            decode: |row| {
+                Ok((vec![CopiedRow::Version(row.uaid(0)?, notifications::decode(1, row)?)], 0))
+            },
+            position: 4,
+        }],
+        Table::Sequences => &[Part {
+            name: "sequences",
+            statement: READ_SEQUENCES,
+            decode: |row| Ok((vec![CopiedRow::Sequence(feed_rows::decode_state(row)?)], 0)),
+            position: 8,
+        }],
+        Table::Feeds => &[
+            Part { name: "keys", statement: READ_KEYS, decode: decode_key, position: 5 },
+            Part {
+                name: "expected",
+                statement: READ_EXPECTED,
+                decode: decode_expected,
+                position: 3,
+            },
+        ],
+        Table::Messages(_) => &[
+            Part {
+                name: "channels",
+                statement: READ_CHANNELS,
+                decode: decode_channels,
+                position: 2,
+            },
+            Part {
+                name: "messages",
+                statement: READ_MESSAGES,
+                decode: |row| {
+                    Ok((vec![CopiedRow::Message(row.uaid(13)?, messages::decode(row)?)], 0))
+                },
+                position: 14,
+            },
+        ],
+    }
+}
+
+pub(crate) async fn read(
+    client: &PostgresClient,
+    table: Table,
+    after: Option<Cursor>,
+) -> Result<CopiedPage, SqlError> {
+    read_page(client, table, after, PAGE_ROWS_MAX).await
+}
+
+async fn read_page(
+    client: &PostgresClient,
+    table: Table,
+    after: Option<Cursor>,
+    rows_max: usize,
+) -> Result<CopiedPage, SqlError> {
+    if table == Table::Router {
+        let page = client.records(after.as_ref()).await?;
+        let rows = page.rows.into_iter();
+        let rows = rows.map(|row| CopiedRow::Record(RecordRow { node: None, ..row })).collect();
+        return Ok(CopiedPage { rows, next: page.next, ..CopiedPage::default() });
+    }
+    let parts = parts(table);
+    let (at, after) = match &after {
+        None => (0, None),
+        Some(cursor) => {
+            let (name, after) = cursor.as_str().split_once(':').unwrap_or_default();
+            let at = parts.iter().position(|part| part.name == name);
+            let unknown = || SqlError::corrupt("the position in a copy");
+            (at.ok_or_else(unknown)?, Some(after).filter(|after| !after.is_empty()))
+        }
+    };
+    let part = &parts[at];
+    let params = params![after, rows_max as u64];
+    let rows = match table {
+        Table::Messages(month) => {
+            let rows = client.read_month(month, part.statement, params).await;
+            let Some(rows) = if_month(rows)? else { return Ok(CopiedPage::default()) };
+            rows
+        }
+        _ => client.read(&client.names.query(part.statement, params)).await?,
+    };
+    let (mut page, mut bytes, mut last) = (CopiedPage::default(), 0, None);
+    for row in &rows {
+        if bytes >= PAGE_BYTES_MAX {
+            break;
+        }
+        let (read, bytes_read) = (part.decode)(row)?;
+        page.rows.extend(read);
+        bytes += bytes_read;
+        last = Some(row.column::<&str>(part.position)?);
+    }
+    let is_full = bytes >= PAGE_BYTES_MAX || rows.len() == rows_max;
+    page.next = match (last.filter(|_| is_full), parts.get(at + 1)) {
+        (Some(last), _) => Some(Cursor::new(format!("{}:{last}", part.name))),
+        (None, Some(next)) => Some(Cursor::new(format!("{}:", next.name))),
+        (None, None) => None,
+    };
+    Ok(page)
+}
+
+fn decode_key(row: &Row) -> Result<Decoded, SqlError> {
+    let (feed, key) = (row.parsed(0, FeedName::from_store)?, row.parsed(1, FeedKey::parse)?);
+    let version = Version(row.number(2)?);
+    let number = row.number_or_none(3)?.map(FeedSyncId);
+    let value = feed_rows::value(4, row)?;
+    let bytes = value.as_ref().map_or(0, |value| value.as_str().len());
+    let of_key = CopiedRow::Key { feed: feed.clone(), key: key.clone(), version, number };
+    Ok((vec![of_key, CopiedRow::Value { feed, key, version, number, value }], bytes))
+}
+
+fn decode_expected(row: &Row) -> Result<Decoded, SqlError> {
+    let ExpectedReceipt { request, deadline } = feed_rows::decode_expected(row)?;
+    let ReceiptRequest { subscription: feed, key } = request;
+    Ok((vec![CopiedRow::ExpectedReceipt { feed, key, deadline }], 0))
+}
+
+fn decode_channels(row: &Row) -> Result<Decoded, SqlError> {
+    let chids = row.column::<Vec<uuid::Uuid>>(1)?;
+    let chids: BTreeSet<Chid> = chids.into_iter().map(|chid| Chid(chid.into_bytes())).collect();
+    Ok((vec![CopiedRow::Channels(row.uaid(0)?, chids)], 0))
+}
+
+/// Keys of feeds are read as two rows, and the channels of an agent as one.
+pub(crate) async fn count(client: &PostgresClient, table: Table) -> Result<u64, SqlError> {
+    let statement = match table {
+        Table::Router => "SELECT count(*) FROM {s}.router",
+        Table::Notifications => "SELECT count(*) FROM {s}.notifications",
+        Table::Sequences => "SELECT count(*) FROM {s}.sequences",
+        Table::Feeds => {
+            "SELECT 2 * (SELECT count(*) FROM {s}.feed_keys) + (SELECT count(*) FROM {s}.receipts_expected)"
+        }
+        Table::Messages(month) => {
+            let statement = "
+                SELECT (SELECT count(*) FROM {s}.agents_{m}) + (SELECT count(*) FROM {s}.messages_{m})";
+            let rows = if_month(client.read_month(month, statement, params![]).await)?;
+            return first_number(&rows.unwrap_or_default());
+        }
+    };
+    first_number(&client.read(&client.names.query(statement, params![])).await?)
+}
+
+/// Writes a page in one transaction.
+pub(crate) async fn write(
+    client: &PostgresClient,
+    table: Table,
+    rows: Arc<Vec<CopiedRow>>,
+) -> Result<(), StoreError> {
+    let written: Result<(), SqlError> =
+        transact!(client, |transaction| write_page(&transaction, table, &rows).await);
+    match table {
+        Table::Messages(month) => in_month(month, written),
+        _ => Ok(written?),
+    }
+}
+
+async fn write_page(
+    transaction: &Transaction<'_>,
+    table: Table,
+    rows: &[CopiedRow],
+) -> Result<(), SqlError> {
+    let writes = rows.iter().map(async |row| {
+        let (statement, params) = match row {
+            CopiedRow::Record(record) => (router::WRITE, router::write_params(record, true)),
+            CopiedRow::Version(uaid, version) => {
+                (notifications::SAVE, notifications::save_params(*uaid, version))
+            }
+            CopiedRow::Sequence(feed) => {
+                let sequence = feed.sequence;
+                let params = params![
+                    feed.name.as_str(),
+                    exact(sequence.value.0)?,
+                    exact(sequence.version)?,
+                    exact(sequence.keys)?,
+                    exact(sequence.horizon.0)?,
+                    exact(sequence.forgotten.0)?,
+                    sequence.mark.map(|mark| exact(mark.number.0)).transpose()?,
+                    sequence.mark.map(|mark| mark.at),
+                ];
+                (PUT_SEQUENCE, params)
+            }
+            CopiedRow::Key { .. } => return Ok(()),
+            CopiedRow::Value { feed, key, version, number, value } => {
+                let row = KeyRow { version: *version, number: *number };
+                (feed_rows::PUT_KEY, feed_rows::put_params(feed, key, row, value.as_ref())?)
+            }
+            CopiedRow::ExpectedReceipt { feed, key, deadline } => {
+                let request = ReceiptRequest { subscription: feed.clone(), key: key.clone() };
+                let expected = ExpectedReceipt { request, deadline: *deadline };
+                (feed_rows::EXPECT, feed_rows::expected_params(&expected))
+            }
+            CopiedRow::Channels(uaid, chids) => {
+                let chids: Vec<Chid> = chids.iter().copied().collect();
+                (channels::ADD, params![*uaid, chids, false])
+            }
+            CopiedRow::Message(uaid, message) => {
+                let mut params = messages::row_params(*uaid, message);
+                params.push(Param::from(i32::from(message.offers)));
+                (messages::INSERT_COPY, params)
+            }
+        };
+        match table {
+            Table::Messages(month) => transaction.run_month(month, statement, params).await?,
+            _ => transaction.run(statement, params).await?,
+        };
+        Ok(())
+    });
+    try_join_all(writes).await.map(drop)
+}
+
+/// Copies a page of a month to another month: first the channels, because a message is copied only if its channel is
+/// registered, then the messages.
+pub(crate) async fn copy_month(
+    client: &PostgresClient,
+    from: Month,
+    to: Month,
+    after: Option<Cursor>,
+) -> Result<CopyProgress, StoreError> {
+    if from == to {
+        return Ok(CopyProgress::default());
+    }
+    let table = Table::Messages(from);
+    in_month(
+        from,
+        client.read_month(from, "SELECT 1 FROM {s}.agents_{m} LIMIT 1", params![]).await,
+    )?;
+    let CopiedPage { rows, next, .. } = read_page(client, table, after, STEP_ROWS_MAX).await?;
+    let copied: Result<u64, SqlError> = transact!(client, |transaction| async {
+        let mut written = 0;
+        for row in &rows {
+            written += copy_row(&transaction, to, row).await?;
+        }
+        Ok(written)
+    }
+    .await);
+    Ok(CopyProgress { seen: rows.len() as u64, written: in_month(to, copied)?, next })
+}
+
+/// Returns the number of rows that were written.
+async fn copy_row(
+    transaction: &Transaction<'_>,
+    to: Month,
+    row: &CopiedRow,
+) -> Result<u64, SqlError> {
+    let rows = match row {
+        CopiedRow::Channels(uaid, chids) => {
+            let chids: Vec<Chid> = chids.iter().copied().collect();
+            let there =
+                transaction.run_month(to, CHANNELS_THERE, params![*uaid, chids.clone()]).await?;
+            if there.first().map_or(Ok(false), |row| row.column(0))? {
+                return Ok(0);
+            }
+            transaction.run_month(to, channels::ADD, params![*uaid, chids, false]).await?
+        }
+        CopiedRow::Message(uaid, message) => copy_message(transaction, to, *uaid, message).await?,
+        _ => Vec::new(),
+    };
+    Ok(u64::from(!rows.is_empty()))
+}
+
+/// A message never replaces a newer one of its topic.
+async fn copy_message(
+    transaction: &Transaction<'_>,
+    to: Month,
+    uaid: Uaid,
+    message: &Message,
+) -> Result<Vec<Row>, SqlError> {
+    let mut params = messages::row_params(uaid, message);
+    params.push(Param::from(i32::from(message.offers)));
+    transaction
+        .run_month(
+            to,
+            DELETE_OLDER,
+            params![
+                uaid,
+                message.chid,
+                message.topic.as_ref().map(|topic| topic.as_str()),
+                message.id
+            ],
+        )
+        .await?;
+    transaction.run_month(to, COPY_MESSAGE, params).await
+}
+
+const PUT_SEQUENCE: &str = "
+    INSERT INTO {s}.sequences (name, value, version, keys, horizon, forgotten, mark, marked_at)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+    ON CONFLICT (name) DO UPDATE SET
+        value = excluded.value, version = excluded.version, keys = excluded.keys, horizon = excluded.horizon,
+        forgotten = excluded.forgotten, mark = excluded.mark, marked_at = excluded.marked_at";
+
+/// Whether the agent is known with all of these channels.
+const CHANNELS_THERE: &str = "
+    SELECT EXISTS (SELECT 1 FROM {s}.agents_{m} WHERE uaid = $1)
+        AND NOT EXISTS (SELECT 1 FROM unnest($2::uuid[]) AS n(chid) WHERE NOT EXISTS (
+            SELECT 1 FROM {s}.channels_{m} c WHERE c.uaid = $1 AND c.chid = n.chid))";
+
+const DELETE_OLDER: &str = "
+    DELETE FROM {s}.messages_{m} WHERE uaid = $1 AND chid = $2 AND topic = $3 AND id < $4
+        AND EXISTS (SELECT 1 FROM {s}.channels_{m} c WHERE c.uaid = $1 AND c.chid = $2)";
+
+const COPY_MESSAGE: &str = "
+    INSERT INTO {s}.messages_{m}
+        (uaid, id, expires_at, chid, topic, urgency, accepted_at, ttl,
+         encoding, encryption, crypto_key, data, receipt, size, offers)
+    SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15
+    WHERE EXISTS (SELECT 1 FROM {s}.channels_{m} WHERE uaid = $1 AND chid = $4)
+    ON CONFLICT DO NOTHING RETURNING 1";
+
+const READ_VERSIONS: &str = "
+    SELECT uaid, chid, version, data, uaid || ' ' || chid FROM {s}.notifications
+    WHERE $1::text IS NULL
+        OR (uaid, chid) > (split_part($1, ' ', 1)::uuid, split_part($1, ' ', 2)::uuid)
+    ORDER BY uaid, chid LIMIT $2";
+
+const READ_SEQUENCES: &str = "
+    SELECT name, value, version, keys, horizon, forgotten, mark, marked_at, name
+    FROM {s}.sequences WHERE $1::text IS NULL OR name > $1 ORDER BY name LIMIT $2";
+
+const READ_KEYS: &str = "
+    SELECT feed, key, version, feed_sync_id, value, feed || chr(1) || key FROM {s}.feed_keys
+    WHERE $1::text IS NULL OR (feed, key) > (split_part($1, chr(1), 1), split_part($1, chr(1), 2))
+    ORDER BY feed, key LIMIT $2";
+
+const READ_EXPECTED: &str = "
+    SELECT feed, key, deadline, feed || chr(1) || key FROM {s}.receipts_expected
+    WHERE $1::text IS NULL OR (feed, key) > (split_part($1, chr(1), 1), split_part($1, chr(1), 2))
+    ORDER BY feed, key LIMIT $2";
+
+const READ_CHANNELS: &str = "
+    SELECT a.uaid, ARRAY(SELECT chid FROM {s}.channels_{m} c WHERE c.uaid = a.uaid), a.uaid::text
+    FROM {s}.agents_{m} a WHERE $1::text IS NULL OR a.uaid > $1::uuid ORDER BY a.uaid LIMIT $2";
+
+const READ_MESSAGES: &str = "
+    SELECT id, expires_at, chid, topic, urgency, accepted_at, ttl,
+        encoding, encryption, crypto_key, data, offers, receipt, uaid, uaid || ' ' || id
+    FROM {s}.messages_{m} WHERE $1::text IS NULL
+        OR (uaid, id) > (split_part($1, ' ', 1)::uuid, split_part($1, ' ', 2)::uuid)
+    ORDER BY uaid, id LIMIT $2";

@@ -1,0 +1,142 @@
+//! Errors of PostgreSQL. None has a key or a payload: details, which have, are left out.
+
+use std::error::Error;
+use std::time::Duration;
+
+use state_machine::Month;
+use storage::store::StoreError;
+use tokio_postgres::error::SqlState;
+
+/// Why a statement failed.
+#[derive(Debug, Clone)]
+pub(crate) struct SqlError {
+    pub(crate) kind: ErrorKind,
+    /// For an operator's log, without keys and payloads.
+    text: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ErrorKind {
+    /// The server refused the statement. Nothing of its transaction was done.
+    Refused(SqlState),
+    /// The connection ended, or this program gave up waiting: the statement may have been executed.
+    Lost,
+    /// There was no connection. Nothing was done.
+    Unreachable,
+    /// A row has what this program does not write.
+    Corrupt,
+}
+
+impl SqlError {
+    pub(crate) fn corrupt(what: &str) -> Self {
+        Self {
+            kind: ErrorKind::Corrupt,
+            text: format!("a row in PostgreSQL is unreadable: {what}"),
+        }
+    }
+
+    /// Another transaction has made what this one was to make.
+    pub(crate) fn conflict() -> Self {
+        let text = "another transaction was in the way".to_owned();
+        Self { kind: ErrorKind::Refused(SqlState::T_R_SERIALIZATION_FAILURE), text }
+    }
+
+    pub(crate) fn late(limit: Duration) -> Self {
+        let text = format!("PostgreSQL did not answer within {} ms", limit.as_millis());
+        Self { kind: ErrorKind::Lost, text }
+    }
+
+    pub(crate) fn lost() -> Self {
+        let text = "the connection to PostgreSQL ended".to_owned();
+        Self { kind: ErrorKind::Lost, text }
+    }
+
+    /// The connection could not be opened.
+    pub(crate) fn unreachable(server: &str, reason: &str) -> Self {
+        let text = format!("no PostgreSQL is reached at {server}: {reason}");
+        Self { kind: ErrorKind::Unreachable, text }
+    }
+
+    pub(crate) fn has_code(&self, codes: &[SqlState]) -> bool {
+        matches!(&self.kind, ErrorKind::Refused(code) if codes.contains(code))
+    }
+
+    /// Whether a connection is refused until an operator changes something: it was refused by name, and not for a lack of
+    /// places or while the server starts.
+    pub(crate) fn is_refused_for_good(&self) -> bool {
+        let may_pass = [SqlState::TOO_MANY_CONNECTIONS, SqlState::CANNOT_CONNECT_NOW];
+        matches!(self.kind, ErrorKind::Refused(_)) && !self.has_code(&may_pass)
+    }
+
+    /// Whether a table or function of a month is missing.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.has_code(&[SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_FUNCTION])
+    }
+
+    /// Whether it was in the way of another transaction, and may be repeated.
+    pub(crate) fn is_conflict(&self) -> bool {
+        self.has_code(&[
+            SqlState::T_R_SERIALIZATION_FAILURE,
+            SqlState::T_R_DEADLOCK_DETECTED,
+            SqlState::LOCK_NOT_AVAILABLE,
+        ])
+    }
+
+    /// Whether the server is not the one to write to, or ends: another connection may be to another server.
+    pub(crate) fn ends_connection(&self) -> bool {
+        self.kind == ErrorKind::Lost
+            || self.has_code(&[
+                SqlState::READ_ONLY_SQL_TRANSACTION,
+                SqlState::ADMIN_SHUTDOWN,
+                SqlState::CRASH_SHUTDOWN,
+                SqlState::CANNOT_CONNECT_NOW,
+            ])
+    }
+
+    /// The same, if the tables of this month may be missing.
+    pub(crate) fn of_month(self, month: Month) -> StoreError {
+        match self.is_missing() {
+            true => StoreError::NoSuchMonth(month),
+            false => self.into(),
+        }
+    }
+}
+
+impl From<tokio_postgres::Error> for SqlError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        if let Some(refusal) = error.as_db_error() {
+            let text = format!("PostgreSQL: {} ({})", refusal.message(), refusal.code().code());
+            return Self { kind: ErrorKind::Refused(refusal.code().clone()), text };
+        }
+        let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+        let is_of_column = error.to_string().starts_with("error deserializing");
+        let kind = if is_of_column { ErrorKind::Corrupt } else { ErrorKind::Lost };
+        Self { kind, text: format!("PostgreSQL: {reason}") }
+    }
+}
+
+impl From<SqlError> for StoreError {
+    fn from(error: SqlError) -> Self {
+        if error.is_conflict() {
+            return Self::Busy;
+        }
+        if error.has_code(&[SqlState::DISK_FULL]) {
+            return Self::NoSpace;
+        }
+        Self::Failed(error.text)
+    }
+}
+
+impl std::fmt::Display for SqlError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// What a statement on a month returns that may have no table.
+pub(crate) fn if_month<T>(result: Result<T, SqlError>) -> Result<Option<T>, SqlError> {
+    match result {
+        Err(error) if error.is_missing() => Ok(None),
+        result => result.map(Some),
+    }
+}

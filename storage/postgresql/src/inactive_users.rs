@@ -1,0 +1,74 @@
+//! Inactive users, by the index on `last_connect`, and what a drop deletes.
+
+use state_machine::{LastConnect, Month, Uaid};
+use storage::maintenance::{
+    InactiveUser, InactiveUsers, MonthRange, ROWS_IN_A_STEP, USERS_IN_A_BATCH,
+};
+use storage::store::Cursor;
+
+use crate::client::PostgresClient;
+use crate::error::{SqlError, if_month};
+use crate::sql::{Columns, count, params};
+
+pub(crate) async fn find(
+    client: &PostgresClient,
+    seen: MonthRange,
+    after: Option<Cursor>,
+) -> Result<InactiveUsers, SqlError> {
+    let keys = seen.keys();
+    // No agent has a key below the first of its month, so that none is left out here.
+    let before_all = InactiveUser { uaid: Uaid([0; 16]), last_connect: keys.start };
+    let position = after.map(|after| position(&after)).transpose()?.unwrap_or(before_all);
+    let params =
+        params![position.last_connect.0, position.uaid, keys.end.0, USERS_IN_A_BATCH as u64];
+    let rows = client.read(&client.names.query(FIND, params)).await?;
+    let users = rows.iter().map(|row| {
+        Ok(InactiveUser { last_connect: LastConnect(row.number(0)?), uaid: row.uaid(1)? })
+    });
+    let users = users.collect::<Result<Vec<_>, SqlError>>()?;
+    let next = users.get(USERS_IN_A_BATCH - 1);
+    let next = next.map(|last| Cursor::new(format!("{} {}", last.last_connect.0, last.uaid)));
+    Ok(InactiveUsers { users, next })
+}
+
+fn position(cursor: &Cursor) -> Result<InactiveUser, SqlError> {
+    let position = cursor.as_str().split_once(' ').and_then(|(key, uaid)| {
+        let last_connect = LastConnect(key.parse().ok()?);
+        Some(InactiveUser { uaid: uaid.parse().ok()?, last_connect })
+    });
+    position.ok_or_else(|| SqlError::corrupt("the position among inactive users"))
+}
+
+/// Deletes the channels of these users in a month, and a step of the messages of each. Returns whether there were rows.
+pub(crate) async fn delete_rows(
+    client: &PostgresClient,
+    uaids: Vec<Uaid>,
+    month: Month,
+) -> Result<bool, SqlError> {
+    let Some(first) = uaids.first().copied() else { return Ok(false) };
+    let params = params![uaids, ROWS_IN_A_STEP as u64];
+    let rows = if_month(client.write_month(first, month, DELETE, params).await)?;
+    Ok(count(&rows.unwrap_or_default())? > 0)
+}
+
+pub(crate) async fn has_rows(client: &PostgresClient, month: Month) -> Result<bool, SqlError> {
+    let rows = if_month(client.read_month(month, HAS_ROWS, params![]).await)?;
+    rows.unwrap_or_default().first().map_or(Ok(false), |row| row.column(0))
+}
+
+const FIND: &str = "
+    SELECT last_connect, uaid FROM {s}.router
+    WHERE (last_connect, uaid) > ($1, $2) AND last_connect < $3
+    ORDER BY last_connect, uaid LIMIT $4";
+
+const DELETE: &str = "
+    WITH agents AS (DELETE FROM {s}.agents_{m} WHERE uaid = ANY($1) RETURNING 1),
+    channels AS (DELETE FROM {s}.channels_{m} WHERE uaid = ANY($1) RETURNING 1),
+    page AS (
+        SELECT page.uaid, page.id FROM unnest($1) AS u(uaid) CROSS JOIN LATERAL (
+            SELECT m.uaid, m.id FROM {s}.messages_{m} m WHERE m.uaid = u.uaid LIMIT $2) page),
+    messages AS (
+        DELETE FROM {s}.messages_{m} d USING page p WHERE d.uaid = p.uaid AND d.id = p.id RETURNING 1)
+    SELECT (SELECT count(*) FROM agents) + (SELECT count(*) FROM channels) + (SELECT count(*) FROM messages)";
+
+const HAS_ROWS: &str = "SELECT EXISTS (SELECT 1 FROM {s}.agents_{m})";

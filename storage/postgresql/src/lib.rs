@@ -1,0 +1,155 @@
+//! The PostgreSQL engine: tables in a database that many nodes share.
+//!
+//! - **Tables** (`schema`): the router, feeds, receipts and SimplePush's versions, and three for each month, which are
+//!   dropped whole.
+//! - **Writes** of one user agent take effect in the order of their calls ([`storage::queue`]). Most are one statement, and
+//!   those of many agents share a transaction and a round trip (`lanes`). What a rule decides in several steps is a
+//!   transaction of its own (`client`).
+//! - **Reads** have connections of their own, to the server that is written to.
+//! - **A connection that ends** is opened again, also to another host of the URL, and what may have been executed is
+//!   repeated, as all writes may be.
+//!
+//! Architecture Invariant: whatever writes an agent's rows of a month locks its row of `agents` first, and whatever writes
+//! the rows of a feed holds the feed's lock (`feed_rows`).
+
+/// Implements methods of a contract: each runs one function of this engine, in no order.
+macro_rules! calls {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $answer:ty = |$client:ident| $call:expr;)*) => {
+        $(fn $name(&self, $($arg: $type),*) -> StoreFuture<$answer> {
+            self.call(async move |client| {
+                let $client = &*client;
+                $call.await
+            })
+        })*
+    };
+}
+
+mod address;
+mod channels;
+mod client;
+mod connection;
+mod copied_rows;
+mod error;
+mod feed_rows;
+mod feeds;
+mod inactive_users;
+mod lanes;
+mod maintenance;
+mod messages;
+mod notifications;
+mod open;
+mod preflight;
+mod receipts;
+mod router;
+mod schema;
+mod sql;
+mod store;
+mod waiting_counts;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use state_machine::Uaid;
+use storage::queue::{Priority, Queue, QueueLimits};
+use storage::store::{StoreError, StoreFuture};
+use storage::waiting_limits::WaitingLimits;
+
+pub use self::address::AddressError;
+use self::client::PostgresClient;
+pub use self::open::PostgresOpenError;
+pub use self::schema::statements;
+
+/// The options of the PostgreSQL engine. Their defaults are in the settings.
+#[derive(Clone)]
+pub struct PostgresOptions {
+    /// A URL as libpq's. What it leaves out, also all of it, is that of the `PG*` variables.
+    pub url: String,
+    /// The password, if the URL has none.
+    pub password: Option<String>,
+    /// The schema of the tables.
+    pub schema: String,
+    /// Whether missing tables are created. Otherwise they are an error.
+    pub create_tables: bool,
+    /// Whether connections lead to a pooler that gives each transaction to any session.
+    pub is_pooled: bool,
+    /// Limit of opening a connection.
+    pub connect_timeout: Duration,
+    /// Limit of a statement, and of waiting for a connection.
+    pub operation_timeout: Duration,
+    /// Calls of the store that wait or run; a further one is [`StoreError::Busy`].
+    pub requests_max: usize,
+    /// Writes of one user agent that wait or run; a further one is [`StoreError::Busy`].
+    pub agent_writes_max: usize,
+    /// Connections for writes, as many for reads, and as many for transactions of several steps.
+    pub connections: usize,
+    /// Threads that call PostgreSQL.
+    pub threads: usize,
+    /// Bounds of the messages that wait.
+    pub waiting: WaitingLimits,
+}
+
+/// A store in PostgreSQL.
+///
+/// Dropping it without [`Store::close`](storage::Store::close) loses no write: the queued calls are finished in the
+/// background.
+pub struct Postgres {
+    client: Arc<PostgresClient>,
+    queue: Queue,
+}
+
+impl Postgres {
+    /// Connects, and creates the tables if they are missing and may be created.
+    ///
+    /// Blocks until the server has replied.
+    pub fn open(options: &PostgresOptions) -> Result<Self, PostgresOpenError> {
+        let limits = QueueLimits {
+            calls_max: options.requests_max.max(1),
+            agent_calls_max: options.agent_writes_max.max(1),
+            agent_wait_max: options.operation_timeout,
+        };
+        let queue = Queue::start("postgresql", options.threads, limits);
+        let queue = queue.map_err(PostgresOpenError::Thread)?;
+        let client = Arc::new(queue.block_on(open::client(options))?);
+        Ok(Self { client, queue })
+    }
+
+    /// Runs a call that is not ordered.
+    fn call<T, E, F>(&self, call: impl FnOnce(Arc<PostgresClient>) -> F) -> StoreFuture<T>
+    where
+        T: Send + 'static,
+        E: Into<StoreError>,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        self.run(Priority::Messages, None, call)
+    }
+
+    /// Runs a write of message rows, in order with the other writes of the user agent.
+    fn write<T, E, F>(
+        &self,
+        uaid: Uaid,
+        write: impl FnOnce(Arc<PostgresClient>) -> F,
+    ) -> StoreFuture<T>
+    where
+        T: Send + 'static,
+        E: Into<StoreError>,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        self.run(Priority::Messages, Some(uaid), write)
+    }
+
+    /// Runs a call, in order with the other writes of the user agent if one is named.
+    fn run<T, E, F>(
+        &self,
+        priority: Priority,
+        agent: Option<Uaid>,
+        call: impl FnOnce(Arc<PostgresClient>) -> F,
+    ) -> StoreFuture<T>
+    where
+        T: Send + 'static,
+        E: Into<StoreError>,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let call = call(self.client.clone());
+        self.queue.run(priority, agent, async { call.await.map_err(Into::into) })
+    }
+}

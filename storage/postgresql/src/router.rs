@@ -1,0 +1,272 @@
+//! The rows of the router table.
+
+use state_machine::{BridgeRecipient, LastConnect, Month, NodeId, Time, Uaid};
+use storage::record_row::RecordRow;
+use storage::registration::{self, NewRecord};
+use storage::rules::record_rows::{
+    Changed, GuardedChange, RecordChange, RecordGuard, RecordPage, RecordRows,
+};
+use storage::store::{Cursor, RegisterResult};
+use tokio_postgres::Row;
+
+use crate::client::{PostgresClient, transact};
+use crate::error::SqlError;
+use crate::sql::{Columns, Param, Query, params};
+
+/// Records in one page.
+const RECORDS_MAX: u64 = 1000;
+
+impl RecordRows for PostgresClient {
+    type Error = SqlError;
+
+    async fn record(&self, uaid: Uaid) -> Result<Option<RecordRow>, SqlError> {
+        let rows = self.read(&self.names.query(READ, params![uaid])).await?;
+        rows.first().map(decode).transpose()
+    }
+
+    async fn change_record(&self, change: &GuardedChange) -> Result<Changed, SqlError> {
+        let written = self.write(change.uaid, self.change_query(change)).await?;
+        Ok(match written.rows.first().map(decode).transpose()? {
+            Some(before) => Changed::Done(before),
+            None => Changed::Refused(None),
+        })
+    }
+
+    async fn change_records(&self, changes: Vec<GuardedChange>) -> Result<u64, SqlError> {
+        let mut written = 0;
+        for change in changes {
+            written += u64::from(self.change_record(&change).await?.is_done());
+        }
+        Ok(written)
+    }
+
+    /// In the order of the uaids.
+    async fn records(&self, after: Option<&Cursor>) -> Result<RecordPage, SqlError> {
+        let after = after.map(|after| Uaid::parse(after.as_str()));
+        let after = after.transpose().map_err(|_| SqlError::corrupt("the position of a page"))?;
+        let rows = self.read(&self.names.query(RECORDS, params![after, RECORDS_MAX])).await?;
+        let rows = rows.iter().map(decode).collect::<Result<Vec<_>, _>>()?;
+        let last = rows.last().filter(|_| rows.len() as u64 == RECORDS_MAX);
+        let next = last.map(|last| Cursor::new(last.uaid.to_string()));
+        Ok(RecordPage { rows, next, unreadable: 0 })
+    }
+}
+
+impl PostgresClient {
+    fn change_query(&self, GuardedChange { uaid, guards, change }: &GuardedChange) -> Query {
+        let (mut node, mut is_bridged, mut connected_at, mut last_connect) =
+            (None, false, None, None);
+        let (mut curmonth, mut oldmonth) = (None, None);
+        for guard in guards {
+            match guard {
+                RecordGuard::Node(of) => node = Some(of.as_str()),
+                RecordGuard::Bridged => is_bridged = true,
+                RecordGuard::ConnectedAt(at) => connected_at = Some(*at),
+                RecordGuard::LastConnect(key) => last_connect = Some(Time(key.0)),
+                RecordGuard::Curmonth(month) => curmonth = Some(month.to_string()),
+                // An empty text stands for none.
+                RecordGuard::Oldmonth(month) => oldmonth = Some(text(*month).unwrap_or_default()),
+            }
+        }
+        let mut params =
+            params![*uaid, node, is_bridged, connected_at, last_connect, curmonth, oldmonth];
+        let (columns, values) = changed_columns(change);
+        params.extend(values);
+        self.names.query(&CHANGE.replace("{columns}", columns), params)
+    }
+}
+
+/// The columns that a change sets, from the eighth parameter on.
+fn changed_columns(change: &RecordChange) -> (&'static str, Vec<Param>) {
+    match *change {
+        RecordChange::Months { curmonth, oldmonth, last_connect } => (
+            "curmonth = $8, oldmonth = $9, last_connect = coalesce($10, r.last_connect)",
+            params![curmonth.to_string(), text(oldmonth), last_connect.map(|key| Time(key.0))],
+        ),
+        RecordChange::EndMove => ("oldmonth = NULL", Vec::new()),
+        RecordChange::ClearNode => ("node_id = NULL", Vec::new()),
+        RecordChange::MarkDropped => ("router_type = $8", params![storage::maintenance::DROPPED]),
+        RecordChange::Connected { at, last_connect } => (
+            "connected_at = $8, last_connect = coalesce($9, r.last_connect)",
+            params![at, last_connect.map(|key| Time(key.0))],
+        ),
+    }
+}
+
+/// Registers an agent, unless the record's `connected_at` is as new. A known agent costs one statement.
+pub(crate) async fn register(
+    client: &PostgresClient,
+    new: &NewRecord,
+) -> Result<RegisterResult, SqlError> {
+    let mut is_repeated = false;
+    if let Some(node) = &new.node {
+        let params = params![
+            new.uaid,
+            new.router_type.as_str(),
+            node.as_str(),
+            new.connected_at,
+            new.last_connect.0
+        ];
+        let written = client.write(new.uaid, client.names.query(RECONNECT, params)).await?;
+        is_repeated = written.is_repeated;
+        if let Some(before) = written.rows.first().map(decode).transpose()? {
+            return Ok(new.registered(Some(&before)));
+        }
+    }
+    transact!(client, |transaction| async {
+        let rows = transaction.run(&format!("{READ} FOR UPDATE"), params![new.uaid]).await?;
+        let there = rows.first().map(decode).transpose()?;
+        let result = new.over(there.as_ref());
+        match (&result, there) {
+            // The first attempt wrote it and its answer was lost, with the former binding.
+            (RegisterResult::Superseded(_), Some(there)) if is_repeated && new.is_in(&there) => {
+                return Ok(new.registered(Some(&RecordRow { node: None, ..there })));
+            }
+            (RegisterResult::Registered(record, _), there) => {
+                let record = RecordRow::from(record.clone());
+                // A record that another transaction makes meanwhile is not replaced.
+                let written =
+                    transaction.run(WRITE, write_params(&record, there.is_some())).await?;
+                if written.is_empty() {
+                    return Err(SqlError::conflict());
+                }
+            }
+            _ => {}
+        }
+        Ok(result)
+    }
+    .await)
+}
+
+/// The parameters of [`WRITE`].
+pub(crate) fn write_params(record: &RecordRow, may_replace: bool) -> Vec<Param> {
+    params![
+        record.uaid,
+        record.router_type.as_str(),
+        record.node.as_ref().map(NodeId::as_str),
+        record.connected_at,
+        record.last_connect.0,
+        text(record.curmonth).unwrap_or_default(),
+        text(record.oldmonth),
+        record.recipient.as_ref().map(|recipient| registration::encode(recipient).to_string()),
+        may_replace,
+    ]
+}
+
+/// Creates a record, unless there is one. Returns whether it did.
+pub(crate) async fn create(client: &PostgresClient, record: RecordRow) -> Result<bool, SqlError> {
+    let query = client.names.query(WRITE, write_params(&record, false));
+    Ok(!client.write(record.uaid, query).await?.rows.is_empty())
+}
+
+/// Returns whether there was a record.
+pub(crate) async fn drop_user(client: &PostgresClient, uaid: Uaid) -> Result<bool, SqlError> {
+    let query = client.names.query(DROP, params![uaid]);
+    Ok(!client.write(uaid, query).await?.rows.is_empty())
+}
+
+pub(crate) async fn drop_bridged(
+    client: &PostgresClient,
+    uaid: Uaid,
+    recipient: &BridgeRecipient,
+) -> Result<bool, SqlError> {
+    transact!(client, |transaction| async {
+        let rows = transaction.run(&format!("{READ} FOR UPDATE"), params![uaid]).await?;
+        let there = rows.first().map(decode).transpose()?.and_then(|row| row.recipient);
+        let is_it = there.is_some_and(|there| {
+            (there.bridge, &there.app, &there.token)
+                == (recipient.bridge, &recipient.app, &recipient.token)
+        });
+        if is_it {
+            transaction.run(DROP, params![uaid]).await?;
+        }
+        Ok(is_it)
+    }
+    .await)
+}
+
+pub(crate) async fn drop_all(client: &PostgresClient, uaids: Vec<Uaid>) -> Result<(), SqlError> {
+    let Some(first) = uaids.first().copied() else { return Ok(()) };
+    let query = client.names.query("DELETE FROM {s}.router WHERE uaid = ANY($1)", params![uaids]);
+    client.write(first, query).await.map(drop)
+}
+
+/// The write of a health check, in the row of its session: nodes do not wait for each other.
+pub(crate) async fn check(client: &PostgresClient) -> Result<(), SqlError> {
+    let random = Uaid(fastrand::u128(..).to_be_bytes());
+    client.read(&client.names.query(RECORDS, params![Some(random), 1_u64])).await?;
+    client.write(random, client.names.query(CHECK, params![])).await.map(drop)
+}
+
+pub(crate) fn decode(row: &Row) -> Result<RecordRow, SqlError> {
+    let router_type: &str = row.column(1)?;
+    let data: Option<&str> = row.column(7)?;
+    let curmonth: &str = row.column(5)?;
+    let no_month = |_| SqlError::corrupt("a record has no month");
+    Ok(RecordRow {
+        uaid: row.uaid(0)?,
+        router_type: router_type.to_owned(),
+        recipient: registration::recipient(router_type, || serde_json::from_str(data?).ok()),
+        node: row.column::<Option<&str>>(2)?.map(NodeId::new),
+        connected_at: Time(row.number(3)?),
+        last_connect: LastConnect(row.number(4)?),
+        curmonth: Some(curmonth.parse().map_err(no_month)?),
+        oldmonth: row.parsed_or_none(6, str::parse::<Month>)?,
+    })
+}
+
+fn text(month: Option<Month>) -> Option<String> {
+    month.map(|month| month.to_string())
+}
+
+const READ: &str = "
+    SELECT uaid, router_type, node_id, connected_at, last_connect, curmonth, oldmonth, router_data
+    FROM {s}.router WHERE uaid = $1";
+
+/// From the first one, if there is no uaid before them.
+const RECORDS: &str = "
+    SELECT uaid, router_type, node_id, connected_at, last_connect, curmonth, oldmonth, router_data
+    FROM {s}.router WHERE $1::uuid IS NULL OR uaid > $1 ORDER BY uaid LIMIT $2";
+
+/// Returns the record before it. It is locked first, so that it is the one that is changed.
+const RECONNECT: &str = "
+    WITH there AS (SELECT * FROM {s}.router WHERE uaid = $1 FOR UPDATE)
+    UPDATE {s}.router r SET node_id = $3, connected_at = $4, last_connect = $5 FROM there t
+    WHERE r.uaid = t.uaid AND t.router_type = $2 AND t.connected_at < $4
+    RETURNING t.uaid, t.router_type, t.node_id, t.connected_at, t.last_connect, t.curmonth, t.oldmonth, t.router_data";
+
+/// Each parameter from the second to the seventh is a guard, if it is not null.
+const CHANGE: &str = "
+    WITH there AS (SELECT * FROM {s}.router WHERE uaid = $1 FOR UPDATE)
+    UPDATE {s}.router r SET {columns} FROM there t
+    WHERE r.uaid = t.uaid
+        AND ($2::text IS NULL OR t.node_id = $2)
+        AND (NOT $3::boolean OR t.router_type IN ('fcm', 'apns') AND t.router_data IS NOT NULL)
+        AND ($4::bigint IS NULL OR t.connected_at = $4)
+        AND ($5::bigint IS NULL OR t.last_connect = $5)
+        AND ($6::text IS NULL OR t.curmonth = $6)
+        AND ($7::text IS NULL OR coalesce(t.oldmonth, '') = $7)
+    RETURNING t.uaid, t.router_type, t.node_id, t.connected_at, t.last_connect, t.curmonth, t.oldmonth, t.router_data";
+
+/// The last parameter is whether a record that is there is replaced. It keeps the data of a recipient that this program
+/// cannot read.
+pub(crate) const WRITE: &str = "
+    INSERT INTO {s}.router AS r
+        (uaid, router_type, node_id, connected_at, last_connect, curmonth, oldmonth, router_data)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+    ON CONFLICT (uaid) DO UPDATE SET
+        router_type = excluded.router_type,
+        node_id = excluded.node_id,
+        connected_at = excluded.connected_at,
+        last_connect = excluded.last_connect,
+        curmonth = excluded.curmonth,
+        oldmonth = excluded.oldmonth,
+        router_data = coalesce(excluded.router_data, r.router_data)
+        WHERE $9
+    RETURNING 1";
+
+const DROP: &str = "DELETE FROM {s}.router WHERE uaid = $1 RETURNING 1";
+
+const CHECK: &str = "
+    INSERT INTO {s}.health (session, checks) VALUES (pg_backend_pid() % 64, 1)
+    ON CONFLICT (session) DO UPDATE SET checks = health.checks + 1";

@@ -1,0 +1,211 @@
+//! A real PostgreSQL server in a directory of its own, reached by a socket in it, for tests. `make tools` installs it.
+//!
+//! It does not run as root: then it is that of the user `postgres`, or of `nobody`.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use rustix::fs::{StatVfs, statvfs};
+
+/// A running server. It ends when this is dropped, and with this process, also by a signal, and takes its directory along.
+pub struct PostgresServer {
+    /// What a client takes as its URL.
+    pub url: String,
+    /// That of the server and its standby.
+    pub both_urls: String,
+    dir: PathBuf,
+    process: Child,
+    answers: Mutex<Lines<BufReader<ChildStdout>>>,
+}
+
+/// Reads commands from stdin, a pipe to us, and ends when it does. It answers each with a line.
+const SCRIPT: &str = r#"
+serve() { # DIRECTORY SOCKETS
+    until pg_isready -q -h "$2"; do
+        [ -n "$server" ] && kill -0 "$server" 2>/dev/null || {
+            postgres -D "$1" -k "$2" -c listen_addresses= -c max_connections=500 -c shared_buffers=64MB -c dynamic_shared_memory_type=mmap \
+                -c max_wal_size=256MB >>"$2/log" 2>&1 &
+            server=$!
+        }
+        sleep 0.02
+    done
+}
+all() { echo "$server $(pgrep -P "$server")"; }
+initdb -D "$1/data" -U kalends -A trust -E UTF8 --locale=C --no-sync >"$1/initdb" 2>&1 || { cat "$1/initdb" >&2; exit 1; }
+serve "$1/data" "$1"
+echo started
+while read -r command; do
+    case $command in
+    kill) kill -9 $(all); wait "$server" 2>/dev/null ;;
+    start) serve "$1/data" "$1" ;;
+    stop) kill -STOP $(all) ;;
+    go) kill -CONT $(all) ;;
+    standby)
+        mkdir "$1/standby.sockets"
+        pg_basebackup -h "$1" -U kalends -D "$1/standby" -R -c fast
+        primary=$server; server=
+        serve "$1/standby" "$1/standby.sockets"
+        standby=$server; server=$primary ;;
+    synchronous)
+        psql -q -h "$1" -U kalends postgres -c "ALTER SYSTEM SET synchronous_standby_names = '*'" \
+            -c "SELECT pg_reload_conf()" >/dev/null
+        until psql -tAq -h "$1" -U kalends postgres -c "SELECT sync_state FROM pg_stat_replication" | grep -q sync$
+        do sleep 0.02; done ;;
+    unsafe) psql -q -h "$1" -U kalends postgres -c "ALTER SYSTEM SET fsync = off" -c "SELECT pg_reload_conf()" >/dev/null
+        until psql -tAq -h "$1" -U kalends postgres -c "SHOW fsync" | grep -q off; do sleep 0.02; done ;;
+    pooler)
+        mkdir "$1/pooler"
+        printf '%s\n' '[databases]' "postgres = host=$1 dbname=postgres user=kalends" '[pgbouncer]' "unix_socket_dir = $1/pooler" 'listen_port = 5432' \
+            'listen_addr =' 'pool_mode = transaction' 'auth_type = any' 'default_pool_size = 2' >"$1/pooler.ini"
+        pgbouncer -q "$1/pooler.ini" >"$1/pooler.log" 2>&1 &
+        pooler=$!
+        until pg_isready -q -h "$1/pooler"; do
+            kill -0 $pooler || { cat "$1/pooler.log" >&2; exit 1; }
+            sleep 0.02
+        done ;;
+    fail-over)
+        kill -9 $(all); wait "$server" 2>/dev/null
+        pg_ctl promote -D "$1/standby" -w >/dev/null; server=$standby ;;
+    esac
+    echo "$command"
+done
+kill -CONT $(all) 2>/dev/null
+kill -QUIT $server $standby 2>/dev/null
+[ -z "$pooler" ] || kill -TERM $pooler
+wait
+rm -rf "$1"
+"#;
+
+impl PostgresServer {
+    /// Starts a server of its own. Panics where none is installed.
+    pub fn start() -> Self {
+        let dir = tempfile::Builder::new().prefix("postgresql").tempdir_in(fast_dir());
+        let dir = dir.expect("a temporary directory can be made").keep();
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).expect("it is ours");
+        let mut command = Command::new("sh");
+        command.args(["-c", SCRIPT, "postgresql"]).arg(&dir).env("PATH", path()).current_dir(&dir);
+        if fs::metadata(&dir).expect("it was made").uid() == 0 {
+            let (uid, gid) = user();
+            chown(&dir, Some(uid), Some(gid)).expect("root may give it away");
+            command.uid(uid).gid(gid);
+        }
+        let process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut process = process.expect("there is a shell");
+        let stdout = process.stdout.take().expect("it was piped");
+        let answers = Mutex::new(BufReader::new(stdout).lines());
+        let socket = dir.to_str().expect("a temporary path is text").replace('/', "%2F");
+        let url = format!("postgresql://kalends@{socket}/postgres");
+        let both_urls =
+            format!("postgresql://kalends@{socket},{socket}%2Fstandby.sockets/postgres");
+        let server = Self { url, both_urls, dir, process, answers };
+        server.wait();
+        server
+    }
+
+    /// Does one of the commands of the script, and waits until it is done.
+    pub fn tell(&self, command: &str) {
+        let mut stdin = self.process.stdin.as_ref().expect("it was piped");
+        writeln!(stdin, "{command}").expect("the script runs");
+        self.wait();
+    }
+
+    /// Executes statements as the owner of all tables.
+    pub fn sql(&self, statements: &str) {
+        let _nothing = self.psql(statements);
+    }
+
+    /// The rows of a query, each column as a text; null is empty.
+    pub fn rows(&self, query: &str) -> Vec<Vec<String>> {
+        let rows = self.psql(query);
+        rows.lines().map(|row| row.split('\x1f').map(str::to_owned).collect()).collect()
+    }
+
+    fn psql(&self, statements: &str) -> String {
+        let host = self.dir.to_str().expect("a temporary path is text");
+        let mut command = Command::new("psql");
+        command.env("PATH", path()).args([
+            "-q",
+            "-t",
+            "-A",
+            "-F",
+            "\x1f",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-h",
+            host,
+            "-U",
+            "kalends",
+        ]);
+        let done = command.args(["postgres", "-c", statements]).output().expect("there is a psql");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).expect("it prints UTF-8")
+    }
+
+    /// Starts a pooler before the server, and returns its URL.
+    pub fn pooled(&self) -> String {
+        self.tell("pooler");
+        self.url.replace("/postgres", "%2Fpooler/postgres")
+    }
+
+    fn wait(&self) {
+        let answer = self.answers.lock().unwrap_or_else(PoisonError::into_inner).next();
+        assert!(matches!(answer, Some(Ok(_))), "PostgreSQL does not run: try `make tools`");
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        drop(self.process.stdin.take());
+        // It may have ended already, which is no error.
+        let _ended = self.process.wait();
+    }
+}
+
+/// The server of this process, started by the first test that asks.
+pub fn shared() -> &'static PostgresServer {
+    static SHARED: OnceLock<PostgresServer> = OnceLock::new();
+    SHARED.get_or_init(PostgresServer::start)
+}
+
+/// A directory in memory if there is one with room, as in no small container: many tests share a disk.
+fn fast_dir() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    let has_room = |space: StatVfs| space.f_bavail * space.f_frsize >= MEMORY_MIN;
+    match statvfs(memory).is_ok_and(has_room) {
+        true => memory.to_owned(),
+        false => std::env::temp_dir(),
+    }
+}
+
+/// Bytes that the servers of all test programs at once fit into.
+const MEMORY_MIN: u64 = 3 << 30;
+
+/// With the programs of the newest version that Debian has installed, which are on no path.
+fn path() -> OsString {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let number = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
+    let newest = versions.map(|entry| entry.path()).max_by_key(number);
+    let mut path = OsString::new();
+    if let Some(newest) = newest {
+        path.push(newest.join("bin"));
+        path.push(":");
+    }
+    path.push(std::env::var_os("PATH").unwrap_or_default());
+    path
+}
+
+fn user() -> (u32, u32) {
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let of = |name: &str| {
+        let line = users.lines().find(|line| line.split(':').next() == Some(name))?;
+        let mut ids = line.split(':').skip(2).map(str::parse::<u32>);
+        Some((ids.next()?.ok()?, ids.next()?.ok()?))
+    };
+    of("postgres").or_else(|| of("nobody")).expect("there is a user without rights")
+}

@@ -1,0 +1,286 @@
+//! PostgreSQL that fails: killed, stopped, replaced by its standby, behind a pooler, and what it refuses at the start.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use postgres_server::{PostgresServer, shared};
+use state_machine::{Chid, Month, Uaid};
+use storage::maintenance::Table;
+use storage::{PageLimit, Store, StoreAdmin, StoreError, Stored};
+use storage_postgresql::{Postgres, PostgresOptions, statements};
+use tokio::time::sleep;
+
+use crate::engines::fresh_schema;
+use crate::names::{self, NOW, chid, chids, month};
+use crate::store_calls::StoreCalls;
+
+const AGENTS: u8 = 8;
+const ALL: PageLimit = PageLimit { rows: 100, bytes: usize::MAX };
+
+fn november() -> Month {
+    month("2026_11")
+}
+
+fn agent(number: u8) -> Uaid {
+    Uaid([number; 16])
+}
+
+fn channel() -> Chid {
+    chid(1)
+}
+
+fn on(url: &str) -> PostgresOptions {
+    PostgresOptions {
+        url: url.to_owned(),
+        connect_timeout: Duration::from_secs(2),
+        operation_timeout: Duration::from_secs(3),
+        ..fresh_schema()
+    }
+}
+
+async fn opened(options: &PostgresOptions) -> Postgres {
+    let options = options.clone();
+    let opened = tokio::task::spawn_blocking(move || Postgres::open(&options)).await.unwrap();
+    opened.unwrap()
+}
+
+/// A store whose agents have a channel each.
+async fn with_agents(options: &PostgresOptions) -> Arc<Postgres> {
+    let store = opened(options).await;
+    store.ensure_month(november()).await.unwrap();
+    for number in 0..AGENTS {
+        store.add_channels(agent(number), november(), chids([1])).await.unwrap();
+    }
+    Arc::new(store)
+}
+
+/// Stores messages from all agents at once until it is told to stop. Returns those that were answered.
+struct Load {
+    stop: Arc<AtomicBool>,
+    answered: Arc<AtomicU32>,
+    last_error: Arc<Mutex<Option<StoreError>>>,
+    agents: Vec<tokio::task::JoinHandle<BTreeSet<u32>>>,
+}
+
+impl Load {
+    fn start(store: &Arc<Postgres>, first: u32) -> Self {
+        let (stop, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicU32>::default());
+        let last_error = Arc::<Mutex<_>>::default();
+        let agents = (0..AGENTS).map(|number| {
+            let (store, stop, answered) = (store.clone(), stop.clone(), answered.clone());
+            let last_error = last_error.clone();
+            tokio::spawn(async move {
+                let mut stored = BTreeSet::new();
+                for message in first.. {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let of = names::message(message, channel(), NOW);
+                    match store.store_message(agent(number), november(), of).await {
+                        Ok(Stored::Done) => {
+                            stored.insert(message);
+                            answered.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Ok(other) => panic!("{other:?}"),
+                        Err(error) => {
+                            *last_error.lock().unwrap() = Some(error);
+                            sleep(Duration::from_millis(10)).await;
+                        }
+                    }
+                }
+                stored
+            })
+        });
+        let agents = agents.collect();
+        Self { stop, answered, last_error, agents }
+    }
+
+    /// Until so many more are answered.
+    async fn more(&self, count: u32) {
+        let (begun, until) = (Instant::now(), self.answered.load(Ordering::Relaxed) + count);
+        while self.answered.load(Ordering::Relaxed) < until {
+            let (seen, error) = (self.answered.load(Ordering::Relaxed), &self.last_error);
+            let is_late = begun.elapsed() > Duration::from_secs(60);
+            assert!(!is_late, "{seen} of {until} are answered, the last error is {error:?}");
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn end(self) -> Vec<BTreeSet<u32>> {
+        self.stop.store(true, Ordering::Relaxed);
+        join_all(self.agents).await.into_iter().map(Result::unwrap).collect()
+    }
+}
+
+/// Each answered message is there, and the counts of the database are those of its rows.
+async fn verify(store: &Postgres, answered: &[BTreeSet<u32>]) {
+    let mut rows = 0;
+    for (number, answered) in answered.iter().enumerate() {
+        let there = names::all_messages(store, agent(number as u8), november(), ALL, NOW).await;
+        let ids: BTreeSet<_> = there.iter().map(|message| message.id).collect();
+        assert_eq!(ids.len(), there.len(), "no message is there twice");
+        let missing: Vec<_> =
+            answered.iter().filter(|id| !ids.contains(&names::id(**id, false))).collect();
+        assert!(missing.is_empty(), "agent {number} misses {missing:?}");
+        rows += there.len() as u64;
+    }
+    assert_eq!(store.waiting_page(november(), None).await.unwrap().messages, rows);
+    let counted = store.count_rows(Table::Messages(november())).await.unwrap();
+    assert_eq!(counted, rows + u64::from(AGENTS));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_answered_survives_kills_of_the_database_and_the_store_goes_on_by_itself() {
+    let server = PostgresServer::start();
+    let store = with_agents(&on(&server.url)).await;
+    let load = Load::start(&store, 1);
+    for _kill in 0..3 {
+        load.more(200).await;
+        server.tell("kill");
+        server.tell("start");
+    }
+    load.more(200).await;
+    let answered = load.end().await;
+    verify(&store, &answered).await;
+    store.check().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_hangs_holds_up_a_call_no_longer_than_the_limit() {
+    let server = PostgresServer::start();
+    let store = with_agents(&on(&server.url)).await;
+    let load = Load::start(&store, 1);
+    load.more(100).await;
+    server.tell("stop");
+    // The server cannot answer, so that each call ends by the limit of this side, whatever it is on this machine.
+    let failed = store.record(agent(0)).await.unwrap_err();
+    assert!(matches!(&failed, StoreError::Failed(why) if why.contains("PostgreSQL")), "{failed}");
+    server.tell("go");
+    load.more(200).await;
+    let answered = load.end().await;
+    verify(&store, &answered).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_standby_that_is_promoted_is_used_and_has_what_was_answered() {
+    let server = PostgresServer::start();
+    let options = on(&server.both_urls);
+    let store = with_agents(&options).await;
+    server.tell("standby");
+    // From now on a commit is answered once the standby has it.
+    server.tell("synchronous");
+    let load = Load::start(&store, 1);
+    load.more(300).await;
+    server.tell("fail-over");
+    load.more(300).await;
+    let answered = load.end().await;
+    verify(&store, &answered).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_fails_alone_fails_no_other_of_its_transaction() {
+    let store = with_agents(&on(&shared().url)).await;
+    let stores = (0..200_u32).map(|number| {
+        let of = names::message(number + 1, channel(), NOW);
+        let month = if number % 7 == 3 { month("2026_01") } else { november() };
+        store.store_message(agent((number % u32::from(AGENTS)) as u8), month, of)
+    });
+    let answers = join_all(stores.collect::<Vec<_>>()).await;
+    for (number, answer) in answers.into_iter().enumerate() {
+        match number % 7 {
+            3 => assert_eq!(answer, Err(StoreError::NoSuchMonth(month("2026_01")))),
+            _ => assert_eq!(answer, Ok(Stored::Done), "{number}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_nodes_that_write_the_same_agents_at_once_wait_for_each_other_and_lose_nothing() {
+    let options = on(&shared().url);
+    let one = with_agents(&options).await;
+    let other = Arc::new(opened(&options).await);
+    let loads = [Load::start(&one, 1), Load::start(&other, 1_000_000)];
+    for load in &loads {
+        load.more(500).await;
+    }
+    let [mut answered, of_other] = {
+        let [one, other] = loads;
+        [one.end().await, other.end().await]
+    };
+    for (all, more) in answered.iter_mut().zip(of_other) {
+        all.extend(more);
+    }
+    verify(&one, &answered).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_works_behind_a_pooler_that_gives_each_transaction_to_any_session() {
+    let server = PostgresServer::start();
+    let url = server.pooled();
+    let options = PostgresOptions { url, is_pooled: true, ..on("") };
+    let store = with_agents(&options).await;
+    let load = Load::start(&store, 1);
+    load.more(500).await;
+    let answered = load.end().await;
+    verify(&store, &answered).await;
+    let deleted = answered[0].iter().map(|id| names::message(*id, channel(), NOW).key());
+    store.delete_messages(agent(0), vec![november()], deleted.collect()).await.unwrap();
+    assert_eq!(names::all_messages(&*store, agent(0), november(), ALL, NOW).await, []);
+}
+
+/// Why a store is not opened.
+async fn refused(options: PostgresOptions) -> String {
+    let opened = tokio::task::spawn_blocking(move || Postgres::open(&options).map(drop));
+    opened.await.unwrap().unwrap_err().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_is_refused_with_the_reason() {
+    let url = &shared().url;
+    let refused_with = async |options: PostgresOptions, part: &str| {
+        let why = refused(options).await;
+        assert!(why.contains(part), "{why}");
+    };
+    let missing = PostgresOptions { create_tables: false, ..on(url) };
+    refused_with(missing, "there are no tables of Kalends in the schema").await;
+    refused_with(on("postgresql://kalends@%2Fno%2Fsuch/db"), "no PostgreSQL is reached at").await;
+    refused_with(on(&url.replace("/postgres", "/nothing")), "database \"nothing\" does not exist")
+        .await;
+    refused_with(on(&url.replace("kalends@", "nobody@")), "role \"nobody\" does not exist").await;
+
+    let newer = on(url);
+    drop(opened(&newer).await);
+    shared().sql(&format!("UPDATE {}.state SET number = 99 WHERE name = 'schema'", newer.schema));
+    refused_with(newer, "schema version 99").await;
+    let foreign = on(url);
+    shared().sql(&format!("CREATE SCHEMA {0}; CREATE TABLE {0}.state (id int)", foreign.schema));
+    refused_with(foreign, "tables of another program").await;
+
+    let server = PostgresServer::start();
+    server.tell("unsafe");
+    refused_with(on(&server.url), "fsync = off").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_made_by_the_printed_statements_are_enough_for_a_role_that_may_make_none() {
+    let made = on(&shared().url);
+    shared().sql(&statements(&made.schema, &[month("2026_10"), november()]));
+    shared().sql(&format!(
+        "DO $$ BEGIN CREATE ROLE poor LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
+         GRANT USAGE ON SCHEMA {0} TO poor;
+         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {0} TO poor",
+        made.schema
+    ));
+    let url = made.url.replace("kalends@", "poor@");
+    let store = with_agents(&PostgresOptions { url, create_tables: false, ..made }).await;
+    let checks = store.preflight([month("2026_10"), november()].into()).await.unwrap();
+    assert!(checks.iter().all(|check| check.outcome.is_ok()), "{checks:?}");
+    let load = Load::start(&store, 1);
+    load.more(50).await;
+    verify(&store, &load.end().await).await;
+    let more = store.ensure_month(month("2026_12")).await.unwrap_err().to_string();
+    assert!(more.contains("kalends tables create"), "{more}");
+}

@@ -1,0 +1,183 @@
+//! Kalends with its tables in PostgreSQL: one server, a cluster, commands, and a database that goes away.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use postgres_server::{PostgresServer, shared};
+use serde_json::Value;
+use state_machine::Time;
+use storage::maintenance::Table;
+use storage::{Store, StoreAdmin};
+use storage_sqlite::{Embedded, EmbeddedOptions};
+use tempfile::TempDir;
+
+use crate::harness::{
+    Agent, Launch, Program, Role, Sender, Server, WireServer, dynamo, kalends, shared_keys, until,
+};
+use crate::store_copy::samples;
+
+/// A database is back sooner.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Arguments for a schema that no other test has.
+fn arguments(database: &PostgresServer) -> [String; 3] {
+    static SCHEMAS: AtomicU32 = AtomicU32::new(0);
+    let schema = SCHEMAS.fetch_add(1, Ordering::Relaxed);
+    [
+        "--store=postgresql".to_owned(),
+        format!("--postgresql-url={}", database.url),
+        format!("--postgresql-schema=suite{schema}"),
+    ]
+}
+
+fn on(database: &PostgresServer) -> Launch {
+    Launch::default().with(&arguments(database))
+}
+
+#[actix_web::test]
+async fn a_server_on_postgresql_delivers_directly_and_from_the_store_also_after_a_restart() {
+    let launch = on(shared());
+    let mut server = Server::launch(launch.clone());
+    let (mut agent, channel) = Agent::subscribed(&server).await;
+    Sender::new().push_to(&mut agent, &channel, "direct").await;
+    let uaid = agent.leave().await;
+    for body in ["one", "two"] {
+        assert_eq!(Sender::new().push(&channel.endpoint, body).await.status, 201);
+    }
+    assert!(server.terminate().success());
+    server.restart();
+    let mut agent = Agent::reconnect(&server, &uaid).await;
+    let delivered = agent.take(2).await;
+    assert_eq!(delivered.iter().map(|it| it.body()).collect::<Vec<_>>(), ["one", "two"]);
+    agent.ack_all(&delivered).await;
+    assert_eq!(agent.pending_notifications().await, []);
+    let listed = server.run(&["tables", "list", "--json"]).await.succeeded();
+    assert!(listed.contains("\"router\"") && listed.contains("\"unmetered\""), "{listed}");
+    let inspected = server.run(&["inspect", &uaid]).await.succeeded();
+    assert!(inspected.contains(&uaid), "{inspected}");
+    let mut backup = launch.command(&["backup", "unwritten.tar"]);
+    backup.arg("--data-dir").arg(server.data_dir());
+    Program::run(backup).await.failed(1, "pg_dump");
+}
+
+#[actix_web::test]
+async fn nodes_on_one_database_deliver_for_each_other() {
+    let (arguments, keys) = (arguments(shared()), shared_keys());
+    let node = |role, more: &[String]| {
+        let launch = Launch { role, keys: Some(keys.clone()), ..Launch::default() };
+        Server::launch(launch.with(&arguments).with(more))
+    };
+    let endpoint = node(Role::Endpoint, &[]);
+    let public_url = [format!("--public-url={}", endpoint.origin())];
+    let nodes = [(); 2].map(|()| node(Role::Connection, &public_url));
+    let (mut agent, channel) = Agent::subscribed(&nodes[0]).await;
+    Sender::new().push_to(&mut agent, &channel, "relayed").await;
+    let uaid = agent.leave().await;
+    assert_eq!(Sender::new().push(&channel.endpoint, "stored").await.status, 201);
+    let mut agent = Agent::reconnect(&nodes[1], &uaid).await;
+    let stored = agent.notification().await;
+    assert_eq!(stored.body(), "stored");
+    agent.ack(&stored).await;
+    Sender::new().push_to(&mut agent, &channel, "on the other node").await;
+}
+
+#[actix_web::test]
+async fn a_database_that_is_away_is_503_and_unhealthy_until_it_is_back() {
+    let database = PostgresServer::start();
+    let server = Server::launch(on(&database).with(&["--postgresql-operation-timeout-ms=1000"]));
+    let (_uaid, channel) = Agent::offline(&server).await;
+    database.tell("kill");
+    let sender = Sender::new();
+    let push = async || sender.post(&channel.endpoint).ttl(60).body("stored").send().await;
+    let refused = push().await;
+    assert_eq!(refused.status, 503, "{refused}");
+    assert!(refused.header("retry-after").is_some(), "{refused}");
+    until(LONG, "the health check fails", async || server.health().await.status == 503).await;
+    database.tell("start");
+    until(LONG, "a push is stored", async || push().await.status == 201).await;
+    until(LONG, "the server is healthy", async || server.health().await.status == 200).await;
+}
+
+#[actix_web::test]
+async fn a_start_that_cannot_succeed_is_a_wrong_configuration_and_one_that_may_is_not() {
+    let url = &shared().url;
+    for (url, code, reason) in [
+        (url.replace("kalends@", "nobody@"), 2, "role \"nobody\" does not exist"),
+        (url.replace("/postgres", "/nothing"), 2, "database \"nothing\" does not exist"),
+        (format!("{url}?sslmode=prefer"), 2, "verify-full"),
+        (
+            "postgresql://u:secret@127.0.0.1:1/d".to_owned(),
+            1,
+            "no PostgreSQL is reached at 127.0.0.1:1",
+        ),
+    ] {
+        let home = TempDir::new().expect("a temporary directory can be made");
+        let mut command = kalends(&["serve", "--listen=127.0.0.1:0", "--store=postgresql"]);
+        command.arg(format!("--postgresql-url={url}")).arg("--data-dir").arg(home.path());
+        let ended = Program::run(command).await;
+        ended.failed(code, reason);
+        assert!(!format!("{ended:?}").contains("secret"), "{ended:?}");
+    }
+}
+
+#[actix_web::test]
+async fn the_printed_statements_make_the_tables_of_a_server_that_may_make_none() {
+    let launch = on(shared()).with(&["--create-tables=false"]);
+    let home = TempDir::new().expect("a temporary directory can be made");
+    let mut print = launch.command(&["tables", "create", "--print"]);
+    print.arg("--data-dir").arg(home.path());
+    let statements = Program::run(print).await.succeeded();
+    shared().sql(&statements);
+    let server = Server::launch(launch);
+    let (uaid, _channel) = Agent::offline_with(&server, "stored").await;
+    let mut agent = Agent::returned_to(&server, &uaid, "stored").await;
+    agent.sync().await;
+}
+
+async fn copied(from: &str, to: &str, dir: &Path, launch: &Launch) -> Value {
+    let run = async |more: &[&str]| {
+        let mut copy = launch.command(&["store", "copy", "--from", from, "--to", to]);
+        copy.args(["--server-stopped", "--json"]).args(more).arg("--data-dir").arg(dir);
+        let printed = Program::run(copy).await.succeeded();
+        serde_json::from_str::<Value>(&printed).expect("it prints JSON")
+    };
+    let copied = run(&[]).await;
+    assert_eq!(run(&["--verify-only"]).await, copied);
+    copied
+}
+
+#[actix_web::test]
+async fn all_rows_of_each_kind_move_through_all_stores_and_back() {
+    let wire = WireServer::start();
+    let launch = dynamo::launch(&wire.url).with(&arguments(shared())[1..]);
+    let launch = Launch { keys: Some(shared_keys()), ..launch };
+    let mut server = Server::launch(Launch { keys: launch.keys.clone(), ..Launch::default() });
+    assert!(server.terminate().success());
+    let dir = server.data_dir();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970");
+    write(&dir, Time(now.as_millis() as u64)).await;
+    let first = copied("embedded", "postgresql", &dir, &launch).await;
+    assert_eq!(copied("postgresql", "dynamodb", &dir, &launch).await, first);
+    let back = TempDir::new().expect("a temporary directory can be made");
+    std::fs::copy(dir.join("keys.toml"), back.path().join("keys.toml")).expect("it is there");
+    assert_eq!(copied("dynamodb", "embedded", back.path(), &launch).await, first);
+    let other = Launch { keys: launch.keys.clone(), ..dynamo::launch(&wire.url) };
+    let other = other.with(&arguments(shared())[1..]);
+    assert_eq!(copied("dynamodb", "postgresql", back.path(), &other).await, first);
+}
+
+async fn write(dir: &Path, now: Time) {
+    let store = Embedded::open(dir, &EmbeddedOptions::new(4096)).expect("the server has closed it");
+    let rows = samples::all(now);
+    for table in rows.iter().map(|(table, _)| *table).collect::<BTreeSet<_>>() {
+        if let Table::Messages(month) = table {
+            store.ensure_month(month).await.expect("the store works");
+        }
+        let rows = rows.iter().filter(|(of, _)| *of == table).map(|(_, row)| row.clone());
+        store.write_rows(table, Arc::new(rows.collect())).await.expect("the store works");
+    }
+    store.close().await.expect("the store closes");
+}
