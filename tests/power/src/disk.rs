@@ -5,6 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
 
 use nix::errno::Errno;
 
@@ -50,6 +55,8 @@ pub struct Disk {
     renamings: Vec<Vec<NameChange>>,
     faults: Vec<Fault>,
     log: Vec<Operation>,
+    /// The disk before each of its changes.
+    recording: Option<Vec<Self>>,
     is_off: bool,
 }
 
@@ -59,8 +66,9 @@ struct Node {
     mode: u16,
     /// Directory and name, unless it was removed.
     place: Option<(Ino, OsString)>,
-    data: Vec<u8>,
-    data_on_disk: Vec<u8>,
+    /// Copies of a disk share it until one changes.
+    data: Arc<Vec<u8>>,
+    data_on_disk: Arc<Vec<u8>>,
     pending: Vec<DataChange>,
     names: BTreeMap<OsString, Ino>,
     names_on_disk: BTreeMap<OsString, Ino>,
@@ -86,7 +94,14 @@ impl Default for Disk {
     fn default() -> Self {
         let root = Node::new(Kind::Directory, 0o755, None);
         let nodes = [(ROOT, root)].into();
-        Self { nodes, renamings: Vec::new(), faults: Vec::new(), log: Vec::new(), is_off: false }
+        Self {
+            nodes,
+            renamings: Vec::new(),
+            faults: Vec::new(),
+            log: Vec::new(),
+            recording: None,
+            is_off: false,
+        }
     }
 }
 
@@ -99,6 +114,46 @@ impl Disk {
     /// Removes all rules. Returns whether an operation failed by one of them.
     pub fn heal(&mut self) -> bool {
         std::mem::take(&mut self.faults).iter().any(Fault::has_struck)
+    }
+
+    /// Keeps a copy of the disk before every change: there, the power may go.
+    pub fn record(&mut self) {
+        self.recording = Some(Vec::new());
+    }
+
+    /// Ends the recording, and returns the copies.
+    pub fn recorded(&mut self) -> Vec<Self> {
+        self.recording.take().unwrap_or_default()
+    }
+
+    /// What programs see of the file with this path, if there is one.
+    pub fn contents(&self, path: &str) -> Option<&[u8]> {
+        let mut ino = ROOT;
+        for name in path.split('/') {
+            ino = self.lookup(ino, OsStr::new(name)).ok()?;
+        }
+        self.node(ino).ok().map(|node| node.data.as_slice())
+    }
+
+    /// Writes what programs see of files and directories into a directory of another disk.
+    pub fn export(&self, to: &Path) -> io::Result<()> {
+        self.export_dir(ROOT, to)
+    }
+
+    fn export_dir(&self, dir: Ino, to: &Path) -> io::Result<()> {
+        for (name, ino) in self.list(dir)? {
+            let (path, node) = (to.join(name), self.node(ino)?);
+            match node.kind {
+                Kind::File => fs::write(&path, &*node.data)?,
+                Kind::Directory => {
+                    fs::create_dir(&path)?;
+                    self.export_dir(ino, &path)?;
+                }
+                Kind::Socket | Kind::Pipe => continue,
+            }
+            fs::set_permissions(&path, Permissions::from_mode(node.mode.into()))?;
+        }
+        Ok(())
     }
 
     /// What was done, except to files without a name and to SQLite's `-shm`, which is memory.
@@ -304,9 +359,18 @@ impl Disk {
         if path.ends_with("-shm") {
             return Ok(());
         }
+        self.note_change(op);
         let error = self.faults.iter_mut().find_map(|fault| fault.strikes(op, &path));
         self.log.push(Operation { op, path, error });
         error.map_or(Ok(()), Err)
+    }
+
+    fn note_change(&mut self, op: Op) {
+        let Some(mut recording) = self.recording.take() else { return };
+        if Op::CHANGES.contains(&op) {
+            recording.push(self.clone());
+        }
+        self.recording = Some(recording);
     }
 
     fn path(&self, dir: Ino, name: &OsStr) -> String {
@@ -351,7 +415,8 @@ impl Node {
 }
 
 impl DataChange {
-    fn apply(&self, data: &mut Vec<u8>) {
+    fn apply(&self, data: &mut Arc<Vec<u8>>) {
+        let data = Arc::make_mut(data);
         match self {
             Self::Resize(bytes) => data.resize(*bytes, 0),
             Self::Write(offset, bytes) => {

@@ -18,6 +18,21 @@ pub enum Op {
     SetMode,
 }
 
+impl Op {
+    /// All operations that change the disk.
+    pub const CHANGES: [Self; 9] = [
+        Self::Write,
+        Self::Truncate,
+        Self::Fsync,
+        Self::FsyncDir,
+        Self::Create,
+        Self::MakeDir,
+        Self::Unlink,
+        Self::Rename,
+        Self::SetMode,
+    ];
+}
+
 /// An operation of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation {

@@ -23,9 +23,10 @@ pub(crate) fn child(program: impl AsRef<OsStr>) -> process::Command {
     command
 }
 
-/// Ends this process after an hour, so that no test loops for ever. Chaos may last longer.
+/// Ends this process after an hour, so that no test loops for ever. Those that go on for so long may last longer.
 fn end_after_limit() {
-    let limit = 3600 + number_from_env("CHAOS_SECONDS").unwrap_or_default() * 2;
+    let longer = ["CHAOS_SECONDS", "POWER_SECONDS"].map(number_from_env);
+    let limit = 3600 + longer.into_iter().flatten().sum::<u64>() * 2;
     thread::spawn(move || {
         thread::sleep(Duration::from_secs(limit));
         eprintln!("a test has not ended within {limit} s");

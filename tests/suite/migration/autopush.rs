@@ -11,40 +11,40 @@ use uuid::Uuid;
 use super::redis_server::RedisServer;
 use crate::harness::unix_now_s;
 
-pub(super) struct Autopush {
+pub(crate) struct Autopush {
     redis: Connection,
-    pub(super) crypto_key: String,
+    pub(crate) crypto_key: String,
 }
 
 /// A message that waits for a user.
-pub(super) struct Waiting<'a> {
-    pub(super) channel: Uuid,
-    pub(super) topic: Option<&'a str>,
-    pub(super) body: &'a str,
+pub(crate) struct Waiting<'a> {
+    pub(crate) channel: Uuid,
+    pub(crate) topic: Option<&'a str>,
+    pub(crate) body: &'a str,
     /// When it was stored, in seconds.
-    pub(super) stored_s: u64,
-    pub(super) ttl_s: u64,
+    pub(crate) stored_s: u64,
+    pub(crate) ttl_s: u64,
 }
 
 impl<'a> Waiting<'a> {
     /// Without a topic, for an hour.
-    pub(super) fn new(channel: Uuid, body: &'a str, stored_s: u64) -> Self {
+    pub(crate) fn new(channel: Uuid, body: &'a str, stored_s: u64) -> Self {
         Self { channel, topic: None, body, stored_s, ttl_s: 3600 }
     }
 }
 
 impl Autopush {
-    pub(super) fn on(redis: &RedisServer) -> Self {
+    pub(crate) fn on(redis: &RedisServer) -> Self {
         Self { redis: redis.connection(), crypto_key: Fernet::generate_key() }
     }
 
     /// `add_user`, and `add_channel` for each channel.
-    pub(super) fn user(&mut self, channels: &[Uuid]) -> Uuid {
+    pub(crate) fn user(&mut self, channels: &[Uuid]) -> Uuid {
         self.user_of("webpush", "null", channels)
     }
 
     /// The same for any router type, with the JSON of its `router_data`.
-    pub(super) fn user_of(&mut self, router_type: &str, data: &str, channels: &[Uuid]) -> Uuid {
+    pub(crate) fn user_of(&mut self, router_type: &str, data: &str, channels: &[Uuid]) -> Uuid {
         let uaid = Uuid::new_v4();
         let now_ms = unix_now_s() * 1000;
         let record = format!(
@@ -61,7 +61,7 @@ impl Autopush {
     }
 
     /// `save_message` with what `autoendpoint` stores.
-    pub(super) fn message(&mut self, uaid: Uuid, message: &Waiting<'_>) {
+    pub(crate) fn message(&mut self, uaid: Uuid, message: &Waiting<'_>) {
         let Waiting { channel, topic, body, stored_s, ttl_s } = *message;
         // The millisecond distinguishes messages of one second.
         let stored_ms = stored_s * 1000 + u64::from(body.len() as u32 % 1000);
@@ -89,23 +89,23 @@ impl Autopush {
     }
 
     /// `increment_storage`: the agent has acked what was stored up to that second.
-    pub(super) fn acked(&mut self, uaid: Uuid, second: u64) {
+    pub(crate) fn acked(&mut self, uaid: Uuid, second: u64) {
         self.set(&format!("autopush/timestamp/{uaid}"), &second.to_string());
     }
 
     /// A value that no autopush-rs has written.
-    pub(super) fn set(&mut self, key: &str, value: &str) {
+    pub(crate) fn set(&mut self, key: &str, value: &str) {
         self.execute(&["SET", key, value, "EX", "5184000"]);
     }
 
     /// The path of an endpoint without a VAPID key.
-    pub(super) fn endpoint(&self, uaid: Uuid, channel: Uuid) -> String {
+    pub(crate) fn endpoint(&self, uaid: Uuid, channel: Uuid) -> String {
         let ids = [*uaid.as_bytes(), *channel.as_bytes()].concat();
         format!("/wpush/v1/{}", self.fernet().encrypt(&ids).trim_end_matches('='))
     }
 
     /// All keys and values, to see that nothing was changed.
-    pub(super) fn keys(&mut self) -> Vec<String> {
+    pub(crate) fn keys(&mut self) -> Vec<String> {
         let mut keys: Vec<String> =
             cmd("KEYS").arg("*").query(&mut self.redis).expect("Redis answers");
         keys.sort();

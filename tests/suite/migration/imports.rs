@@ -43,7 +43,7 @@ impl Installation {
     }
 }
 
-pub(super) fn import(url: &str, data_dir: &Path) -> Command {
+pub(crate) fn import(url: &str, data_dir: &Path) -> Command {
     import_with(&Launch::default(), url, data_dir)
 }
 
@@ -53,7 +53,7 @@ fn import_with(launch: &Launch, url: &str, data_dir: &Path) -> Command {
     command
 }
 
-pub(super) fn crypto_keys(key: &str) -> String {
+pub(crate) fn crypto_keys(key: &str) -> String {
     format!("crypto_keys = [\"{key}\"]")
 }
 

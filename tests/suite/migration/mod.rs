@@ -4,3 +4,7 @@ mod autopush;
 mod imports;
 mod interruptions;
 mod redis_server;
+
+pub(crate) use autopush::Autopush;
+pub(crate) use imports::crypto_keys;
+pub(crate) use redis_server::RedisServer;

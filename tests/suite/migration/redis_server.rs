@@ -10,13 +10,13 @@ use tempfile::TempDir;
 use crate::harness::{AT_ONCE, child, until};
 
 /// A running Redis, which ends when this is dropped.
-pub(super) struct RedisServer {
+pub(crate) struct RedisServer {
     process: Child,
     dir: TempDir,
 }
 
 impl RedisServer {
-    pub(super) async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let dir = TempDir::new().expect("a temporary directory can be made");
         let started = child("redis-server")
             .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket", "socket"])
@@ -37,17 +37,17 @@ impl RedisServer {
         server
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis+unix://{}", self.socket())
     }
 
-    pub(super) fn connection(&self) -> Connection {
+    pub(crate) fn connection(&self) -> Connection {
         let client = Client::open(self.url()).expect("the URL is one");
         client.get_connection().expect("Redis accepts connections")
     }
 
     /// Every command that Redis executes from now on, one a line.
-    pub(super) fn commands(&self) -> impl Iterator<Item = String> + use<> {
+    pub(crate) fn commands(&self) -> impl Iterator<Item = String> + use<> {
         let mut monitor = UnixStream::connect(self.socket()).expect("Redis accepts connections");
         monitor.write_all(b"MONITOR\r\n").expect("Redis reads");
         let mut lines = BufReader::new(monitor).lines().map(|line| line.expect("Redis writes"));

@@ -20,19 +20,6 @@ use crate::store_calls::StoreCalls;
 /// What the child is to do: store the message of this number, or 0 to list what waits.
 const CHILD_STORES: &str = "STORAGE_TEST_CHILD_STORES";
 
-/// All operations that change the disk.
-const WRITES: [Op; 9] = [
-    Op::Write,
-    Op::Truncate,
-    Op::Fsync,
-    Op::FsyncDir,
-    Op::Create,
-    Op::MakeDir,
-    Op::Unlink,
-    Op::Rename,
-    Op::SetMode,
-];
-
 /// Operations from one that fails to the next one: the first is random, so that a few runs have all.
 const STRIDE: u64 = 5;
 
@@ -66,7 +53,7 @@ fn sweep(mount: &mut Mount, start: &Disk, errno: Errno, first: u64, is_first_sta
         assert!(nth < OPERATIONS_MAX, "the operations do not end");
         let what = format!("{errno} of write {nth}, first start: {is_first_start}");
         let mut disk = start.clone();
-        disk.fail(Fault::nth(nth, errno).of(&WRITES));
+        disk.fail(Fault::nth(nth, errno).of(&Op::CHANGES));
         mount.put(disk);
         let answers = Answers::of(mount, 2);
         if !mount.disk().heal() {

@@ -1,20 +1,15 @@
 //! What servers and commands have answered is on disk: the power goes, and it is there. And file systems that cannot sync.
 
+mod commands;
+mod left;
+mod sweep;
+
 use std::fs;
+use std::path::Path;
 
 use power::{Disk, Errno, Fault, Loss, Mount, Op};
 
-use crate::harness::{Agent, Launch, Program, Sender, Server, kalends};
-
-/// Commands that write a file, with the file and a part of it. `DIR` is a directory of the disk.
-const COMMANDS: [(&[&str], &str, &str); 4] = [
-    (&["keys", "vapid", "DIR/home/vapid.pem"], "home/vapid.pem", "PRIVATE KEY"),
-    (&["init", "--yes", "DIR/home/kalends.toml"], "home/kalends.toml", "kalends serve"),
-    (&["keys", "cluster", "--data-dir", "DIR/home/keys"], "home/keys/keys.toml", "cluster_keys"),
-    (&["dev", "view", VIEWED, "--output", "DIR/home/view.html"], "home/view.html", "<html"),
-];
-
-const VIEWED: &str = "fixtures/deliveries/busy_node.delivery";
+use crate::harness::{Agent, Launch, Sender, Server, number_from_env};
 
 /// A disk on which a directory `home` is, as on one that was used before.
 fn used_disk(mount: &mut Mount) {
@@ -23,24 +18,41 @@ fn used_disk(mount: &mut Mount) {
     mount.disk().sync_all();
 }
 
+/// Which changes `make test` strikes.
+const SEED_OF_TESTS: u64 = 8;
+
+/// The seed of a run: `POWER_SEED`, or a random one for a longer run. `make test` has always the same one.
+fn seed() -> u64 {
+    let by_length = || match number_from_env("POWER_SECONDS") {
+        Some(_) => fastrand::u64(..1_000_000),
+        None => SEED_OF_TESTS,
+    };
+    number_from_env("POWER_SEED").unwrap_or_else(by_length)
+}
+
+/// The command that repeats a run.
+fn repeat(seed: u64, test: &str) -> String {
+    format!(
+        "POWER_SEED={seed} cargo test --workspace --locked --test suite -- --exact {test} --nocapture"
+    )
+}
+
+/// Keeps a disk and what was done in `target/power`, under the seed of the run and the name of a case.
+fn keep(seed: u64, name: &str, disk: &Disk, done: &str) {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/power");
+    let dir = dir.join(seed.to_string()).join(name.replace(' ', "_"));
+    // What an earlier run of the seed left.
+    let _ = fs::remove_dir_all(&dir);
+    let kept = fs::create_dir_all(dir.join("disk"))
+        .and_then(|()| disk.export(&dir.join("disk")))
+        .and_then(|()| fs::write(dir.join("done.txt"), done));
+    kept.unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
+    println!("the disk and what was done are in {}", dir.display());
+}
+
 fn server_on(mount: &Mount, arguments: &[&str]) -> Launch {
     let launch = Launch { data_dir: Some(mount.at("home/parent/data")), ..Launch::default() };
     launch.with(arguments)
-}
-
-#[actix_web::test]
-async fn a_command_that_succeeded_has_written_its_file_before_a_power_loss() {
-    let Some(mut mount) = Mount::or_not_run("power losses after commands") else { return };
-    for (arguments, file, part) in COMMANDS {
-        used_disk(&mut mount);
-        let dir = mount.path().to_str().expect("a temporary path is text").to_owned();
-        let arguments: Vec<_> = arguments.iter().map(|word| word.replace("DIR", &dir)).collect();
-        let ended = Program::run(kalends(&arguments)).await;
-        assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
-        mount.lose(Loss::All);
-        let left = fs::read_to_string(mount.at(file)).unwrap_or_default();
-        assert!(left.contains(part), "{arguments:?} left {} bytes", left.len());
-    }
 }
 
 #[actix_web::test]
