@@ -5,7 +5,8 @@
 //! replaces.
 //!
 //! An error names the path and what failed. After a failed sync of a directory, the change may or may not be on disk.
-//! A file or directory that is new is removed again then, so that a repeated call makes it anew.
+//! A file or directory that is new is removed again then, and one that was renamed gets its former name, so that a
+//! repeated call makes it anew.
 
 #![expect(clippy::disallowed_methods, reason = "this module is what the lint leads to")]
 
@@ -152,12 +153,15 @@ pub fn create_dir_all(path: &Path, mode: u32) -> io::Result<()> {
     }
 }
 
-/// Renames what is on disk already, such as a file after [`sync_file`].
+/// Renames what is on disk already, such as a file after [`sync_file`]. After an error it has its former name.
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     let what = format!("rename {} to", from.display());
     fs::rename(from, to).map_err(failed(&what, to))?;
-    sync_dir(parent(to))?;
-    if parent(from) == parent(to) { Ok(()) } else { sync_dir(parent(from)) }
+    let synced = sync_dir(parent(to)).and_then(|()| match parent(from) == parent(to) {
+        true => Ok(()),
+        false => sync_dir(parent(from)),
+    });
+    synced.inspect_err(|_| _ = fs::rename(to, from))
 }
 
 /// Removes a file. A missing one is removed already.

@@ -66,3 +66,4 @@ mod unfinished;
 mod vapid;
 mod waiting;
 mod web_page;
+mod whole_store;

@@ -1,23 +1,12 @@
 //! Kalends with its tables in PostgreSQL: one server, a cluster, commands, and a database that goes away.
 
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use postgres_server::{PostgresServer, shared};
-use serde_json::Value;
-use state_machine::Time;
-use storage::maintenance::Table;
-use storage::{Store, StoreAdmin};
-use storage_sqlite::{Embedded, EmbeddedOptions};
 use tempfile::TempDir;
 
-use crate::harness::{
-    Agent, Launch, Program, Role, Sender, Server, WireServer, dynamo, kalends, shared_keys, until,
-};
-use crate::store_copy::samples;
+use crate::harness::{Agent, Launch, Program, Role, Sender, Server, kalends, shared_keys, until};
 
 /// A database is back sooner.
 const LONG: Duration = Duration::from_secs(60);
@@ -135,49 +124,4 @@ async fn the_printed_statements_make_the_tables_of_a_server_that_may_make_none()
     let (uaid, _channel) = Agent::offline_with(&server, "stored").await;
     let mut agent = Agent::returned_to(&server, &uaid, "stored").await;
     agent.sync().await;
-}
-
-async fn copied(from: &str, to: &str, dir: &Path, launch: &Launch) -> Value {
-    let run = async |more: &[&str]| {
-        let mut copy = launch.command(&["store", "copy", "--from", from, "--to", to]);
-        copy.args(["--server-stopped", "--json"]).args(more).arg("--data-dir").arg(dir);
-        let printed = Program::run(copy).await.succeeded();
-        serde_json::from_str::<Value>(&printed).expect("it prints JSON")
-    };
-    let copied = run(&[]).await;
-    assert_eq!(run(&["--verify-only"]).await, copied);
-    copied
-}
-
-#[actix_web::test]
-async fn all_rows_of_each_kind_move_through_all_stores_and_back() {
-    let wire = WireServer::start();
-    let launch = dynamo::launch(&wire.url).with(&arguments(shared())[1..]);
-    let launch = Launch { keys: Some(shared_keys()), ..launch };
-    let mut server = Server::launch(Launch { keys: launch.keys.clone(), ..Launch::default() });
-    assert!(server.terminate().success());
-    let dir = server.data_dir();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970");
-    write(&dir, Time(now.as_millis() as u64)).await;
-    let first = copied("embedded", "postgresql", &dir, &launch).await;
-    assert_eq!(copied("postgresql", "dynamodb", &dir, &launch).await, first);
-    let back = TempDir::new().expect("a temporary directory can be made");
-    std::fs::copy(dir.join("keys.toml"), back.path().join("keys.toml")).expect("it is there");
-    assert_eq!(copied("dynamodb", "embedded", back.path(), &launch).await, first);
-    let other = Launch { keys: launch.keys.clone(), ..dynamo::launch(&wire.url) };
-    let other = other.with(&arguments(shared())[1..]);
-    assert_eq!(copied("dynamodb", "postgresql", back.path(), &other).await, first);
-}
-
-async fn write(dir: &Path, now: Time) {
-    let store = Embedded::open(dir, &EmbeddedOptions::new(4096)).expect("the server has closed it");
-    let rows = samples::all(now);
-    for table in rows.iter().map(|(table, _)| *table).collect::<BTreeSet<_>>() {
-        if let Table::Messages(month) = table {
-            store.ensure_month(month).await.expect("the store works");
-        }
-        let rows = rows.iter().filter(|(of, _)| *of == table).map(|(_, row)| row.clone());
-        store.write_rows(table, Arc::new(rows.collect())).await.expect("the store works");
-    }
-    store.close().await.expect("the store closes");
 }

@@ -65,10 +65,8 @@ impl DataDir {
         // A process that died while it removed the former file of this name may have left its log:
         // SQLite would apply it to the new database.
         remove_log(path)?;
-        durable::rename(unfinished, path).inspect_err(|_| {
-            // A file whose name may not be on disk is made anew.
-            let _ = fs::remove_file(path);
-        })
+        // A file whose name may not be on disk is made anew.
+        durable::rename(unfinished, path).inspect_err(|_| _ = fs::remove_file(unfinished))
     }
 
     /// Removes a file on which no connection is open.

@@ -1,8 +1,6 @@
 //! `kalends store copy`: from SQLite to DynamoDB and back, with agents and senders.
 
-mod every_row;
 mod receipts;
-pub(crate) mod samples;
 
 use std::fs;
 use std::path::Path;
@@ -71,7 +69,7 @@ async fn push(endpoint: &str, body: &str) {
     assert_eq!(pushed.status, 201, "{pushed}");
 }
 
-async fn id_floor(data_dir: &Path) -> Time {
+pub(crate) async fn id_floor(data_dir: &Path) -> Time {
     let store = Embedded::open(data_dir, &EmbeddedOptions::new(8)).expect("no server uses it");
     let floor = store.id_floor().await.expect("the store works");
     store.close().await.expect("the store closes");

@@ -39,7 +39,7 @@ fn kind(row: &CopiedRow) -> usize {
 }
 
 /// More than a page of each kind, with odd rows: each differs from a plain one in one place.
-pub(crate) fn all(now: Time) -> Vec<(Table, CopiedRow)> {
+pub(super) fn all(now: Time) -> Vec<(Table, CopiedRow)> {
     let (month, past) = (Month::of(now), Month::of(now).previous());
     let feeds = feeds();
     let sequences = sequences(&feeds);
