@@ -43,6 +43,7 @@ macro_rules! engine {
                 messages_of_an_unregistered_channel_make_room
                 moved_messages_are_stored_above_the_bound_and_count
                 copied_messages_are_stored_above_the_bound_and_count
+                a_replacement_that_does_not_grow_is_stored_above_the_bound
                 stores_at_once_do_not_exceed_the_bound
                 counts_survive_a_restart
                 nothing_waits_for_a_dropped_user

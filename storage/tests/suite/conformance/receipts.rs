@@ -371,7 +371,7 @@ pub(crate) async fn a_subscription_ends_with_all_its_receipts(world: World) {
 pub(crate) async fn what_is_expected_when_its_subscription_has_ended_is_dropped(world: World) {
     world.send(NEW, &wanting(message(1))).await;
     let end = subscription().receipts_end().unwrap();
-    world.expire(end + Span::from_secs(1)).await;
+    assert_eq!(world.expire(end + Span::from_secs(1)).await, 0, "no receipt is written");
     assert_eq!(world.messages_counted().await, None);
     assert_eq!(world.fetch_feed(subscription(), FeedSyncId::NONE, PAGE).await, Ok(None));
 }

@@ -192,6 +192,21 @@ pub(crate) async fn copied_messages_are_stored_above_the_bound_and_count(world: 
     assert_eq!(store(&world, empty(9, chid(1))).await, CHANNEL_FULL);
 }
 
+/// As after a bound was lowered.
+pub(crate) async fn a_replacement_that_does_not_grow_is_stored_above_the_bound(world: World) {
+    let of_size =
+        |number, bytes| Message { payload: sized(0, bytes).payload, ..topical(number, "t") };
+    world.put(NEW, &sized(1, 500)).await;
+    world.put(OLD, &of_size(2, 400)).await;
+    each_page(async |after| world.copy_rows(month(OLD), month(NEW), after).await.unwrap().next)
+        .await;
+    for (number, bytes, expected) in
+        [(3, 400, Stored::Done), (4, 300, Stored::Done), (5, 301, CHANNEL_FULL)]
+    {
+        assert_eq!(store(&world, of_size(number, bytes)).await, expected, "{bytes}");
+    }
+}
+
 pub(crate) async fn stores_at_once_do_not_exceed_the_bound(world: World) {
     let store = world.shared();
     let stores = (1..=40).map(|number| {

@@ -243,6 +243,7 @@ async fn sweep(operation: &Operation, attempts_max: u32) {
     }
 }
 
+/// `OPERATION=part` in the environment sweeps those with that part of a name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_request_of_each_operation_fails_once() {
     let only = std::env::var("OPERATION").unwrap_or_default();
