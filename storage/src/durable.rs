@@ -59,13 +59,15 @@ impl NewFile {
     /// Gives the file its name, in place of a file that has it. A device, a pipe or a directory is not replaced.
     pub fn replace(self) -> io::Result<()> {
         let Self { path, file } = self;
-        if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+        let found = fs::metadata(&path);
+        if found.as_ref().is_ok_and(|found| !found.is_file()) {
             let why = format!("{} is not a regular file", path.display());
             return Err(io::Error::new(ErrorKind::InvalidInput, why));
         }
         sync(file.as_file(), SyncedKind::File).map_err(failed("sync", file.path()))?;
         file.persist(&path).map_err(|error| failed("replace", &path)(error.error))?;
-        sync_dir(parent(&path))
+        let is_new = found.is_err();
+        sync_dir(parent(&path)).inspect_err(|_| _ = is_new.then(|| fs::remove_file(&path)))
     }
 
     /// Gives the file its name. Fails with [`ErrorKind::AlreadyExists`] if something has it.

@@ -5,12 +5,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use power::{Disk, Errno, Fault, Loss, Mount, Op};
 use state_machine::{Month, Time};
-use storage::{Store, StoreError, Stored};
+use storage::{Store, StoreError, Stored, durable};
 use storage_sqlite::{Embedded, EmbeddedOptions};
 
 use crate::embedded::{CHID, CHILD_DIR, agent, message, month, registration, this_test, waiting};
@@ -43,6 +44,32 @@ async fn files_are_right_or_refused_after_any_write_failed() {
             let is_first_start = start.log().is_empty();
             sweep(&mut mount, &start, errno, first, is_first_start);
         }
+    }
+}
+
+/// So that a repeated call makes it anew, and what it answers is on disk.
+#[test]
+fn a_new_name_whose_directory_cannot_be_synced_is_taken_back() {
+    let test = "new names whose directory cannot be synced";
+    let Some(mut mount) = Mount::or_not_run(test) else { return };
+    let calls: [(&str, fn(&Path) -> io::Result<()>); 4] = [
+        ("create", |path| durable::create(path, "new")),
+        ("replace", |path| durable::replace(path, "new")),
+        ("create_dir_all", |path| durable::create_dir_all(path, 0o700)),
+        ("rename", |path| durable::rename(&path.with_file_name("before"), path)),
+    ];
+    for (name, call) in calls {
+        mount.put(Disk::default());
+        fs::create_dir(mount.at("before")).expect("the disk works");
+        mount.disk().sync_all();
+        mount.disk().fail(Fault::nth(1, Errno::EIO).of(&[Op::FsyncDir]));
+        let path = mount.at("new");
+        let failed = call(&path).expect_err(name).to_string();
+        assert!(failed.contains("cannot sync the directory"), "{name}: {failed}");
+        assert!(mount.disk().heal() && !path.exists(), "{name}");
+        call(&path).unwrap_or_else(|error| panic!("{name}, repeated: {error}"));
+        mount.lose(Loss::All);
+        assert!(path.exists(), "{name}");
     }
 }
 
