@@ -50,14 +50,12 @@ chaos:
 	CHAOS_SECONDS=$(or $(SECONDS),600) $(if $(SEED),CHAOS_SEED=$(SEED)) \
 		cargo test --workspace --locked --test suite -- --exact $(CHAOS) --nocapture
 
-POWER_LOSS = power_losses::sweep::what_a_command_answered_and_what_was_there_before_survive_its_disk
-
-# Every command that writes, on a disk that loses its power or fails at one of its changes, for SECONDS
-# (docs/reliability.md). SEED selects the first changes. `make test` contains one round. A failure prints the command that
-# repeats it, and keeps the disk in target/power. Needs /dev/fuse and root.
+# Every command that writes and a server under load, on a disk that loses its power or fails at one of its changes, for
+# SECONDS (docs/reliability.md). SEED selects the changes. `make test` contains a round. A failure prints the command
+# that repeats it, and keeps the disk in target/power. Needs /dev/fuse and root.
 power-loss:
 	POWER_SECONDS=$(or $(SECONDS),600) $(if $(SEED),POWER_SEED=$(SEED)) TESTS_REQUIRE=fuse \
-		cargo test --workspace --locked --test suite -- --exact $(POWER_LOSS) --nocapture
+		cargo test --workspace --locked --test suite -- power_losses:: --nocapture
 
 # Three connection nodes and two endpoint nodes over a DynamoDB server on this machine, until Ctrl-C. ONCE=1 ends after
 # a push through each pair of them.

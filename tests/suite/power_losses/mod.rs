@@ -2,6 +2,7 @@
 
 mod commands;
 mod left;
+mod load;
 mod sweep;
 
 use std::fs;
