@@ -1,6 +1,9 @@
-//! `kalends import`: the Redis of an autopush-rs, filled as that writes it, and its endpoints afterwards.
+//! `kalends import`: the database of an autopush-rs, filled as that writes it, and its endpoints afterwards.
 
 mod autopush;
 mod imports;
 mod interruptions;
-mod redis_server;
+mod postgresql_database;
+mod postgresql_imports;
+mod redis_database;
+mod refusals;
