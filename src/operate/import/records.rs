@@ -38,10 +38,8 @@ pub struct StoredMessage {
     /// When it was accepted, in seconds.
     pub timestamp: u64,
     #[serde(default)]
-    /// In seconds.
     pub ttl: u64,
     pub topic: Option<String>,
-    /// In base64url.
     pub data: Option<String>,
     /// When it was accepted, in milliseconds. Messages of topics have none.
     pub sortkey_timestamp: Option<u64>,

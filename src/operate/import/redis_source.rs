@@ -1,4 +1,4 @@
-//! Reads the Redis of autopush-rs, and writes nothing to it (docs/sources.md#autopush-rs-in-redis).
+//! Reads the Redis of autopush-rs, and writes nothing to it (docs/sources.md#redis).
 
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ pub(super) struct Autopush<D> {
 
 /// A database of autopush-rs, written to as that does.
 pub(super) trait Database {
-    /// An empty one.
+    /// Starts one without users.
     async fn start() -> Self;
     /// The words behind `kalends import`.
     fn import(&self) -> Vec<String>;
@@ -33,12 +33,11 @@ pub(super) struct User<'a> {
     pub(super) uaid: Uuid,
     pub(super) connected_ms: u64,
     pub(super) router_type: &'a str,
-    /// JSON.
     pub(super) router_data: &'a str,
     pub(super) channels: &'a [Uuid],
 }
 
-/// What `autoendpoint` stores.
+/// The columns or fields of a message, as `autoendpoint` fills them.
 pub(super) struct StoredMessage<'a> {
     pub(super) id: &'a str,
     pub(super) channel: Uuid,

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use postgres_server::shared;
 use tempfile::TempDir;
 use tokio::process::Command;
 use uuid::Uuid;
@@ -13,6 +14,7 @@ use super::redis_database::RedisDatabase;
 use crate::harness::{
     Agent, ExitOutput, Launch, Program, Sender, Server, WireServer, dynamo, put_keys, unix_now_s,
 };
+use crate::postgresql::on;
 
 /// A Kalends that takes over from autopush-rs.
 pub(super) struct Installation {
@@ -22,18 +24,18 @@ pub(super) struct Installation {
 }
 
 impl Installation {
-    /// Of both engines, stopped, with the crypto key of autopush-rs.
-    pub(super) fn both(crypto_key: &str) -> [Self; 2] {
+    /// Of each engine, stopped, with the crypto key of autopush-rs.
+    pub(super) fn each(crypto_key: &str) -> [Self; 3] {
         let wire_server = WireServer::start();
-        let launches = [Launch::default(), dynamo::launch(&wire_server.url)];
-        let mut wire_servers = [None, Some(wire_server)].into_iter();
+        let launches = [Launch::default(), on(shared()), dynamo::launch(&wire_server.url)];
+        let mut wire_servers = [None, None, Some(wire_server)].into_iter();
         launches.map(|launch| {
             let crypto_keys = crypto_keys(crypto_key);
             let keys = format!("{crypto_keys}\nauth_keys = [\"an-auth-key-of-autopush\"]");
             let launch = Launch { keys: Some(keys), ..launch };
             let mut server = Server::launch(launch.clone());
             assert!(server.terminate().success());
-            Self { server, launch, _wire_server: wire_servers.next().expect("there are two") }
+            Self { server, launch, _wire_server: wire_servers.next().expect("there are three") }
         })
     }
 
@@ -115,7 +117,7 @@ async fn users_of_autopush_keep_their_endpoints_their_channels_and_what_waits(
     autopush.message(uaid, &Waiting::new(channel, "ahead", now + 7200));
     let before = autopush.database.contents();
 
-    for mut installation in Installation::both(&autopush.crypto_key) {
+    for mut installation in Installation::each(&autopush.crypto_key) {
         let endpoints = [channel, other].map(|channel| autopush.endpoint(uaid, channel));
         let dry = installation.import(&autopush.database, &["--dry-run"]).await;
         assert!(is_in_the_guide(&dry), "docs/migrate.md has another output than:\n{dry}");
@@ -164,7 +166,7 @@ async fn all_messages_of_a_user_are_imported_in_pages(mut autopush: Autopush<imp
     for body in &bodies {
         autopush.message(uaid, &Waiting::new(channel, body, now - 10));
     }
-    for mut installation in Installation::both(&autopush.crypto_key) {
+    for mut installation in Installation::each(&autopush.crypto_key) {
         let done = installation.import(&autopush.database, STOPPED).await;
         assert_eq!(done, "imported 1 users (0 behind a bridge), 1 channels and 45 messages\n");
         installation.server.restart();
@@ -204,7 +206,7 @@ async fn another_import_undoes_nothing_that_an_agent_did_since(
     let (now, kept, given_up) = (unix_now_s(), Uuid::new_v4(), Uuid::new_v4());
     let uaid = autopush.user(&[kept, given_up]);
     autopush.message(uaid, &Waiting::new(kept, "waits", now - 10));
-    for mut installation in Installation::both(&autopush.crypto_key) {
+    for mut installation in Installation::each(&autopush.crypto_key) {
         installation.import(&autopush.database, STOPPED).await;
         installation.server.restart();
         let mut agent =

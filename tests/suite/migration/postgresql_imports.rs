@@ -68,7 +68,7 @@ async fn odd_rows_are_counted_and_end_no_import() {
         Uuid::new_v4().simple(),
         Uuid::new_v4().simple(),
     ));
-    let [mut installation, _] = Installation::both(&autopush.crypto_key);
+    let [mut installation, ..] = Installation::each(&autopush.crypto_key);
     let done = installation.import(&autopush.database, STOPPED).await;
     let lines: Vec<_> = done.lines().collect();
     assert_eq!(
@@ -103,7 +103,7 @@ async fn users_are_read_in_pages_and_tables_are_found_in_the_search_path_and_on_
          SELECT md5(i::text), 1, 'webpush', 'null' FROM generate_series(1, 4001) AS i",
     );
     server.tell("standby");
-    let [installation, _] = Installation::both(&Fernet::generate_key());
+    let [installation, ..] = Installation::each(&Fernet::generate_key());
     let of_standby = server.url.replace("/postgres", "%2Fstandby.sockets/postgres");
     for url in [&server.url, &of_standby] {
         let url = format!("{url}?options=-csearch_path%3D{}", database.schema);
