@@ -55,6 +55,8 @@ const COMMANDS: Commands = Commands {
         Entry::on_store::<inspect::command::Inspect>(),
         Entry::on_store::<nodes::ListNodes>(),
         Entry::alone::<import::autopush_redis::ImportRedis>(),
+        #[cfg(feature = "postgresql")]
+        Entry::alone::<import::autopush_postgresql::ImportPostgres>(),
         Entry::alone::<store_copy::copy::StoreCopy>(),
         Entry::on_store::<store_copy::repair::StoreRepair>(),
         Entry::on_store::<access::add::AccessAdd>(),

@@ -300,7 +300,7 @@ async fn requests_that_the_command_line_would_refuse_are_refused() {
         let started = (served.start)(json, context.clone(), stopped.clone());
         assert!(started.is_err(), "{name}");
     }
-    let alone = ["store copy", "import autopush-redis"];
+    let alone = ["store copy", "import autopush-redis", "import autopush-postgresql"];
     assert!(!COMMANDS.served().any(|served| alone.contains(&served.name)));
 }
 

@@ -83,6 +83,7 @@ fn no_files_or_folders_of_a_crate_need_each_other() {
         (".", 1000),
         ("actors", 100),
         ("storage/dynamodb", 200),
+        ("storage/postgresql", 50),
         ("storage/sqlite", 100),
         ("storage", 50),
         ("state_machine/harness", 100),

@@ -22,7 +22,7 @@ fn arguments(database: &PostgresServer) -> [String; 3] {
     ]
 }
 
-fn on(database: &PostgresServer) -> Launch {
+pub(crate) fn on(database: &PostgresServer) -> Launch {
     Launch::default().with(&arguments(database))
 }
 

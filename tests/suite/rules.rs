@@ -89,6 +89,7 @@ pub(crate) fn sources() -> Vec<(PathBuf, String)> {
         "actors/src",
         "storage/src",
         "storage/dynamodb/src",
+        "storage/postgresql/src",
         "storage/sqlite/src",
         "state_machine/src",
         "state_machine/harness/src",

@@ -1,4 +1,4 @@
-//! The values of autopush-rs in Redis, as text, and what Kalends makes of them.
+//! The values of autopush-rs, and what Kalends makes of them.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
 use state_machine::{Chid, Encoding, Message, MessageId, Payload, Span, Time, Topic, Urgency};
-use uuid::Builder;
+use uuid::{Builder, Uuid};
 
 /// The longest TTL that autopush-rs accepts: 30 days.
 const TTL_MAX_S: u64 = 30 * 24 * 60 * 60;
@@ -17,7 +17,7 @@ const TTL_MAX_S: u64 = 30 * 24 * 60 * 60;
 /// The latest time of a message id: 48 bits of milliseconds.
 const TIME_MAX_MS: u64 = (1 << 48) - 1;
 
-/// The value of `autopush/user/{uaid}`.
+/// The record of a user; JSON in Redis.
 #[derive(Debug, Deserialize)]
 pub struct User {
     /// `webpush`, or the name of a bridge.
@@ -29,19 +29,21 @@ pub struct User {
     pub router_data: Option<Value>,
 }
 
-/// The value of `autopush/msg/{uaid}/{chidmessageid}`.
+/// A message; JSON in Redis.
 #[derive(Deserialize)]
-struct StoredMessage {
+pub struct StoredMessage {
     #[serde(rename = "channelID")]
-    channel_id: String,
-    version: String,
-    timestamp: u64,
+    pub channel_id: String,
+    pub version: String,
+    /// When it was accepted, in seconds.
+    pub timestamp: u64,
     #[serde(default)]
-    ttl: u64,
-    topic: Option<String>,
-    data: Option<String>,
-    sortkey_timestamp: Option<u64>,
-    headers: Option<HashMap<String, String>>,
+    pub ttl: u64,
+    pub topic: Option<String>,
+    pub data: Option<String>,
+    /// When it was accepted, in milliseconds. Messages of topics have none.
+    pub sortkey_timestamp: Option<u64>,
+    pub headers: Option<HashMap<String, String>>,
 }
 
 /// A message, and its version, which autopush-rs has encrypted with its crypto key.
@@ -61,7 +63,11 @@ impl User {
 impl SealedMessage {
     /// None if the text is no message, or none that an agent could decrypt.
     pub fn parse(text: &str) -> Option<Self> {
-        let stored: StoredMessage = serde_json::from_str(text).ok()?;
+        Self::of(serde_json::from_str(text).ok()?)
+    }
+
+    /// None if an agent could not decrypt it, or a value has another form.
+    pub fn of(stored: StoredMessage) -> Option<Self> {
         let topic = stored.topic.as_deref().filter(|topic| !topic.is_empty());
         let topic = topic.map(Topic::parse).transpose().ok()?;
         let accepted_ms = match stored.sortkey_timestamp {
@@ -69,7 +75,7 @@ impl SealedMessage {
             _ => stored.timestamp.checked_mul(1000)?,
         };
         let accepted_at = Time((accepted_ms <= TIME_MAX_MS).then_some(accepted_ms)?);
-        let chid = Chid::parse(&stored.channel_id).ok()?;
+        let chid = parse_chid(&stored.channel_id)?;
         let message = Message {
             id: message_id(accepted_at, chid, &stored.version, topic.is_some()),
             chid,
@@ -86,6 +92,11 @@ impl SealedMessage {
         };
         Some(Self { message, version: stored.version })
     }
+}
+
+/// Accepts any form of a UUID: Redis has dashes, and PostgreSQL has none.
+pub fn parse_chid(text: &str) -> Option<Chid> {
+    Uuid::try_parse(text).ok().map(|uuid| Chid(uuid.into_bytes()))
 }
 
 /// The same message always has the same id, so that it is stored once however often it is imported.

@@ -93,6 +93,12 @@ impl Address {
         Ok(Self { config, tls, shown })
     }
 
+    /// The same for a connection that only reads: the server may also be a standby.
+    pub(crate) fn read_only(mut self) -> Self {
+        self.config.target_session_attrs(TargetSessionAttrs::Any);
+        self
+    }
+
     /// Opens a session. What it answers is read by a task of its own, until it ends.
     pub(crate) async fn connect(&self) -> Result<Client, tokio_postgres::Error> {
         // An error that ends the connection is that of each statement on it.

@@ -1,11 +1,14 @@
 //! Errors of PostgreSQL. None has a key or a payload: details, which have, are left out.
 
 use std::error::Error;
+use std::io;
 use std::time::Duration;
 
 use state_machine::Month;
 use storage::store::StoreError;
 use tokio_postgres::error::SqlState;
+
+use crate::address::AddressError;
 
 /// Why a statement failed.
 #[derive(Debug, Clone)]
@@ -143,5 +146,46 @@ pub(crate) fn if_month<T>(result: Result<T, SqlError>) -> Result<Option<T>, SqlE
     match result {
         Err(error) if error.is_missing() => Ok(None),
         result => result.map(Some),
+    }
+}
+
+/// Why the tables cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PostgresOpenError {
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    #[error("{0}")]
+    Unreachable(String),
+    /// The tables are missing and may not be created.
+    #[error(
+        "there are no tables of Kalends in the schema {schema} at {server}: create them, or allow the creation of tables"
+    )]
+    Missing { schema: String, server: String },
+    #[error("the schema {schema} has tables of another program: name another one")]
+    Foreign { schema: String },
+    /// A newer version of this program made the tables.
+    #[error(
+        "the tables have schema version {found} and this program knows none above {known}: run the newer version again"
+    )]
+    Newer { found: u64, known: u64 },
+    #[error("this is PostgreSQL {found}, and 13 or later is needed")]
+    Old { found: String },
+    /// A crash of the server would lose what was answered.
+    #[error(
+        "PostgreSQL runs with fsync = off, with which a power loss loses answered writes: set it to on"
+    )]
+    NoSync,
+    #[error("{0}")]
+    Failed(String),
+    #[error("cannot start the threads of the PostgreSQL engine: {0}")]
+    Thread(io::Error),
+}
+
+impl From<SqlError> for PostgresOpenError {
+    fn from(error: SqlError) -> Self {
+        match error.kind {
+            ErrorKind::Unreachable | ErrorKind::Lost => Self::Unreachable(error.to_string()),
+            _ => Self::Failed(error.to_string()),
+        }
     }
 }

@@ -8,6 +8,7 @@
 //! - **Reads** have connections of their own, to the server that is written to.
 //! - **A connection that ends** is opened again, also to another host of the URL, and what may have been executed is
 //!   repeated, as all writes may be.
+//! - **Another program's database** is read through a `Snapshot`, which has no part in the above.
 //!
 //! Architecture Invariant: whatever writes an agent's rows of a month locks its row of `agents` first, and whatever writes
 //! the rows of a feed holds the feed's lock (`feed_rows`).
@@ -42,6 +43,7 @@ mod preflight;
 mod receipts;
 mod router;
 mod schema;
+mod snapshot;
 mod sql;
 mod store;
 mod waiting_counts;
@@ -56,8 +58,11 @@ use storage::waiting_limits::WaitingLimits;
 
 pub use self::address::AddressError;
 use self::client::PostgresClient;
-pub use self::open::PostgresOpenError;
+pub use self::error::PostgresOpenError;
 pub use self::schema::statements;
+pub use self::snapshot::{Snapshot, SnapshotError};
+/// What a [`Snapshot`] prepares and returns.
+pub use tokio_postgres::{Row, Statement};
 
 /// The options of the PostgreSQL engine. Their defaults are in the settings.
 #[derive(Clone)]

@@ -14,7 +14,7 @@ use tokio_postgres::Row;
 use crate::client::{PostgresClient, Transaction, in_month, transact};
 use crate::error::{SqlError, if_month};
 use crate::feed_rows::Feeds;
-use crate::sql::{Columns, Param, count, params};
+use crate::sql::{Columns, Param, count, params, urgency_column};
 use crate::{schema, waiting_counts};
 
 /// Rows that one fetch reads: bounds its cost.
@@ -328,7 +328,7 @@ pub(crate) fn decode(row: &Row) -> Result<Message, SqlError> {
         id: row.message_id(0)?,
         chid: row.chid(2)?,
         topic: row.parsed_or_none(3, Topic::parse)?,
-        urgency: urgency(row.column(4)?)?,
+        urgency: row.urgency(4)?,
         accepted_at: Time(row.number(5)?),
         ttl: Span(row.number(6)?),
         offers: u8::try_from(row.column::<i32>(11)?).unwrap_or(u8::MAX),
@@ -359,20 +359,6 @@ fn payload(row: &Row) -> Result<Option<Payload>, SqlError> {
     };
     let data = Bytes::copy_from_slice(row.column(10)?);
     Ok(Some(Payload { data, encoding }))
-}
-
-fn urgency_column(urgency: Urgency) -> i16 {
-    match urgency {
-        Urgency::VeryLow => 0,
-        Urgency::Low => 1,
-        Urgency::Normal => 2,
-        Urgency::High => 3,
-    }
-}
-
-pub(crate) fn urgency(column: i16) -> Result<Urgency, SqlError> {
-    let known = Urgency::ALL.into_iter().find(|urgency| urgency_column(*urgency) == column);
-    known.ok_or_else(|| SqlError::corrupt("an unknown urgency"))
 }
 
 const AES128GCM: i16 = 1;

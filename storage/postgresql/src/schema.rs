@@ -8,8 +8,7 @@ use state_machine::Month;
 use tokio_postgres::Row;
 
 use crate::client::{PostgresClient, Transaction, transact};
-use crate::error::SqlError;
-use crate::open::PostgresOpenError;
+use crate::error::{PostgresOpenError, SqlError};
 use crate::sql::{Columns, params};
 
 /// The version of the tables that this program knows.

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use state_machine::{Chid, MessageId, Month, Time, Uaid};
+use state_machine::{Chid, MessageId, Month, Time, Uaid, Urgency};
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 use uuid::Uuid;
@@ -124,6 +124,12 @@ pub(crate) trait Columns {
         Ok(MessageId::from_bytes(self.column::<Uuid>(at)?.into_bytes()))
     }
 
+    fn urgency(&self, at: usize) -> Result<Urgency, SqlError> {
+        let column: i16 = self.column(at)?;
+        let known = Urgency::ALL.into_iter().find(|urgency| urgency_column(*urgency) == column);
+        known.ok_or_else(|| SqlError::corrupt("an unknown urgency"))
+    }
+
     /// A text that is parsed.
     fn parsed<T, E: Error>(
         &self,
@@ -152,4 +158,13 @@ impl Columns for Row {
 /// The first number of the first row; 0 without rows.
 pub(crate) fn count(rows: &[Row]) -> Result<u64, SqlError> {
     rows.first().map_or(Ok(0), |row| row.number(0))
+}
+
+pub(crate) fn urgency_column(urgency: Urgency) -> i16 {
+    match urgency {
+        Urgency::VeryLow => 0,
+        Urgency::Low => 1,
+        Urgency::Normal => 2,
+        Urgency::High => 3,
+    }
 }

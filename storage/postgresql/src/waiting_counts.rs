@@ -11,7 +11,6 @@ use tokio_postgres::Row;
 
 use crate::client::{PostgresClient, Transaction};
 use crate::error::{SqlError, if_month};
-use crate::messages;
 use crate::sql::{Columns, params};
 
 /// User agents in a page.
@@ -59,8 +58,7 @@ pub(crate) async fn make_room(
 
 fn waiting_row(row: &Row) -> Result<WaitingMessage<MessageId>, SqlError> {
     let (id, chid) = (row.message_id(0)?, row.chid(1)?);
-    let urgency = messages::urgency(row.column(2)?)?;
-    Ok(WaitingMessage { key: id, id, chid, urgency, bytes: row.number(3)? })
+    Ok(WaitingMessage { key: id, id, chid, urgency: row.urgency(2)?, bytes: row.number(3)? })
 }
 
 /// What waits, and a time before which no message of the user agent expires.

@@ -3,52 +3,57 @@
 use std::fs;
 use std::path::Path;
 
+use postgres_server::shared;
 use tempfile::TempDir;
 use tokio::process::Command;
 use uuid::Uuid;
 
-use super::autopush::{Autopush, Waiting};
-use super::redis_server::RedisServer;
+use super::autopush::{Autopush, Database, Waiting};
+use super::postgresql_database::PostgresDatabase;
+use super::redis_database::RedisDatabase;
 use crate::harness::{
     Agent, ExitOutput, Launch, Program, Sender, Server, WireServer, dynamo, put_keys, unix_now_s,
 };
+use crate::postgresql::on;
 
 /// A Kalends that takes over from autopush-rs.
-struct Installation {
-    server: Server,
-    launch: Launch,
+pub(super) struct Installation {
+    pub(super) server: Server,
+    pub(super) launch: Launch,
     _wire_server: Option<WireServer>,
 }
 
 impl Installation {
-    /// Of both engines, stopped, with the crypto key of autopush-rs.
-    fn both(crypto_key: &str) -> [Self; 2] {
+    /// Of each engine, stopped, with the crypto key of autopush-rs.
+    pub(super) fn each(crypto_key: &str) -> [Self; 3] {
         let wire_server = WireServer::start();
-        let launches = [Launch::default(), dynamo::launch(&wire_server.url)];
-        let mut wire_servers = [None, Some(wire_server)].into_iter();
+        let launches = [Launch::default(), on(shared()), dynamo::launch(&wire_server.url)];
+        let mut wire_servers = [None, None, Some(wire_server)].into_iter();
         launches.map(|launch| {
             let crypto_keys = crypto_keys(crypto_key);
             let keys = format!("{crypto_keys}\nauth_keys = [\"an-auth-key-of-autopush\"]");
             let launch = Launch { keys: Some(keys), ..launch };
             let mut server = Server::launch(launch.clone());
             assert!(server.terminate().success());
-            Self { server, launch, _wire_server: wire_servers.next().expect("there are two") }
+            Self { server, launch, _wire_server: wire_servers.next().expect("there are three") }
         })
     }
 
-    async fn import(&self, redis: &RedisServer, more: &[&str]) -> String {
-        let mut command = import_with(&self.launch, &redis.url(), &self.server.data_dir());
+    pub(super) async fn import(&self, database: &impl Database, more: &[&str]) -> String {
+        let mut command = import_with(&self.launch, &database.import(), &self.server.data_dir());
         command.arg("--channels-max=3").args(more);
         Program::run(command).await.succeeded()
     }
 }
 
-pub(crate) fn import(url: &str, data_dir: &Path) -> Command {
-    import_with(&Launch::default(), url, data_dir)
+pub(super) fn import(database: &impl Database, data_dir: &Path) -> Command {
+    import_with(&Launch::default(), &database.import(), data_dir)
 }
 
-fn import_with(launch: &Launch, url: &str, data_dir: &Path) -> Command {
-    let mut command = launch.command(&["import", "autopush-redis", url]);
+/// The words are those behind `kalends import`.
+pub(super) fn import_with<S: AsRef<str>>(launch: &Launch, words: &[S], data_dir: &Path) -> Command {
+    let words: Vec<_> = ["import"].into_iter().chain(words.iter().map(AsRef::as_ref)).collect();
+    let mut command = launch.command(&words);
     command.arg("--data-dir").arg(data_dir);
     command
 }
@@ -57,12 +62,41 @@ pub(crate) fn crypto_keys(key: &str) -> String {
     format!("crypto_keys = [\"{key}\"]")
 }
 
-const STOPPED: &[&str] = &["--server-stopped"];
+pub(super) fn put_key(dir: &Path, key: &str) {
+    put_keys(dir, &crypto_keys(key));
+}
 
-#[actix_web::test]
-async fn users_of_autopush_keep_their_endpoints_their_channels_and_what_waits() {
-    let redis = RedisServer::start().await;
-    let mut autopush = Autopush::on(&redis);
+/// Runs scenarios with a Redis and with a PostgreSQL.
+macro_rules! with_each_database {
+    ($($scenario:ident)*) => {
+        mod redis {
+            $(#[actix_web::test]
+            async fn $scenario() {
+                super::$scenario(super::Autopush::<super::RedisDatabase>::start().await).await;
+            })*
+        }
+        mod postgresql {
+            $(#[actix_web::test]
+            async fn $scenario() {
+                super::$scenario(super::Autopush::<super::PostgresDatabase<'_>>::start().await).await;
+            })*
+        }
+    };
+}
+
+with_each_database! {
+    users_of_autopush_keep_their_endpoints_their_channels_and_what_waits
+    all_messages_of_a_user_are_imported_in_pages
+    another_import_undoes_nothing_that_an_agent_did_since
+    an_import_creates_the_store_beside_the_keys_and_reports_keys_that_open_nothing
+    a_database_without_users_is_a_fault_and_without_messages_the_key_is_not_checked
+}
+
+pub(super) const STOPPED: &[&str] = &["--server-stopped"];
+
+async fn users_of_autopush_keep_their_endpoints_their_channels_and_what_waits(
+    mut autopush: Autopush<impl Database>,
+) {
     let (now, channel, other) = (unix_now_s(), Uuid::new_v4(), Uuid::new_v4());
     let uaid = autopush.user(&[channel, other]);
     autopush.message(uaid, &Waiting::new(channel, "acked", now - 30));
@@ -71,32 +105,28 @@ async fn users_of_autopush_keep_their_endpoints_their_channels_and_what_waits() 
     autopush.message(uaid, &topic);
     autopush.message(uaid, &Waiting { ttl_s: 1, ..Waiting::new(other, "expired", now - 5) });
     autopush.message(uaid, &Waiting::new(Uuid::new_v4(), "unregistered", now - 5));
-    autopush.acked(uaid, now - 30);
+    autopush.database.increment_storage(uaid, now - 30);
     let stranger = autopush.user_of("gcm", r#"{"token":"t"}"#, &[]);
     let bridged = autopush.user_of("fcm", r#"{"token":"t","app_id":"app"}"#, &[channel]);
     autopush.user_of("apns", r#"{"rel_channel":"app"}"#, &[]);
-    autopush.set(&format!("autopush/user/{}", Uuid::new_v4()), "no record");
-    autopush.set("autopush/user/no-uaid", "{}");
-    for (kind, value) in [("timestamp", "abc"), ("co", "-5"), ("channels", "no list")] {
-        let odd = autopush.user(&[]);
-        autopush.set(&format!("autopush/{kind}/{odd}"), value);
-    }
+    let odd = [(); 3].map(|()| autopush.user(&[]));
+    autopush.database.add_unreadable(odd);
     let crowded: Vec<_> = (0..4).map(|_| Uuid::new_v4()).collect();
     autopush.user(&crowded);
     autopush.message(uaid, &Waiting::new(channel, &"x".repeat(9000), now - 3));
     autopush.message(uaid, &Waiting::new(channel, "ahead", now + 7200));
-    let before = autopush.keys();
+    let before = autopush.database.contents();
 
-    for mut installation in Installation::both(&autopush.crypto_key) {
+    for mut installation in Installation::each(&autopush.crypto_key) {
         let endpoints = [channel, other].map(|channel| autopush.endpoint(uaid, channel));
-        let dry = installation.import(&redis, &["--dry-run"]).await;
+        let dry = installation.import(&autopush.database, &["--dry-run"]).await;
         assert!(is_in_the_guide(&dry), "docs/migrate.md has another output than:\n{dry}");
         let all =
             "2 users (1 behind a bridge), 3 channels and 2 messages\nbehind a bridge: fcm/app 1";
         assert_eq!(dry, report(&format!("would import {all}")));
-        let done = installation.import(&redis, STOPPED).await;
+        let done = installation.import(&autopush.database, STOPPED).await;
         assert_eq!(done, report(&format!("imported {all}")));
-        let again = installation.import(&redis, STOPPED).await;
+        let again = installation.import(&autopush.database, STOPPED).await;
         let skipped = ["skipped 2 users already in the store", OTHER_USERS].join("\n");
         assert_eq!(
             again,
@@ -124,14 +154,11 @@ async fn users_of_autopush_keep_their_endpoints_their_channels_and_what_waits() 
         let stranger = stranger.simple().to_string();
         assert_ne!(Agent::uaid_for(server, &stranger).await, stranger);
     }
-    assert_eq!(autopush.keys(), before, "the source is unchanged");
+    assert_eq!(autopush.database.contents(), before, "the source is unchanged");
 }
 
 /// The import reads 20 messages of a user at once.
-#[actix_web::test]
-async fn all_messages_of_a_user_are_imported_in_pages() {
-    let redis = RedisServer::start().await;
-    let mut autopush = Autopush::on(&redis);
+async fn all_messages_of_a_user_are_imported_in_pages(mut autopush: Autopush<impl Database>) {
     let (now, channel) = (unix_now_s(), Uuid::new_v4());
     let uaid = autopush.user(&[channel]);
     // The length of a body is in the id of its message.
@@ -139,8 +166,8 @@ async fn all_messages_of_a_user_are_imported_in_pages() {
     for body in &bodies {
         autopush.message(uaid, &Waiting::new(channel, body, now - 10));
     }
-    for mut installation in Installation::both(&autopush.crypto_key) {
-        let done = installation.import(&redis, STOPPED).await;
+    for mut installation in Installation::each(&autopush.crypto_key) {
+        let done = installation.import(&autopush.database, STOPPED).await;
         assert_eq!(done, "imported 1 users (0 behind a bridge), 1 channels and 45 messages\n");
         installation.server.restart();
         let mut agent = Agent::reconnect(&installation.server, &uaid.simple().to_string()).await;
@@ -173,25 +200,27 @@ fn report(first: &str) -> String {
     )
 }
 
-#[actix_web::test]
-async fn another_import_undoes_nothing_that_an_agent_did_since() {
-    let redis = RedisServer::start().await;
-    let mut autopush = Autopush::on(&redis);
+async fn another_import_undoes_nothing_that_an_agent_did_since(
+    mut autopush: Autopush<impl Database>,
+) {
     let (now, kept, given_up) = (unix_now_s(), Uuid::new_v4(), Uuid::new_v4());
     let uaid = autopush.user(&[kept, given_up]);
     autopush.message(uaid, &Waiting::new(kept, "waits", now - 10));
-    for mut installation in Installation::both(&autopush.crypto_key) {
-        installation.import(&redis, STOPPED).await;
+    for mut installation in Installation::each(&autopush.crypto_key) {
+        installation.import(&autopush.database, STOPPED).await;
         installation.server.restart();
         let mut agent =
             Agent::returned_to(&installation.server, &uaid.simple().to_string(), "waits").await;
         let unregister =
             serde_json::json!({"messageType": "unregister", "channelID": given_up.to_string()});
-        assert_eq!(agent.request(&unregister).await.unwrap()["status"], 200);
+        assert_eq!(
+            agent.request(&unregister).await.expect("the server is connected")["status"],
+            200
+        );
         agent.leave().await;
         assert!(installation.server.terminate().success());
 
-        installation.import(&redis, STOPPED).await;
+        installation.import(&autopush.database, STOPPED).await;
         installation.server.restart();
         let mut agent = Agent::reconnect(&installation.server, &uaid.simple().to_string()).await;
         assert_eq!(agent.pending_notifications().await, []);
@@ -202,16 +231,15 @@ async fn another_import_undoes_nothing_that_an_agent_did_since() {
     }
 }
 
-#[actix_web::test]
-async fn an_import_creates_the_store_beside_the_keys_and_reports_keys_that_open_nothing() {
-    let redis = RedisServer::start().await;
-    let mut autopush = Autopush::on(&redis);
+async fn an_import_creates_the_store_beside_the_keys_and_reports_keys_that_open_nothing(
+    mut autopush: Autopush<impl Database>,
+) {
     let channel = Uuid::new_v4();
     let uaid = autopush.user(&[channel]);
     autopush.message(uaid, &Waiting::new(channel, "waits", unix_now_s()));
     autopush.user_of("fcm", r#"{"token":"t","app_id":"fenix"}"#, &[]);
-    let dir = TempDir::new().unwrap();
-    let run = async || Program::run(import(&redis.url(), dir.path())).await;
+    let dir = TempDir::new().expect("a temporary directory can be made");
+    let run = async || Program::run(import(&autopush.database, dir.path())).await;
     fails(&run().await, "there is no keys.toml in");
 
     put_key(dir.path(), &fernet::Fernet::generate_key());
@@ -232,69 +260,23 @@ async fn an_import_creates_the_store_beside_the_keys_and_reports_keys_that_open_
     }
 }
 
-#[actix_web::test]
-async fn a_database_without_users_is_a_fault_and_without_messages_the_key_is_not_checked() {
-    let redis = RedisServer::start().await;
-    let dir = TempDir::new().unwrap();
+async fn a_database_without_users_is_a_fault_and_without_messages_the_key_is_not_checked(
+    mut autopush: Autopush<impl Database>,
+) {
+    let dir = TempDir::new().expect("a temporary directory can be made");
     put_key(dir.path(), &fernet::Fernet::generate_key());
-    let ended = Program::run(import(&redis.url(), dir.path())).await;
+    let ended = Program::run(import(&autopush.database, dir.path())).await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stdout.contains("\nthis database has no users of autopush-rs: "), "{ended:?}");
 
-    Autopush::on(&redis).user(&[]);
-    let printed = Program::run(import(&redis.url(), dir.path())).await.succeeded();
+    autopush.user(&[]);
+    let printed = Program::run(import(&autopush.database, dir.path())).await.succeeded();
     assert!(printed.contains("\nthe crypto key could not be checked: "), "{printed}");
-}
-
-fn put_key(dir: &Path, key: &str) {
-    put_keys(dir, &crypto_keys(key));
-}
-
-#[actix_web::test]
-async fn an_import_is_refused_beside_a_server_and_never_prints_the_url() {
-    let server = Server::start();
-    let url = "redis://:s3cret@127.0.0.1:1/0";
-    let dir = TempDir::new().unwrap();
-    put_key(dir.path(), &fernet::Fernet::generate_key());
-    for (url, dir, reason) in [
-        (url, &*server.data_dir(), "a server is running on this store: stop it first"),
-        (url, dir.path(), "cannot connect to Redis"),
-        ("http://:s3cret@x", dir.path(), "write redis://HOST:PORT/DATABASE"),
-    ] {
-        fails(&Program::run(import(url, dir)).await, reason);
-    }
-
-    let wire_server = WireServer::start();
-    let launch = dynamo::launch(&wire_server.url);
-    let shared = Server::launch(launch.clone());
-    let beside = import_with(&launch, url, &shared.data_dir());
-    fails(&Program::run(beside).await, "stop all of them, then add --server-stopped");
-}
-
-#[actix_web::test]
-async fn an_import_says_what_a_redis_wants_that_refuses_it() {
-    let dir = TempDir::new().unwrap();
-    put_key(dir.path(), &fernet::Fernet::generate_key());
-    let redis = RedisServer::start().await;
-    let mut connection = redis.connection();
-    let mut set = |command: &str, arguments: &[&str]| {
-        let () = redis::cmd(command).arg(arguments).query(&mut connection).expect("Redis obeys");
-    };
-    set("ACL", &["SETUSER", "reader", "on", ">s3cret", "+auth", "+ping", "+client", "~*"]);
-    set("CONFIG", &["SET", "requirepass", "s3cret"]);
-    let (other, url) = (Server::start(), redis.url());
-    for (url, reason) in [
-        (&url, "it wants a password: set REDISCLI_AUTH"),
-        (&format!("{url}?user=reader&pass=s3cret"), "its user may not read the keys: allow +@read"),
-        (&format!("redis://{}", other.address()), "the answer is not one of Redis: check the port"),
-    ] {
-        fails(&Program::run(import(url, dir.path())).await, reason);
-    }
 }
 
 /// Checks that the command failed with this reason, and printed no password.
 #[track_caller]
-fn fails(ended: &ExitOutput, reason: &str) {
+pub(super) fn fails(ended: &ExitOutput, reason: &str) {
     ended.failed(1, reason);
     assert!(!format!("{ended:?}").contains("s3cret"), "{ended:?}");
 }

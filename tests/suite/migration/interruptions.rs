@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::autopush::{Autopush, Waiting};
 use super::imports::{crypto_keys, import};
-use super::redis_server::RedisServer;
+use super::redis_database::RedisDatabase;
 use crate::harness::{Program, put_keys, run, unix_now_s};
 
 /// More than one page of keys, and several times the users that are imported at once.
@@ -17,18 +17,18 @@ const KILLED_AFTER: [usize; 3] = [1, 300, 600];
 
 #[actix_web::test]
 async fn an_import_that_is_killed_and_repeated_imports_every_user_once() {
-    let redis = RedisServer::start().await;
-    let mut autopush = Autopush::on(&redis);
+    let mut autopush = Autopush::<RedisDatabase>::start().await;
     let (now, channel) = (unix_now_s(), Uuid::new_v4());
     for _ in 0..USERS {
         let uaid = autopush.user(&[channel]);
         autopush.message(uaid, &Waiting::new(channel, "waits", now));
     }
-    let dir = TempDir::new().unwrap();
+    let dir = TempDir::new().expect("a temporary directory can be made");
     put_keys(dir.path(), &crypto_keys(&autopush.crypto_key));
-    let import = || import(&redis.url(), dir.path());
+    let import = || import(&autopush.database, dir.path());
     for steps in KILLED_AFTER {
-        let mut reads = redis.commands().filter(|line| line.contains("\"MGET\""));
+        let mut reads =
+            autopush.database.server.commands().filter(|line| line.contains("\"MGET\""));
         let import = Program::start(import());
         spawn_blocking(move || reads.nth(steps - 1)).await.unwrap();
         import.kill().await;

@@ -1,10 +1,14 @@
-//! `kalends import`: the Redis of an autopush-rs, filled as that writes it, and its endpoints afterwards.
+//! `kalends import`: the database of an autopush-rs, filled as that writes it, and its endpoints afterwards.
 
 mod autopush;
 mod imports;
 mod interruptions;
-mod redis_server;
+mod postgresql_database;
+mod postgresql_imports;
+mod redis_database;
+mod refusals;
 
-pub(crate) use autopush::Autopush;
+pub(crate) use autopush::{Autopush, Database};
 pub(crate) use imports::crypto_keys;
-pub(crate) use redis_server::RedisServer;
+pub(crate) use postgresql_database::PostgresDatabase;
+pub(crate) use redis_database::RedisDatabase;

@@ -157,6 +157,7 @@ pub(super) const WRITING: &[Writing] = &[
     on(Keys, "store copy", "--to embedded --server-stopped DYNAMO", Store("data"), &[])
         .or_says("is not empty and is no unfinished copy"),
     on(Autopush, "import autopush-redis", "REDIS", Row(&["router/router", "IMPORTED"]), &[]),
+    on(Autopush, "import autopush-postgresql", "POSTGRESQL", Row(&["router/router", "MOVED"]), &[]),
 ];
 
 const VIEWED: &str = "fixtures/deliveries/busy_node.delivery --output HOME/view.html";

@@ -29,7 +29,7 @@ use crate::harness::{
     Agent, Launch, Program, Sender, Server, WireServer, child, dynamo, kalends, number_from_env,
     signal, unix_now_s,
 };
-use crate::migration::{Autopush, RedisServer, crypto_keys};
+use crate::migration::{Autopush, Database, PostgresDatabase, RedisDatabase, crypto_keys};
 use crate::receipts;
 
 const TEST: &str =
@@ -74,9 +74,8 @@ pub(super) fn is_of_each_start(row: &str) -> bool {
 #[actix_web::test]
 async fn what_a_command_answered_and_what_was_there_before_survive_its_disk() {
     let Some(mut mount) = Mount::or_not_run("commands that lose power") else { return };
-    let (wire, redis, elsewhere) =
-        (WireServer::start(), RedisServer::start().await, Server::start());
-    let facts = Facts::gather(&mut mount, &wire, &redis, &elsewhere).await;
+    let (wire, redis, elsewhere) = (WireServer::start(), Autopush::start().await, Server::start());
+    let facts = Facts::gather(&mut mount, &wire, redis, &elsewhere).await;
     let (first, began) = (seed(), Instant::now());
     let lasts = Duration::from_secs(number_from_env("POWER_SECONDS").unwrap_or(0));
     for seed in first.. {
@@ -112,7 +111,7 @@ impl Facts {
     async fn gather(
         mount: &mut Mount,
         wire: &WireServer,
-        redis: &RedisServer,
+        mut redis: Autopush<RedisDatabase>,
         elsewhere: &Server,
     ) -> Self {
         super::used_disk(mount);
@@ -131,10 +130,12 @@ impl Facts {
         server.run(&["backup", &archive]).await.succeeded();
         let used = mount.disk().clone();
         let launch = copy_to(wire, &data).await;
-        let mut autopush = Autopush::on(redis);
-        let imported = autopush.user(&[Uuid::new_v4()]);
+        let mut postgres = Autopush::<PostgresDatabase<'_>>::start().await;
+        postgres.crypto_key.clone_from(&redis.crypto_key);
+        let of_redis = redis.user(&[Uuid::new_v4()]);
+        let of_postgres = postgres.user(&[Uuid::new_v4()]);
         let own = fs::read_to_string(data.join("keys.toml")).expect("the server has keys");
-        let [keys, of_autopush] = [own, crypto_keys(&autopush.crypto_key)].map(|keys| {
+        let [keys, of_autopush] = [own, crypto_keys(&redis.crypto_key)].map(|keys| {
             super::used_disk(mount);
             crate::harness::put_keys(&data, &keys);
             fs::set_permissions(&data, PermissionsExt::from_mode(0o700)).expect("the disk works");
@@ -159,10 +160,12 @@ impl Facts {
         let names = vec![
             ("SERVER", elsewhere.socket_url()),
             ("DYNAMO", launch.arguments.join(" ")),
-            ("REDIS", redis.url()),
+            ("REDIS", redis.database.import()[1..].join(" ")),
+            ("POSTGRESQL", postgres.database.import()[1..].join(" ")),
             ("OLD_AGENT", hex(&old_agent)),
             ("THE_AGENT", hex(&agent)),
-            ("IMPORTED", imported.simple().to_string()),
+            ("IMPORTED", of_redis.simple().to_string()),
+            ("MOVED", of_postgres.simple().to_string()),
             ("OLD", oldest.to_string()),
             ("THIS", this.to_string()),
             ("NEXT", this.next().to_string()),

@@ -50,9 +50,10 @@ async fn files_are_right_or_refused_after_any_write_failed() {
 /// So that a repeated call makes it anew, and what it answers is on disk.
 #[test]
 fn a_new_name_whose_directory_cannot_be_synced_is_taken_back() {
+    type Call = fn(&Path) -> io::Result<()>;
     let test = "new names whose directory cannot be synced";
     let Some(mut mount) = Mount::or_not_run(test) else { return };
-    let calls: [(&str, fn(&Path) -> io::Result<()>); 4] = [
+    let calls: [(&str, Call); 4] = [
         ("create", |path| durable::create(path, "new")),
         ("replace", |path| durable::replace(path, "new")),
         ("create_dir_all", |path| durable::create_dir_all(path, 0o700)),
