@@ -29,7 +29,8 @@ impl StoreCommand for ImportPostgres {
     const HELP: &'static str = concat!(
         "\
 Stop autopush-rs and this server first, and put the crypto keys of autopush-rs into keys.toml of the data
-directory. The tables router, meta and message are read in one transaction that writes nothing. ",
+directory. The tables router, meta and message are read in one transaction that writes nothing.
+",
         importer::help!(),
         "
 The URL is completed by PGHOST, PGPORT, PGUSER, PGDATABASE, PGPASSWORD, PGSSLMODE and PGSSLROOTCERT. To
