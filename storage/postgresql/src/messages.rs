@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use state_machine::{
     Chid, Encoding, Message, MessageId, MessageKey, Month, Payload, ReceiptRequest, Span, Time,
-    Topic, Uaid, Urgency,
+    Topic, Uaid,
 };
 use storage::receipts::{Deletion, ExpectedReceipt};
 use storage::rules::receipts as rules;
