@@ -14,6 +14,7 @@ use storage::{Store, StoreAdmin};
 use storage_sqlite::{Embedded, EmbeddedOptions};
 use tempfile::TempDir;
 
+use crate::admin::operator_page::values_with;
 use crate::harness::{
     Agent, Launch, Program, Role, Sender, Server, WireServer, dynamo, kalends, shared_keys, until,
 };
@@ -135,6 +136,34 @@ async fn the_printed_statements_make_the_tables_of_a_server_that_may_make_none()
     let (uaid, _channel) = Agent::offline_with(&server, "stored").await;
     let mut agent = Agent::returned_to(&server, &uaid, "stored").await;
     agent.sync().await;
+}
+
+#[actix_web::test]
+async fn settings_that_lose_answered_pushes_are_named_by_the_doctor_and_on_the_operators_page() {
+    let database = PostgresServer::start();
+    let launch = on(&database).with(&["--metrics-listen=127.0.0.1:0"]);
+    let server = Server::launch(launch.clone());
+    let examined = async || {
+        let mut doctor = launch.command(&["doctor", "--idle-s=0"]);
+        doctor.arg(format!("--public-url={}", server.origin()));
+        doctor.arg("--data-dir").arg(server.data_dir());
+        Program::run(doctor).await.succeeded()
+    };
+    let found = examined().await;
+    assert!(found.contains("ok    durability: "), "{found}");
+    database.sql("ALTER ROLE kalends SET synchronous_commit = off");
+    database.tell("standby");
+    let found = examined().await;
+    for risk in ["synchronous_commit is off", "the standbys are asynchronous"] {
+        assert!(found.contains(&format!("warn  durability: {risk}")), "{found}");
+    }
+    // A session has the settings that it began with: those of the server end with the database.
+    database.tell("kill");
+    database.tell("start");
+    let is_warned = |page: &Value| page["warnings"].as_array().is_some_and(|all| !all.is_empty());
+    let page = values_with(&server, is_warned).await;
+    let sentence = "An answered push can be lost: synchronous_commit is off: ";
+    assert!(page["warnings"][0].as_str().is_some_and(|text| text.starts_with(sentence)), "{page}");
 }
 
 async fn copied(from: &str, to: &str, dir: &Path, launch: &Launch) -> Value {
