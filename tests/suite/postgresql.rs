@@ -1,6 +1,8 @@
 //! Kalends with its tables in PostgreSQL: one server, a cluster, commands, and a database that goes away.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -59,9 +61,65 @@ async fn a_server_on_postgresql_delivers_directly_and_from_the_store_also_after_
     assert!(listed.contains("\"router\"") && listed.contains("\"unmetered\""), "{listed}");
     let inspected = server.run(&["inspect", &uaid]).await.succeeded();
     assert!(inspected.contains(&uaid), "{inspected}");
-    let mut backup = launch.command(&["backup", "unwritten.tar"]);
-    backup.arg("--data-dir").arg(server.data_dir());
-    Program::run(backup).await.failed(1, "pg_dump");
+}
+
+/// Writes an archive, and restores it into an emptied data directory. Returns what both commands report.
+async fn keys_moved(launch: &Launch, server: &Server) -> [String; 2] {
+    let home = TempDir::new().expect("a temporary directory can be made");
+    let file = home.path().join("keys.tar");
+    let run = async |name: &str| {
+        let mut command = launch.command(&[name]);
+        command.arg(&file).arg("--data-dir").arg(server.data_dir());
+        let ended = Program::run(command).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.stderr
+    };
+    let written = run("backup").await;
+    let mode = fs::metadata(&file).expect("it was written").permissions().mode();
+    assert_eq!(mode & 0o7777, 0o600);
+    fs::remove_dir_all(server.data_dir()).expect("the server has it");
+    [written, run("restore").await]
+}
+
+#[actix_web::test]
+async fn a_dump_of_the_database_and_an_archive_of_the_keys_restore_everything() {
+    let database = PostgresServer::start();
+    let launch = on(&database);
+    let mut server = Server::launch(launch.clone());
+    let (uaid, channel) = Agent::offline_with(&server, "before").await;
+    let schema = launch
+        .arguments
+        .last()
+        .expect("it has arguments")
+        .trim_start_matches("--postgresql-schema=")
+        .to_owned();
+    database.tell(&format!("dump {schema}"));
+    assert!(server.terminate().success());
+    database.sql(&format!("DROP SCHEMA {schema} CASCADE"));
+    let [written, restored] = keys_moved(&launch, &server).await;
+    assert!(written.contains(&format!("pg_dump --format custom --schema {schema}")), "{written}");
+    assert!(restored.contains(&format!("PostgreSQL, schema {schema}")), "{restored}");
+    database.tell("restore");
+    server.restart();
+    assert_eq!(Sender::new().push(&channel.endpoint, "after").await.status, 201);
+    let mut agent = Agent::reconnect(&server, &uaid).await;
+    let delivered = agent.take(2).await;
+    assert_eq!(delivered.iter().map(|it| it.body()).collect::<Vec<_>>(), ["before", "after"]);
+}
+
+#[actix_web::test]
+async fn an_archive_of_a_server_on_dynamodb_has_its_keys() {
+    let wire = WireServer::start();
+    let launch = dynamo::launch(&wire.url);
+    let mut server = Server::launch(launch.clone());
+    let (uaid, _channel) = Agent::offline_with(&server, "before").await;
+    assert!(server.terminate().success());
+    let [written, restored] = keys_moved(&launch, &server).await;
+    assert!(written.contains("point-in-time recovery"), "{written}");
+    assert!(restored.contains("DynamoDB, prefix"), "{restored}");
+    server.restart();
+    let mut agent = Agent::reconnect(&server, &uaid).await;
+    assert_eq!(agent.notification().await.body(), "before");
 }
 
 #[actix_web::test]
@@ -191,7 +249,7 @@ async fn all_rows_of_each_kind_move_through_all_stores_and_back() {
     let first = copied("embedded", "postgresql", &dir, &launch).await;
     assert_eq!(copied("postgresql", "dynamodb", &dir, &launch).await, first);
     let back = TempDir::new().expect("a temporary directory can be made");
-    std::fs::copy(dir.join("keys.toml"), back.path().join("keys.toml")).expect("it is there");
+    fs::copy(dir.join("keys.toml"), back.path().join("keys.toml")).expect("it is there");
     assert_eq!(copied("dynamodb", "embedded", back.path(), &launch).await, first);
     let other = Launch { keys: launch.keys.clone(), ..dynamo::launch(&wire.url) };
     let other = other.with(&arguments(shared())[1..]);

@@ -100,16 +100,22 @@ fn count_months(page: &Data<AdminPage>, now: Time) {
     });
 }
 
-/// Reads what the store can lose beside the events, if that is due. The last answer stays while the store has none.
+/// Reads what the store can lose beside the events, if that is due. Without an answer the last one stays, and the next
+/// event asks again.
 fn read_risks(page: &Data<AdminPage>, now: Time) {
     if !page.live.risks().is_due(now, RISKS_EVERY) {
         return;
     }
     let page = Data::clone(page);
     actix_web::rt::spawn(async move {
-        if let Ok(risks) = page.jobs.store.risks().await {
-            let sentence = |risk| format!("An answered push can be lost: {risk}.");
-            page.live.risks().last = risks.into_iter().map(sentence).collect();
+        let found = page.jobs.store.risks().await;
+        let mut risks = page.live.risks();
+        match found {
+            Ok(found) => {
+                let sentence = |risk| format!("An answered push can be lost: {risk}.");
+                risks.last = found.into_iter().map(sentence).collect();
+            }
+            Err(_) => risks.due = None,
         }
     });
 }

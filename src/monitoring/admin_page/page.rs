@@ -80,7 +80,7 @@ pub(super) struct Live {
 #[derive(Default)]
 pub(super) struct Asked<T> {
     pub(super) last: T,
-    due: Option<Time>,
+    pub(super) due: Option<Time>,
 }
 
 impl<T> Asked<T> {
