@@ -1,12 +1,18 @@
 //! Kalends with its tables in PostgreSQL: one server, a cluster, commands, and a database that goes away.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use postgres_server::{PostgresServer, shared};
+use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{Agent, Launch, Program, Role, Sender, Server, kalends, shared_keys, until};
+use crate::admin::operator_page::values_with;
+use crate::harness::{
+    Agent, Launch, Program, Role, Sender, Server, WireServer, dynamo, kalends, shared_keys, until,
+};
 
 /// A database is back sooner.
 const LONG: Duration = Duration::from_secs(60);
@@ -47,9 +53,65 @@ async fn a_server_on_postgresql_delivers_directly_and_from_the_store_also_after_
     assert!(listed.contains("\"router\"") && listed.contains("\"unmetered\""), "{listed}");
     let inspected = server.run(&["inspect", &uaid]).await.succeeded();
     assert!(inspected.contains(&uaid), "{inspected}");
-    let mut backup = launch.command(&["backup", "unwritten.tar"]);
-    backup.arg("--data-dir").arg(server.data_dir());
-    Program::run(backup).await.failed(1, "pg_dump");
+}
+
+/// Writes an archive, and restores it into an emptied data directory. Returns what both commands report.
+async fn keys_moved(launch: &Launch, server: &Server) -> [String; 2] {
+    let home = TempDir::new().expect("a temporary directory can be made");
+    let file = home.path().join("keys.tar");
+    let run = async |name: &str| {
+        let mut command = launch.command(&[name]);
+        command.arg(&file).arg("--data-dir").arg(server.data_dir());
+        let ended = Program::run(command).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.stderr
+    };
+    let written = run("backup").await;
+    let mode = fs::metadata(&file).expect("it was written").permissions().mode();
+    assert_eq!(mode & 0o7777, 0o600);
+    fs::remove_dir_all(server.data_dir()).expect("the server has it");
+    [written, run("restore").await]
+}
+
+#[actix_web::test]
+async fn a_dump_of_the_database_and_an_archive_of_the_keys_restore_everything() {
+    let database = PostgresServer::start();
+    let launch = on(&database);
+    let mut server = Server::launch(launch.clone());
+    let (uaid, channel) = Agent::offline_with(&server, "before").await;
+    let schema = launch
+        .arguments
+        .last()
+        .expect("it has arguments")
+        .trim_start_matches("--postgresql-schema=")
+        .to_owned();
+    database.tell(&format!("dump {schema}"));
+    assert!(server.terminate().success());
+    database.sql(&format!("DROP SCHEMA {schema} CASCADE"));
+    let [written, restored] = keys_moved(&launch, &server).await;
+    assert!(written.contains(&format!("pg_dump --format custom --schema {schema}")), "{written}");
+    assert!(restored.contains(&format!("PostgreSQL, schema {schema}")), "{restored}");
+    database.tell("restore");
+    server.restart();
+    assert_eq!(Sender::new().push(&channel.endpoint, "after").await.status, 201);
+    let mut agent = Agent::reconnect(&server, &uaid).await;
+    let delivered = agent.take(2).await;
+    assert_eq!(delivered.iter().map(|it| it.body()).collect::<Vec<_>>(), ["before", "after"]);
+}
+
+#[actix_web::test]
+async fn an_archive_of_a_server_on_dynamodb_has_its_keys() {
+    let wire = WireServer::start();
+    let launch = dynamo::launch(&wire.url);
+    let mut server = Server::launch(launch.clone());
+    let (uaid, _channel) = Agent::offline_with(&server, "before").await;
+    assert!(server.terminate().success());
+    let [written, restored] = keys_moved(&launch, &server).await;
+    assert!(written.contains("point-in-time recovery"), "{written}");
+    assert!(restored.contains("DynamoDB, prefix"), "{restored}");
+    server.restart();
+    let mut agent = Agent::reconnect(&server, &uaid).await;
+    assert_eq!(agent.notification().await.body(), "before");
 }
 
 #[actix_web::test]
@@ -124,4 +186,32 @@ async fn the_printed_statements_make_the_tables_of_a_server_that_may_make_none()
     let (uaid, _channel) = Agent::offline_with(&server, "stored").await;
     let mut agent = Agent::returned_to(&server, &uaid, "stored").await;
     agent.sync().await;
+}
+
+#[actix_web::test]
+async fn settings_that_lose_answered_pushes_are_named_by_the_doctor_and_on_the_operators_page() {
+    let database = PostgresServer::start();
+    let launch = on(&database).with(&["--metrics-listen=127.0.0.1:0"]);
+    let server = Server::launch(launch.clone());
+    let examined = async || {
+        let mut doctor = launch.command(&["doctor", "--idle-s=0"]);
+        doctor.arg(format!("--public-url={}", server.origin()));
+        doctor.arg("--data-dir").arg(server.data_dir());
+        Program::run(doctor).await.succeeded()
+    };
+    let found = examined().await;
+    assert!(found.contains("ok    durability: "), "{found}");
+    database.sql("ALTER ROLE kalends SET synchronous_commit = off");
+    database.tell("standby");
+    let found = examined().await;
+    for risk in ["synchronous_commit is off", "the standbys are asynchronous"] {
+        assert!(found.contains(&format!("warn  durability: {risk}")), "{found}");
+    }
+    // A session has the settings that it began with: those of the server end with the database.
+    database.tell("kill");
+    database.tell("start");
+    let is_warned = |page: &Value| page["warnings"].as_array().is_some_and(|all| !all.is_empty());
+    let page = values_with(&server, is_warned).await;
+    let sentence = "An answered push can be lost: synchronous_commit is off: ";
+    assert!(page["warnings"][0].as_str().is_some_and(|text| text.starts_with(sentence)), "{page}");
 }

@@ -1,7 +1,7 @@
 //! The events of open pages: the metrics at an interval, once for all pages, and the history when a page opens.
 //!
 //! - `history` comes first: all points that are kept.
-//! - `now`: the metrics and the clocks that are wrong, every `admin_page_interval_ms`.
+//! - `now`: the metrics, the clocks that are wrong and the risks of the store, every `admin_page_interval_ms`.
 //! - `points`: those that were added since the event before.
 
 use std::convert::Infallible;
@@ -25,6 +25,9 @@ use crate::operate::tables::status::{GetStatus, Status};
 
 /// Time between two counts of the agents by month, while a page is open.
 const COUNT_EVERY: Span = Span::from_secs(600);
+
+/// Time between two reads of the store's settings, while a page is open.
+const RISKS_EVERY: Span = Span::from_secs(60);
 
 /// Time after which a browser reconnects, in milliseconds.
 const RETRY_MS: u64 = 2000;
@@ -66,13 +69,15 @@ async fn step(page: &Data<AdminPage>) {
     let samples = collect(&page.node).await;
     if is_open {
         count_months(page, now);
-        let months = live.months().counted.clone();
+        read_risks(page, now);
+        let months = live.months().last.clone();
         let clocks = page.node.nodes().map(NodeDirectory::clocks).unwrap_or_default();
+        let warnings = [sentences(&clocks), live.risks().last.clone()].concat();
         let data = json!({
             "at": now.0,
             "samples": nested(&samples),
             "months": months,
-            "clocks": sentences(&clocks),
+            "warnings": warnings,
         });
         live.frames.send_replace(event("now", &data.to_string()));
     }
@@ -83,16 +88,34 @@ async fn step(page: &Data<AdminPage>) {
 
 /// Counts the agents by month beside the events, if that is due and the store is on this machine.
 fn count_months(page: &Data<AdminPage>, now: Time) {
-    let mut months = page.live.months();
-    if !page.counts_months || months.due.is_some_and(|due| now < due) {
+    if !page.counts_months || !page.live.months().is_due(now, COUNT_EVERY) {
         return;
     }
-    months.due = Some(now + COUNT_EVERY);
     let page = Data::clone(page);
     actix_web::rt::spawn(async move {
         let (reports, _) = page.perform(GetStatus::default()).await.unwrap_or_default();
         for Status { agents, unfinished_moves: leaving, .. } in reports {
-            page.live.months().counted = Some(MonthCount { at: now.0, agents, leaving });
+            page.live.months().last = Some(MonthCount { at: now.0, agents, leaving });
+        }
+    });
+}
+
+/// Reads what the store can lose beside the events, if that is due. Without an answer the last one stays, and the next
+/// event asks again.
+fn read_risks(page: &Data<AdminPage>, now: Time) {
+    if !page.live.risks().is_due(now, RISKS_EVERY) {
+        return;
+    }
+    let page = Data::clone(page);
+    actix_web::rt::spawn(async move {
+        let found = page.jobs.store.risks().await;
+        let mut risks = page.live.risks();
+        match found {
+            Ok(found) => {
+                let sentence = |risk| format!("An answered push can be lost: {risk}.");
+                risks.last = found.into_iter().map(sentence).collect();
+            }
+            Err(_) => risks.due = None,
         }
     });
 }

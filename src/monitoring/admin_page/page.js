@@ -214,8 +214,8 @@ function fill(table, rows) {
 function show() {
   for (const element of all("[data-value]")) write(element, VALUES[element.dataset.value]());
   for (const table of all("[data-rows]")) fill(table, ROWS[table.dataset.rows]());
-  byId("clocks").hidden = now.clocks.length === 0;
-  write(byId("clocks"), now.clocks.join(" "));
+  byId("warnings").hidden = now.warnings.length === 0;
+  write(byId("warnings"), now.warnings.join(" "));
   write(byId("updated"), `Updated ${clock(now.at)}`);
 }
 

@@ -48,7 +48,7 @@ const LOG_EVERY: Span = Span::from_secs(60);
 /// The state of the page.
 pub(crate) struct AdminPage {
     pub(super) node: AppState,
-    jobs: Context,
+    pub(super) jobs: Context,
     pub(super) data_dir: PathBuf,
     pub(super) interval: Duration,
     /// Whether the agents of each month are counted: on DynamoDB that would cost reads of all records.
@@ -71,14 +71,27 @@ pub(super) struct Live {
     pub(super) streams: Arc<Semaphore>,
     /// One task computes the events, on the thread of the port.
     pub(super) runs: Arc<Semaphore>,
-    months: Mutex<Months>,
+    months: Mutex<Asked<Option<MonthCount>>>,
+    /// What settings of the store can lose, in sentences.
+    risks: Mutex<Asked<Vec<String>>>,
 }
 
-/// The last count of the agents by month.
+/// What the store answered last, and when it is asked again.
 #[derive(Default)]
-pub(super) struct Months {
-    pub(super) counted: Option<MonthCount>,
+pub(super) struct Asked<T> {
+    pub(super) last: T,
     pub(super) due: Option<Time>,
+}
+
+impl<T> Asked<T> {
+    /// Whether the store is to be asked now. If so, it is due again after `every`.
+    pub(super) fn is_due(&mut self, now: Time, every: Span) -> bool {
+        let is_due = self.due.is_none_or(|due| due <= now);
+        if is_due {
+            self.due = Some(now + every);
+        }
+        is_due
+    }
 }
 
 /// The agents on each month, and those whose move away from it is not finished.
@@ -98,6 +111,7 @@ impl Live {
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             runs: Arc::new(Semaphore::new(1)),
             months: Mutex::default(),
+            risks: Mutex::default(),
         }
     }
 
@@ -105,8 +119,12 @@ impl Live {
         self.history.lock()
     }
 
-    pub(super) fn months(&self) -> MutexGuard<'_, Months> {
+    pub(super) fn months(&self) -> MutexGuard<'_, Asked<Option<MonthCount>>> {
         self.months.lock()
+    }
+
+    pub(super) fn risks(&self) -> MutexGuard<'_, Asked<Vec<String>>> {
+        self.risks.lock()
     }
 }
 

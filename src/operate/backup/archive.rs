@@ -18,8 +18,11 @@ use crate::command::text::hex;
 use crate::settings::keys::KeyList;
 use crate::settings::keys::{KEYS_FILE, Keys};
 
-/// The format that this program writes. It reads it and none above it.
-const FORMAT: u32 = 1;
+/// The newest format that this program reads: an archive of the keys alone, whose tables are elsewhere.
+const FORMAT: u32 = 2;
+
+/// The format of an archive with databases, which older versions read too.
+const FORMAT_WITH_DATABASES: u32 = 1;
 
 const MANIFEST: &str = "manifest.json";
 
@@ -42,6 +45,8 @@ pub(super) struct Manifest {
     pub(super) created_at_ms: u64,
     /// The URL of the server, if it is set.
     pub(super) public_url: Option<ArchiveText>,
+    /// The database with the tables, if the archive has none.
+    pub(super) tables_in: Option<ArchiveText>,
     /// Fingerprints of the keys in `keys.toml`.
     pub(super) key_fingerprints: BTreeSet<ArchiveText>,
     pub(super) files: Vec<ArchivedFile>,
@@ -61,14 +66,16 @@ impl Manifest {
         keys: &Keys,
         created_at_ms: u64,
         public_url: Option<&str>,
+        tables_in: Option<&str>,
         meter: &mut Meter,
     ) -> Result<Self, BackupError> {
         let files: Result<_, _> = files.iter().map(|file| ArchivedFile::of(file, meter)).collect();
         Ok(Self {
-            format: FORMAT,
+            format: if tables_in.is_some() { FORMAT } else { FORMAT_WITH_DATABASES },
             kalends: ArchiveText::of(&env!("CARGO_PKG_VERSION")),
             created_at_ms,
             public_url: public_url.map(|url| ArchiveText::of(&url)),
+            tables_in: tables_in.map(|database| ArchiveText::of(&database)),
             key_fingerprints: fingerprints(keys),
             files: files?,
         })
@@ -162,12 +169,15 @@ fn read_manifest(mut entry: tar::Entry<'_, impl Read>) -> Result<Manifest, Backu
         serde_json::from_slice(&text).map_err(|error| damaged(format!("{MANIFEST}: {error}")))?;
     let mut names = BTreeSet::new();
     for ArchivedFile { name, .. } in &manifest.files {
-        if !is_known(name.as_str()) || !names.insert(name) {
+        let is_database = ![KEYS_FILE, CLOCK_FILE].contains(&name.as_str());
+        let is_elsewhere = is_database && manifest.tables_in.is_some();
+        if !is_known(name.as_str()) || is_elsewhere || !names.insert(name) {
             return Err(damaged(format!("its manifest lists {:?}", name.as_str())));
         }
     }
-    for needed in [KEYS_FILE, ROUTER_FILE] {
-        if !manifest.files.iter().any(|file| file.name.as_str() == needed) {
+    let needed = [KEYS_FILE, ROUTER_FILE];
+    for needed in &needed[..if manifest.tables_in.is_some() { 1 } else { 2 }] {
+        if !manifest.files.iter().any(|file| file.name.as_str() == *needed) {
             return Err(damaged(format!("its manifest does not list {needed}")));
         }
     }

@@ -1,7 +1,7 @@
 //! `kalends backup`: a snapshot of the store, then an archive of it.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -21,7 +21,7 @@ use super::{BackupError, CLOCK_FILE, STANDARD, parent};
 use crate::command::backend::check_owner;
 use crate::command::{CommandError, Failure, Job, JobError, NoReport, StoreCommand, run_and_print};
 use crate::settings::keys::{KEYS_FILE, Keys};
-use crate::settings::{PublicUrl, Settings};
+use crate::settings::{PublicUrl, Settings, StoreKind};
 use crate::system::clock::unix_now;
 
 /// None of its arguments is sent to a server, which makes the snapshot.
@@ -53,6 +53,7 @@ impl StoreCommand for Backup {
 Works while the server runs, and when it is stopped. All files of the store are copied as they were at one moment, then
 archived with keys.toml and clock. Run it as the user of the server. The archive contains the keys, so its reader
 can forge endpoints. The data directory needs free space for a second copy of the store until the command ends.
+If the store is in PostgreSQL or DynamoDB, the archive has the keys alone: the database has its own backups.
 The exit code is 1 on failure, and FILE is then as it was.
 
 Examples:
@@ -108,22 +109,23 @@ fn backup(args: &Backup, settings: &Settings) -> Result<(), BackupError> {
     if is_encrypted {
         Age::check(&args.encrypt_to)?;
     }
-    if settings.store.is_shared() {
-        return Ok(run_and_print(args.clone(), settings)?);
-    }
     let data_dir = &settings.data_dir;
-    if !has_databases(data_dir) {
+    let database = Database::of(settings);
+    if database.is_none() && !has_databases(data_dir) {
         return Err(CommandError::NoStore { dir: data_dir.clone() }.into());
     }
     check_owner(data_dir)?;
     let keys = Keys::load(data_dir).map_err(BackupError::Keys)?;
     let snapshot = SnapshotDir::make(data_dir)?;
-    run_and_print(args.clone(), settings)?;
+    if database.is_none() {
+        run_and_print(args.clone(), settings)?;
+    }
     let files = snapshot.add_other_files(data_dir)?;
     let public_url = settings.public_url.as_ref().map(PublicUrl::as_str);
     let mut meter = Meter::new(!args.passphrase);
     meter.begin("reading the copy", bytes_of(&files));
-    let manifest = Manifest::of(&files, &keys, unix_now().0, public_url, &mut meter)?;
+    let tables_in = database.as_ref().map(|database| &*database.name);
+    let manifest = Manifest::of(&files, &keys, unix_now().0, public_url, tables_in, &mut meter)?;
     meter.begin("writing the archive", manifest.files.iter().map(|file| file.bytes).sum());
     let mut write = |to: Stdio, plain: &mut dyn Write| -> Result<(), WriteError> {
         if !is_encrypted {
@@ -145,7 +147,45 @@ fn backup(args: &Backup, settings: &Settings) -> Result<(), BackupError> {
             BackupError::Exists { file: args.file.clone() }
         }
         WriteError::Io(error) => BackupError::Unwritable { path: args.file.clone(), error },
-    })
+    })?;
+    if let Some(Database { name, backup }) = database {
+        // Standard output may be the archive, and standard error may be closed.
+        let _ = writeln!(
+            stderr(),
+            "the archive has the keys alone, the tables are in {name}: {backup}"
+        );
+    }
+    Ok(())
+}
+
+/// A database that servers share, which has backups of its own.
+struct Database {
+    name: String,
+    /// What to do for a backup of the tables.
+    backup: String,
+}
+
+impl Database {
+    /// None if the tables are files of the data directory.
+    fn of(settings: &Settings) -> Option<Self> {
+        match settings.store {
+            StoreKind::Embedded => None,
+            StoreKind::PostgreSql => {
+                let schema = settings.postgresql_schema.as_str();
+                Some(Self {
+                    name: format!("PostgreSQL, schema {schema}"),
+                    backup: format!(
+                        "dump them with `pg_dump --format custom --schema {schema} --file FILE DATABASE`, before \
+                         the keys, or use continuous archiving"
+                    ),
+                })
+            }
+            StoreKind::DynamoDb => Some(Self {
+                name: format!("DynamoDB, prefix \"{}\"", settings.dynamodb_table_prefix.as_str()),
+                backup: "use its on-demand backups or its point-in-time recovery".to_owned(),
+            }),
+        }
+    }
 }
 
 /// Why an archive was not written.

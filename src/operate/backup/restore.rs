@@ -36,8 +36,9 @@ impl Command for Restore {
     const ABOUT: &'static str = "Restore an archive into an empty data directory, or verify it";
     const HELP: &'static str = "\
 Verifies everything first: sizes and SHA-256 of all files, the keys, and each database. The data directory must be empty
-or missing, and is complete or unchanged afterwards. The exit code is 1 if the archive is refused; standard
-error has the reason. docs/operations.md describes what agents and senders see after a restore.
+or missing, and is complete or unchanged afterwards. An archive of the keys alone names the database with the tables.
+The exit code is 1 if the archive is refused; standard error has the reason. docs/operations.md describes what agents
+and senders see after a restore.
 
 Examples:
   kalends restore /backup/kalends.tar --data-dir /var/lib/kalends
@@ -73,7 +74,9 @@ fn restore(args: &Restore, settings: &Settings) -> Result<(), BackupError> {
         true => extract_encrypted(beginning, archive, args.identity.as_deref(), extracted.path())?,
         false => archive::extract((&beginning[..]).chain(archive), extracted.path())?,
     };
-    check_restored(extracted.path()).map_err(BackupError::Database)?;
+    if manifest.tables_in.is_none() {
+        check_restored(extracted.path()).map_err(BackupError::Database)?;
+    }
     if !args.check {
         give_name(extracted, target)?;
     }
@@ -141,4 +144,10 @@ fn report(args: &Restore, manifest: &Manifest, target: &Path) {
         "{done}: {files} files, {bytes} bytes, of kalends {}, created on {at}",
         manifest.kalends
     );
+    if let Some(database) = &manifest.tables_in {
+        let _ = writeln!(
+            stderr(),
+            "the archive has the keys alone: the tables are in {database}, restore them from its own backup"
+        );
+    }
 }

@@ -6,8 +6,11 @@ use rustix::process::{Resource, getrlimit};
 use state_machine::{Month, Time};
 use storage::data_dir::{check_dir, free_bytes};
 use storage::maintenance::{Table, TableStatus};
+use tokio::runtime::Builder;
 
 use super::findings::Findings;
+use crate::command::CommandError;
+use crate::command::backend::open_shared;
 use crate::command::store_command::collect;
 use crate::operate::tables::list::List;
 use crate::settings::keys::Keys;
@@ -32,7 +35,11 @@ pub(super) fn check(settings: &Settings, findings: &mut Findings) -> io::Result<
         disk(settings, findings)?;
     }
     open_files(settings, findings)?;
-    tables(settings, findings)
+    tables(settings, findings)?;
+    match settings.store.is_shared() {
+        true => risks(settings, findings),
+        false => Ok(()),
+    }
 }
 
 fn disk(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
@@ -84,6 +91,24 @@ fn tables(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
     let remedy =
         "`kalends tables create` creates it: without it agents cannot change to that month";
     findings.fail(check, format!("there is no table of {}", missing.join(", ")), remedy)
+}
+
+/// What settings of the database can lose. A database that does not answer is a finding about its tables.
+fn risks(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
+    let read = async {
+        let store = open_shared(settings, false)?.store;
+        let risks = store.risks().await?;
+        store.close().await?;
+        Ok::<_, CommandError>(risks)
+    };
+    let check = "durability";
+    match Builder::new_current_thread().enable_all().build()?.block_on(read) {
+        Ok(risks) if risks.is_empty() => findings.ok(check, "the database keeps what was answered"),
+        Ok(risks) => risks.into_iter().try_for_each(|risk| {
+            findings.warn(check, risk, "change the setting of the database, or accept the loss")
+        }),
+        Err(_) => Ok(()),
+    }
 }
 
 fn missing(tables: &[TableStatus], now: Time, settings: &Settings) -> Vec<String> {

@@ -6,11 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{env, fs};
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error as TlsError, RootCertStore,
+    SignatureScheme,
+};
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -23,7 +27,8 @@ pub enum AddressError {
     )]
     Url(String),
     #[error(
-        "sslmode={0} is not known: `disable`, `require` (encrypted, the server may be any) or `verify-full`"
+        "sslmode={0} is not known: `disable`, `require` (encrypted, the server may be any), `verify-ca` (its name may be any) or \
+         `verify-full`"
     )]
     SslMode(String),
     #[error("cannot read the certificates of {}: {reason}", file.display())]
@@ -190,10 +195,16 @@ fn tls(
     let builder = builder.with_safe_default_protocol_versions().expect("the provider has TLS 1.3");
     let config = match mode {
         "disable" => return Ok(None),
-        "require" => builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyServer(provider)))
-            .with_no_client_auth(),
+        "require" | "verify-ca" => {
+            // As with libpq, a file of authorities makes `require` check the certificate.
+            let is_checked = mode == "verify-ca" || roots.is_some();
+            let authorities =
+                if is_checked { Some(chain_verifier(roots, &provider)?) } else { None };
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(AnyName { provider, authorities }))
+                .with_no_client_auth()
+        }
         "verify-full" => builder.with_root_certificates(root_store(roots)?).with_no_client_auth(),
         other => return Err(AddressError::SslMode(other.to_owned())),
     };
@@ -219,20 +230,41 @@ fn root_store(file: Option<&Path>) -> Result<RootCertStore, AddressError> {
     }
 }
 
-/// `sslmode=require`: the connection is encrypted, and the certificate of the server is not checked, as with libpq.
-#[derive(Debug)]
-struct AnyServer(Arc<CryptoProvider>);
+fn chain_verifier(
+    roots: Option<&Path>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<WebPkiServerVerifier>, AddressError> {
+    let file = roots.map(Path::to_owned).unwrap_or_default();
+    let store = Arc::new(root_store(roots)?);
+    let verifier = WebPkiServerVerifier::builder_with_provider(store, Arc::clone(provider)).build();
+    verifier.map_err(|error| AddressError::Certificates { file, reason: error.to_string() })
+}
 
-impl ServerCertVerifier for AnyServer {
+/// `sslmode=require` and `verify-ca`: the name of the server may be any, as with libpq.
+#[derive(Debug)]
+struct AnyName {
+    provider: Arc<CryptoProvider>,
+    /// None if the certificate may be any too.
+    authorities: Option<Arc<WebPkiServerVerifier>>,
+}
+
+impl ServerCertVerifier for AnyName {
     fn verify_server_cert(
         &self,
-        _certificate: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, TlsError> {
+        let Some(authorities) = &self.authorities else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        // The name is compared last.
+        match authorities.verify_server_cert(certificate, intermediates, name, ocsp, now) {
+            Err(error) if is_of_name(&error) => Ok(ServerCertVerified::assertion()),
+            verified => verified,
+        }
     }
 
     fn verify_tls12_signature(
@@ -240,8 +272,8 @@ impl ServerCertVerifier for AnyServer {
         message: &[u8],
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        let algorithms = &self.provider.signature_verification_algorithms;
         verify_tls12_signature(message, certificate, signature, algorithms)
     }
 
@@ -250,14 +282,42 @@ impl ServerCertVerifier for AnyServer {
         message: &[u8],
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        let algorithms = &self.provider.signature_verification_algorithms;
         verify_tls13_signature(message, certificate, signature, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
+}
+
+fn is_of_name(error: &TlsError) -> bool {
+    use CertificateError::{NotValidForName, NotValidForNameContext};
+    matches!(error, TlsError::InvalidCertificate(NotValidForName | NotValidForNameContext { .. }))
+}
+
+/// Why there is no TLS with the server, and what to do. None if the reason is another one.
+pub(crate) fn tls_problem(error: &tokio_postgres::Error) -> Option<String> {
+    use CertificateError::{BadSignature, UnknownIssuer};
+    let source = std::error::Error::source(error)?;
+    if source.to_string() == "server does not support TLS" {
+        return Some(
+            "the server offers no TLS: set `ssl = on` there, or ?sslmode=disable".to_owned(),
+        );
+    }
+    let inner = source.downcast_ref::<std::io::Error>()?.get_ref()?;
+    Some(match inner.downcast_ref::<TlsError>()? {
+        // The second, if an authority with the same name made another one's certificate.
+        TlsError::InvalidCertificate(UnknownIssuer | BadSignature) => {
+            "the certificate of the server is of an unknown authority: name its file with ?sslrootcert=FILE"
+                .to_owned()
+        }
+        error if is_of_name(error) => {
+            "the certificate of the server has another name than the host in the URL: correct one of them".to_owned()
+        }
+        error => format!("TLS with the server fails: {error}"),
+    })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row, Statement};
 
-use crate::address::Address;
+use crate::address::{Address, tls_problem};
 use crate::error::SqlError;
 use crate::sql::Query;
 
@@ -61,13 +61,13 @@ impl Connection {
         // The driver's own limit ends with the TCP connection. This one covers the login too.
         let connected = timeout(*connect_timeout, address.connect()).await;
         let late = format!("no answer within {} ms", connect_timeout.as_millis());
-        let client =
-            connected.map_err(|_late| unreachable(&late))?.map_err(
-                |error| match SqlError::from(error) {
-                    error if error.is_refused_for_good() => error,
-                    error => unreachable(&error.to_string()),
-                },
-            )?;
+        let client = connected.map_err(|_late| unreachable(&late))?.map_err(|error| {
+            let problem = tls_problem(&error);
+            match SqlError::from(error) {
+                error if error.is_refused_for_good() => error,
+                error => unreachable(&problem.unwrap_or_else(|| error.to_string())),
+            }
+        })?;
         let prepared = (!server.is_pooled).then(Mutex::default);
         let connection = Self { client, prepared, timeout: *operation_timeout };
         if !server.is_pooled {

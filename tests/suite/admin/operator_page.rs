@@ -117,8 +117,13 @@ impl Operator {
 
 /// The first values that a page of the server shows.
 pub(crate) async fn values_of(server: &Server) -> Value {
+    values_with(server, |_| true).await
+}
+
+/// The first values for which the condition holds.
+pub(crate) async fn values_with(server: &Server, holds: impl Fn(&Value) -> bool) -> Value {
     let operator = Operator::signed_in(server).await;
-    event_with(&mut operator.stream().await, |_| true).await
+    event_with(&mut operator.stream().await, holds).await
 }
 
 fn body(answer: &Answer) -> String {

@@ -137,7 +137,7 @@ fn the_page_of_a_cluster_names_the_node_whose_clock_is_wrong() {
     let mut firefox = Firefox::start(profile.path());
     sign_in(&mut firefox, endpoint, address);
     let [right, wrong] = [0, 1].map(|node| cluster.connection_nodes[node].router_url());
-    let told = "document.getElementById('clocks')";
+    let told = "document.getElementById('warnings')";
     wait(&mut firefox, &format!("!{told}.hidden && {told}.textContent.includes('{wrong}')"));
     let names_right =
         firefox.run(&format!("return {told}.textContent.includes('{right}');"), &json!([]));

@@ -8,7 +8,8 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{self, Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustix::fs::{StatVfs, statvfs};
@@ -29,7 +30,8 @@ const SCRIPT: &str = r#"
 serve() { # DIRECTORY SOCKETS
     until pg_isready -q -h "$2"; do
         [ -n "$server" ] && kill -0 "$server" 2>/dev/null || {
-            postgres -D "$1" -k "$2" -c listen_addresses= -c max_connections=500 -c shared_buffers=64MB -c dynamic_shared_memory_type=mmap \
+            postgres -D "$1" -k "$2" -c listen_addresses="$listen" -c ssl="${ssl:-off}" -c ssl_cert_file="$2/server.crt" \
+                -c ssl_key_file="$2/server.key" -c max_connections=500 -c shared_buffers=64MB -c dynamic_shared_memory_type=mmap \
                 -c max_wal_size=256MB >>"$2/log" 2>&1 &
             server=$!
         }
@@ -69,6 +71,13 @@ while read -r command; do
             kill -0 $pooler || { cat "$1/pooler.log" >&2; exit 1; }
             sleep 0.02
         done ;;
+    listen\ *)
+        listen=${command#listen }; ssl=off
+        [ -f "$1/server.crt" ] && ssl=on
+        kill -INT "$server"; wait "$server" 2>/dev/null
+        serve "$1/data" "$1" ;;
+    dump\ *) pg_dump -h "$1" -U kalends -Fc -n "${command#dump }" -f "$1/dump" postgres ;;
+    restore) pg_restore -h "$1" -U kalends -d postgres "$1/dump" ;;
     fail-over)
         kill -9 $(all); wait "$server" 2>/dev/null
         pg_ctl promote -D "$1/standby" -w >/dev/null; server=$standby ;;
@@ -90,9 +99,7 @@ impl PostgresServer {
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).expect("it is ours");
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT, "postgresql"]).arg(&dir).env("PATH", path()).current_dir(&dir);
-        if fs::metadata(&dir).expect("it was made").uid() == 0 {
-            let (uid, gid) = user();
-            chown(&dir, Some(uid), Some(gid)).expect("root may give it away");
+        if let Some((uid, gid)) = given_away(&dir) {
             command.uid(uid).gid(gid);
         }
         let process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
@@ -153,6 +160,30 @@ impl PostgresServer {
         self.url.replace("/postgres", "%2Fpooler/postgres")
     }
 
+    /// Restarts it so that it listens at an address of this machine that no other server has, which is returned. With a
+    /// certificate and its key, as PEM, it offers TLS there.
+    #[expect(clippy::disallowed_methods, reason = "no power loss meets the files of a test")]
+    pub fn listen(&self, pair: Option<(&str, &str)>) -> String {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let files = pair.map_or(["", ""], |(certificate, key)| [certificate, key]);
+        for (name, pem) in ["server.crt", "server.key"].into_iter().zip(files) {
+            let path = self.dir.join(name);
+            // It may not be there yet.
+            let _ = fs::remove_file(&path);
+            if pair.is_some() {
+                fs::write(&path, pem).expect("it is ours");
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
+                given_away(&path);
+            }
+        }
+        // 22 bits of the process and two of the call.
+        let number = (process::id() << 2) | (COUNT.fetch_add(1, Ordering::Relaxed) % 4);
+        let [_, high, middle, low] = number.to_be_bytes();
+        let address = format!("127.{high}.{middle}.{low}");
+        self.tell(&format!("listen {address}"));
+        address
+    }
+
     fn wait(&self) {
         let answer = self.answers.lock().unwrap_or_else(PoisonError::into_inner).next();
         assert!(matches!(answer, Some(Ok(_))), "PostgreSQL does not run: try `make tools`");
@@ -186,18 +217,33 @@ fn fast_dir() -> PathBuf {
 /// Bytes that the servers of all test programs at once fit into.
 const MEMORY_MIN: u64 = 3 << 30;
 
+/// The directory with the programs of the server, if it is not the installed one. Clients are always those.
+pub const PROGRAMS: &str = "TEST_POSTGRESQL_PROGRAMS";
+
 /// With the programs of the newest version that Debian has installed, which are on no path.
 fn path() -> OsString {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let number = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
     let newest = versions.map(|entry| entry.path()).max_by_key(number);
     let mut path = OsString::new();
+    if let Some(programs) = std::env::var_os(PROGRAMS) {
+        path.push(programs);
+        path.push(":");
+    }
     if let Some(newest) = newest {
         path.push(newest.join("bin"));
         path.push(":");
     }
     path.push(std::env::var_os("PATH").unwrap_or_default());
     path
+}
+
+/// Gives a file of root to the user that the server runs as, who is returned.
+fn given_away(path: &Path) -> Option<(u32, u32)> {
+    let is_of_root = fs::metadata(path).expect("it was made").uid() == 0;
+    let (uid, gid) = is_of_root.then(user)?;
+    chown(path, Some(uid), Some(gid)).expect("root may give it away");
+    Some((uid, gid))
 }
 
 fn user() -> (u32, u32) {
