@@ -70,7 +70,16 @@ const PERIODS: &[(&str, &str, Count)] = &[
         "POINT_EVERY",
         By("kalends monitoring::admin_page::history::tests::the_history_never_exceeds_its_size"),
     ),
-    ("src/monitoring/admin_page/live.rs", "COUNT_EVERY", Wait),
+    (
+        "src/monitoring/admin_page/live.rs",
+        "COUNT_EVERY",
+        By("kalends monitoring::admin_page::page::tests::the_store_is_asked_once_in_each_period"),
+    ),
+    (
+        "src/monitoring/admin_page/live.rs",
+        "RISKS_EVERY",
+        By("kalends monitoring::admin_page::page::tests::the_store_is_asked_once_in_each_period"),
+    ),
     ("src/monitoring/admin_page/page.rs", "LOG_EVERY", Limiter),
     ("src/monitoring/statsd.rs", "LOG_EVERY", Limiter),
     ("src/operate/users/drop.rs", "LOOK_EVERY", Wait),

@@ -26,7 +26,10 @@ const TESTS: [(&str, &str); 8] = [
         "proxied::cluster::agents_are_on_all_nodes_and_get_their_pushes_through_nginx_and_caddy",
         "caddy",
     ),
-    ("migration::imports::another_import_undoes_nothing_that_an_agent_did_since", "redis-server"),
+    (
+        "migration::imports::redis::another_import_undoes_nothing_that_an_agent_did_since",
+        "redis-server",
+    ),
     (
         "metrics::prometheus_scrapes_a_server_and_knows_each_metric_of_the_board_and_the_rules",
         "prometheus",

@@ -84,9 +84,10 @@ pub(super) struct Asked<T> {
 }
 
 impl<T> Asked<T> {
-    /// Whether the store is to be asked now. If so, it is due again after `every`.
+    /// Whether the store is to be asked now, as it also is after the clock was set back. If so, it is due again after
+    /// `every`.
     pub(super) fn is_due(&mut self, now: Time, every: Span) -> bool {
-        let is_due = self.due.is_none_or(|due| due <= now);
+        let is_due = self.due.is_none_or(|due| due <= now || due > now + every);
         if is_due {
             self.due = Some(now + every);
         }
@@ -236,5 +237,23 @@ impl AdminPage {
 
     pub(super) fn form_token(&self, session: &Session) -> String {
         self.sessions.form_token(session)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_store_is_asked_once_in_each_period() {
+        let (mut asked, every) = (Asked::<()>::default(), Span::from_secs(60));
+        let mut times = |seconds: &[u64]| {
+            let is_due = |second: &&u64| asked.is_due(Time(**second * 1000), every);
+            seconds.iter().filter(is_due).copied().collect::<Vec<_>>()
+        };
+        assert_eq!(times(&[1000, 1001, 1059, 1060, 1061, 1119, 1120]), [1000, 1060, 1120]);
+        // The clock is set forward by an hour, and back by two.
+        assert_eq!(times(&[4720, 4721, 4780]), [4720, 4780]);
+        assert_eq!(times(&[1000, 1001, 1060]), [1000, 1060]);
     }
 }

@@ -18,7 +18,7 @@ use crate::harness::{AT_ONCE, Agent, Channel, Disconnected, Sender, Server, numb
 const TEST: &str =
     "power_losses::load::what_was_answered_under_load_is_there_after_each_power_loss";
 
-/// Losses in `make test`.
+/// Power losses of a run without a duration.
 const LOSSES: u32 = 8;
 
 /// Answers before the disk fails or loses its power, at most.

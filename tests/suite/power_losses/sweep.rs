@@ -74,8 +74,9 @@ pub(super) fn is_of_each_start(row: &str) -> bool {
 #[actix_web::test]
 async fn what_a_command_answered_and_what_was_there_before_survive_its_disk() {
     let Some(mut mount) = Mount::or_not_run("commands that lose power") else { return };
-    let (wire, redis, elsewhere) = (WireServer::start(), Autopush::start().await, Server::start());
-    let facts = Facts::gather(&mut mount, &wire, redis, &elsewhere).await;
+    let (wire, mut redis, elsewhere) =
+        (WireServer::start(), Autopush::start().await, Server::start());
+    let facts = Facts::gather(&mut mount, &wire, &mut redis, &elsewhere).await;
     let (first, began) = (seed(), Instant::now());
     let lasts = Duration::from_secs(number_from_env("POWER_SECONDS").unwrap_or(0));
     for seed in first.. {
@@ -111,7 +112,7 @@ impl Facts {
     async fn gather(
         mount: &mut Mount,
         wire: &WireServer,
-        mut redis: Autopush<RedisDatabase>,
+        redis: &mut Autopush<RedisDatabase>,
         elsewhere: &Server,
     ) -> Self {
         super::used_disk(mount);
