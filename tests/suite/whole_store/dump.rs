@@ -71,7 +71,7 @@ fn read_file(path: &Path, dump: &mut Dump) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// How a message of [`samples::EXPIRED`] is told in a dump of files.
+/// Whether a row of a dump of files is a message of [`samples::EXPIRED`].
 pub(super) fn is_expired(row: &str) -> bool {
     row.contains(&format!("{:?}", Value::Blob(samples::EXPIRED.0.into())))
 }

@@ -18,7 +18,7 @@ async fn command(words: &[&str], data_dir: &Path) -> ExitOutput {
     Program::run(command).await
 }
 
-/// What nobody changes in these tables: a start forgets messages that have expired.
+/// The rows of these tables that no start changes: it deletes messages that have expired.
 fn lasting(mut dump: Dump, tables: &[&str]) -> Dump {
     dump.retain(|table, _| tables.contains(&table.as_str()));
     assert_eq!(dump.len(), tables.len());
@@ -77,7 +77,7 @@ async fn a_copied_month_has_each_row_of_the_first_one() {
         _ => None,
     });
     let registered: BTreeMap<_, _> = registered.collect();
-    // A message whose channel is not registered can be delivered to nobody, and is not copied.
+    // A message whose channel is not registered cannot be delivered, and is not copied.
     rows.retain(|(_, row)| match row {
         CopiedRow::Message(uaid, message) => {
             registered.get(uaid).is_some_and(|chids| chids.contains(&message.chid))
