@@ -23,7 +23,7 @@ pub(crate) fn child(program: impl AsRef<OsStr>) -> process::Command {
     command
 }
 
-/// Ends this process after an hour, so that no test loops for ever. Those that go on for so long may last longer.
+/// Ends this process after an hour, so that no test loops for ever. A run with a duration of its own may last longer.
 fn end_after_limit() {
     let longer = ["CHAOS_SECONDS", "POWER_SECONDS"].map(number_from_env);
     let limit = 3600 + longer.into_iter().flatten().sum::<u64>() * 2;

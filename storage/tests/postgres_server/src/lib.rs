@@ -1,6 +1,6 @@
 //! A real PostgreSQL server in a directory of its own, reached by a socket in it, for tests. `make tools` installs it.
 //!
-//! PostgreSQL refuses to run as root. A test that does starts it as the user `postgres`, or as `nobody`.
+//! PostgreSQL refuses to run as root. A test that runs as root starts it as the user `postgres`, or as `nobody`.
 
 use std::ffi::OsString;
 use std::fs;
