@@ -4,12 +4,16 @@
 //! - [`certificate`]: a chain with its key, and the files it is read from.
 //! - [`certificates`]: the certificate that the port presents, which is replaced while connections run.
 //! - [`reload`]: when the files are read again.
+//! - [`session`]: the TLS of a connection, without IO.
 //! - [`stream`]: a connection of the port, with TLS or without.
+//! - [`tls_stream`]: a socket with TLS.
 
 pub mod certificate;
 pub mod certificates;
 pub mod reload;
+pub mod session;
 pub mod stream;
+pub mod tls_stream;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,21 +26,18 @@ use slog::{Logger, debug, info};
 use state_machine::Span;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
 
 use certificate::TlsError;
 use certificates::{Certificates, PROOF_PROTOCOL};
 use stream::Stream;
-
-/// Bytes of an encrypted answer that wait in TLS for a peer that does not read, beside those of its connection.
-const UNSENT_BYTES_MAX: usize = 16 * 1024;
+use tls_stream::TlsStream;
 
 /// Minimum time between two log lines about failed handshakes.
 const LOG_EVERY: Span = Span::from_secs(60);
 
 /// What a port needs to speak TLS.
 pub struct Tls {
-    acceptor: TlsAcceptor,
+    config: Arc<ServerConfig>,
     handshake_timeout: Duration,
     failures: SharedLogLimiter,
     clock: Clock,
@@ -50,19 +51,17 @@ impl Tls {
         clock: Clock,
         log: Logger,
     ) -> Result<Self, TlsError> {
-        let acceptor = TlsAcceptor::from(Arc::new(config(certificates)?));
+        let config = Arc::new(config(certificates)?);
         let failures = SharedLogLimiter::new(LOG_EVERY);
-        Ok(Self { acceptor, handshake_timeout, failures, clock, log })
+        Ok(Self { config, handshake_timeout, failures, clock, log })
     }
 
     /// Makes the handshake. None if it fails or takes longer than `tls_handshake_timeout_ms`.
     pub async fn accept(&self, stream: TcpStream) -> Option<Stream> {
-        let handshake = self.acceptor.accept_with(stream, |tls| {
-            tls.set_buffer_limit(Some(UNSENT_BYTES_MAX));
-        });
+        let handshake = TlsStream::accept(Arc::clone(&self.config), stream);
         let failure = match timeout(self.handshake_timeout, handshake).await {
             // The handshake is the answer to the authority.
-            Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(PROOF_PROTOCOL) => {
+            Ok(Ok(stream)) if stream.protocol() == Some(PROOF_PROTOCOL) => {
                 return None;
             }
             Ok(Ok(stream)) => return Some(Stream::tls(stream)),

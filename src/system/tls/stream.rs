@@ -6,9 +6,9 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
+use super::tls_stream::TlsStream;
 use crate::system::unread_request;
 
 /// What actix-http answers when the headers of a request are late.
@@ -34,7 +34,7 @@ impl Stream {
     pub fn is_http2(&self) -> bool {
         match &self.io {
             Either::Left(_) => false,
-            Either::Right(tls) => tls.get_ref().1.alpn_protocol() == Some(b"h2"),
+            Either::Right(tls) => tls.protocol() == Some(b"h2"),
         }
     }
 }
@@ -53,8 +53,6 @@ impl AsyncRead for Stream {
 }
 
 impl AsyncWrite for Stream {
-    /// What was encrypted before leaves first, so that a peer that does not read is noticed as it is without TLS.
-    ///
     /// A peer that has sent nothing gets no 408: a browser connects ahead, and would read it as the answer to the request
     /// that it then sends.
     fn poll_write(
@@ -67,7 +65,6 @@ impl AsyncWrite for Stream {
         }
         let replaced = unread_request::with_body(bytes);
         let answer = replaced.as_deref().unwrap_or(bytes);
-        ready!(Pin::new(&mut self.io).poll_flush(cx))?;
         let written = Pin::new(&mut self.io).poll_write(cx, answer);
         if replaced.is_none() {
             return written;
@@ -84,7 +81,6 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        ready!(Pin::new(&mut self.io).poll_flush(cx))?;
         Pin::new(&mut self.io).poll_write_vectored(cx, slices)
     }
 

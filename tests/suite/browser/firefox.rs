@@ -40,6 +40,11 @@ const SHOWN: &str = "
     const scheme_now = window.matchMedia(`(prefers-color-scheme: ${scheme})`);
     while (window.innerWidth !== width || !scheme_now.matches) await new Promise(requestAnimationFrame);";
 
+/// `C`: it signs certificates of servers.
+const TRUST: &str = "
+    const database = Cc['@mozilla.org/security/x509certdb;1'].getService(Ci.nsIX509CertDB);
+    database.addCertFromBase64(arguments[0], 'C,,');";
+
 /// Warnings of Firefox about itself have no page as their source.
 const TAKE_ERRORS: &str = "
     const messages = Services.console.getMessageArray();
@@ -75,6 +80,12 @@ impl Firefox {
 
     pub(super) fn open(&mut self, url: &str) {
         self.control.open(url);
+    }
+
+    /// Trusts a certificate authority, whose certificate is in PEM. The profile keeps it.
+    pub(super) fn trust(&mut self, authority: &str) {
+        let base64: String = authority.lines().filter(|line| !line.starts_with("-----")).collect();
+        self.control.run_privileged(TRUST, &json!([base64]));
     }
 
     /// Runs the body of an async function in the page, and returns the value of its promise.

@@ -13,6 +13,7 @@ mod site;
 mod web_page;
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use actix_web::rt::System;
@@ -21,7 +22,7 @@ use state_machine::{RouterRecord, Uaid};
 use storage::Store;
 use storage_sqlite::{Embedded, EmbeddedOptions};
 
-use crate::harness::{Launch, Server};
+use crate::harness::{Authority, Launch, Server};
 use crate::rollover::Calendar;
 use firefox::Firefox;
 use profile::Profile;
@@ -108,6 +109,26 @@ fn a_message_whose_ack_was_lost_is_redelivered_and_firefox_drops_it() {
     user.kalends("while it is away");
     assert_eq!(user.next_messages(1), ["while it is away"]);
     assert_eq!((user.firefox().hello_count(), user.firefox().versions().len()), (2, 3));
+    user.assert_nothing_pending();
+}
+
+#[test]
+fn firefox_and_its_senders_use_a_server_with_tls() {
+    let authority = Authority::new();
+    let server = authority.server(&[]);
+    let push_url = format!("wss://{}/", server.address());
+    let mut user = BrowserUser::visiting(server, &push_url);
+    user.sender.trust(authority.path("ca.pem"));
+    let certificate = fs::read_to_string(authority.path("ca.pem")).expect("the test wrote it");
+    user.firefox().trust(&certificate);
+    user.subscribe();
+    let largest = "k".repeat(LARGEST_MESSAGE_BYTES);
+    user.pywebpush(&["one", &largest]);
+    assert_eq!(user.next_messages(2), ["one", &largest]);
+    user.close_firefox();
+    user.kalends("while it is closed");
+    user.start_firefox();
+    assert_eq!(user.next_messages(1), ["while it is closed"]);
     user.assert_nothing_pending();
 }
 
@@ -238,8 +259,8 @@ impl BrowserUser {
         let key = json!([key]);
         self.subscription = self.firefox().run("return subscribe(arguments[0]);", &key);
         let endpoint = self.subscription["endpoint"].as_str().expect("a subscription has one");
-        let ours = format!("http://{}/wpush/", self.server.address());
-        assert!(endpoint.starts_with(&ours), "{endpoint}");
+        let ours = format!("://{}/wpush/", self.server.address());
+        assert!(endpoint.contains(&ours), "{endpoint}");
     }
 
     /// The subscription, as the page reads it from the browser.

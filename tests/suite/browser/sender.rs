@@ -40,6 +40,8 @@ pub(super) struct Sender {
     python: PathBuf,
     dir: TempDir,
     public_key: String,
+    /// A certificate authority, of the test's push server.
+    authority: Option<PathBuf>,
 }
 
 impl<'a> Push<'a> {
@@ -53,11 +55,16 @@ impl Sender {
     /// Generates a key with py-vapid.
     pub(super) fn new() -> Self {
         let dir = TempDir::new().expect("a temporary directory can be made");
-        let mut sender = Self { python: python(), dir, public_key: String::new() };
+        let mut sender = Self { python: python(), dir, public_key: String::new(), authority: None };
         let key = sender.key_file();
         let made = output(sender.script().arg("key").arg(key));
         sender.public_key = made.trim().to_owned();
         sender
+    }
+
+    /// Trusts the certificates of this authority.
+    pub(super) fn trust(&mut self, authority: PathBuf) {
+        self.authority = Some(authority);
     }
 
     /// The public key, as a page passes it to the browser.
@@ -99,6 +106,7 @@ impl Sender {
         let subscription = self.write("subscription.json", &subscription.to_string());
         let mut push = Command::from(child(env!("CARGO_BIN_EXE_kalends")));
         push.arg("push").arg("--subscription").arg(subscription).args(["--message", text]);
+        push.envs(self.authority.iter().map(|path| ("SSL_CERT_FILE", path)));
         push
     }
 
@@ -118,6 +126,7 @@ impl Sender {
         let mut command = Command::from(child(&self.python));
         // The server is on this machine, whatever proxy is configured.
         command.arg(script).env("NO_PROXY", "*");
+        command.envs(self.authority.iter().map(|path| ("REQUESTS_CA_BUNDLE", path)));
         command
     }
 }
