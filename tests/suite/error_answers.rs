@@ -33,7 +33,7 @@ async fn each_error_that_no_handler_writes_has_the_common_body() {
         ("GET / HTTP/9.9\r\nHost: a\r\n\r\n".to_owned(), 400, 999),
         ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), 400, 999),
         ("GET /nothing HTTP/1.1\r\n\r\n".to_owned(), 400, 999),
-        (format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(70_000)), 400, 999),
+        (format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(70_000)), 431, 999),
         (format!("{push}Content-Length: 5\r\nContent-Length: 6\r\n\r\n"), 400, 999),
         (format!("{push}Transfer-Encoding: gzip\r\n\r\n"), 400, 999),
         (

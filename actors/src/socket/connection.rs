@@ -16,9 +16,7 @@ use actix_codec::{Encoder, Framed};
 use actix_http::body::{BodySize, BoxBody, MessageBody, to_bytes};
 use actix_http::error::DispatchError;
 use actix_http::h1::{Codec, Message, SendResponse};
-use actix_http::{
-    ConnectionType, HttpMessage, HttpService, Method, Request, Response, StatusCode, Version,
-};
+use actix_http::{ConnectionType, HttpService, Method, Request, Response, StatusCode, Version};
 use actix_service::{Service, ServiceFactory, apply_fn_factory, fn_factory, fn_service};
 use actix_web::Error;
 use actix_web::dev::ServiceResponse;
@@ -30,6 +28,7 @@ use super::http::{HttpOptions, Io, Routes, app, refusal};
 use super::http_stream::{HttpFlow, HttpStream};
 use super::io::Socket;
 use super::parked::{Due, RequestDeadline, park};
+use super::pieces::{PIECE_BYTES, in_pieces};
 use super::taken_socket::{Ended, Part, TakenSocket, close};
 use super::websocket::Session;
 
@@ -73,6 +72,7 @@ where
         .client_request_timeout(headers_timeout)
         .keep_alive(keep_alive)
         .client_disconnect_timeout(linger)
+        .h1_write_buffer_size(PIECE_BYTES)
         .h1_allow_half_closed(allows_half_closed)
         .on_connect_ext(|stream: &HttpStream<T>, data| {
             data.insert(Rc::clone(&stream.flow));
@@ -132,16 +132,14 @@ fn answer_request<T: Io, A: Routes>(
     let flow = connection_data::<Rc<HttpFlow>>(&request);
     let socket = connection_data::<Rc<Socket<T>>>(&request);
     let is_chunked = request.version() >= Version::HTTP_11;
-    let bytes = flow.take_request_bytes(request.headers());
     let answer = answer_in_turn(request, app);
     async move {
         let answer = answer.await?;
-        if answer.response().body().size() != BodySize::Stream {
-            // Another body may rest, which looks as if the next request were awaited.
-            flow.claim(bytes);
+        if answer.response().body().size() == BodySize::Stream {
+            flow.streams();
         }
         if !answer.response().extensions().contains::<EndlessBody>() {
-            return Ok(answer);
+            return Ok(answer.map_body(|_, body| in_pieces(body)));
         }
         Ok(answer.map_body(|head, body| {
             head.set_connection_type(ConnectionType::Close);
@@ -193,7 +191,9 @@ fn upgrade<T: Io>(
     parts.codec.encode(Message::Item((answer.drop_body(), BodySize::None)), &mut unsent)?;
     let (flow, socket) = (Rc::clone(&parts.io.flow), Rc::clone(&parts.io.socket));
     socket.add(&unsent);
-    let output = session.start(&socket, parts.read_buf);
+    let mut bytes = parts.read_buf;
+    bytes.unsplit(flow.take_unread());
+    let output = session.start(&socket, bytes);
     flow.hand_over(Box::pin(TakenSocket { socket, output }.run(linger)));
     Ok(())
 }

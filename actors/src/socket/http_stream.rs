@@ -1,31 +1,31 @@
 //! A connection's bytes while it speaks HTTP: a peer that does not read its answers is not read either.
 //!
-//! actix-http reads and answers pipelined requests whether their answers leave or not, and polls without an end while
-//! its read buffer is full. So each request waits for its turn ([`HttpFlow::turn`]): until others had theirs, and until
-//! the answers before it were taken. Meanwhile [`HttpStream`] reads nothing. [`HttpFlow`] also counts bytes, which shows
-//! a connection that is polled and makes no progress.
+//! actix-http reads and answers pipelined requests whether their answers leave or not, decodes all of them at once, and
+//! polls without an end while its read buffer is full. So it gets a request when the one before is answered
+//! ([`Framing`]), and each request waits for its turn ([`HttpFlow::turn`]): until others had theirs, and until the
+//! answers before it were taken. Meanwhile [`HttpStream`] reads nothing that it does not need to notice the end of the
+//! connection. [`HttpFlow`] also counts bytes, which shows a connection that is polled and makes no progress.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
-use actix_http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::task::coop::consume_budget;
 
+use super::framing::{Framing, HEADERS_MAX, Step};
 use super::io::Socket;
 use super::taken_socket::Part;
 
-/// Bytes that are read before the requests in them are answered: actix-http decodes all of them at once, into some KiB
-/// for each. A larger body takes several turns.
+/// Bytes of a request that actix-http gets before others have their turn. A larger body takes several turns.
 const READ_BYTES_IN_TURN: usize = 8 * 1024;
 
-/// Headers of a request, as many as actix-http takes.
-const HEADERS_MAX: usize = 96;
+/// A request that actix-http answers with 431, because of its number of headers.
+const TOO_LARGE: [&str; 3] = ["GET / HTTP/1.1\r\n", "a:\r\n", "\r\n"];
 
 /// What a connection and its requests know of its bytes: in the data that requests have of their connection.
 #[derive(Default)]
@@ -37,13 +37,13 @@ pub(super) struct HttpFlow {
     /// Requests that have begun, and those of them that are in progress.
     begun: Cell<u64>,
     in_progress: Cell<u32>,
-    /// Whether bytes were read that may be the beginning of a further request.
-    has_unbegun: Cell<bool>,
-    /// Bytes that were read, less those of answered requests: 0 if actix-http holds none. Negative while the rest of a
-    /// body is to come. It stays above 0 after a request of unknown length.
-    unclaimed: Cell<i64>,
-    /// The head of the next request, if it was read whole and behind nothing else.
-    head_bytes: Cell<Option<usize>>,
+    /// Whether the body of the last answer may rest, which looks as if the next request were awaited.
+    is_streaming: Cell<bool>,
+    framing: Cell<Framing>,
+    /// Bytes that were read and that actix-http did not get: the rest of a request, or further ones.
+    unread: RefCell<BytesMut>,
+    /// How many of them belong to the request that it gets.
+    owed: Cell<usize>,
     /// The task of the connection, if it waits for either.
     waiting: Cell<Option<Waker>>,
     bytes: Cell<u64>,
@@ -60,8 +60,6 @@ pub(super) struct Turn(Rc<HttpFlow>);
 pub(super) struct HttpStream<T> {
     pub(super) socket: Rc<Socket<T>>,
     pub(super) flow: Rc<HttpFlow>,
-    /// A byte that was read before, and comes first.
-    first: Option<u8>,
 }
 
 /// What is known of the next request of a connection.
@@ -84,7 +82,7 @@ impl HttpFlow {
     pub(super) async fn turn(self: Rc<Self>) -> Turn {
         self.begun.set(self.begun.get() + 1);
         self.in_progress.set(self.in_progress.get() + 1);
-        self.has_unbegun.set(false);
+        self.is_streaming.set(false);
         let turn = Turn(self);
         turn.0.awaits_turn.set(true);
         consume_budget().await;
@@ -106,31 +104,39 @@ impl HttpFlow {
         if self.begun.get() == 0 || !is_answered {
             return None;
         }
-        let next = match (self.has_unbegun.get(), self.unclaimed.get()) {
-            (true, _) => NextRequest::Begun,
-            (false, 0) => NextRequest::Absent,
-            (false, _) => NextRequest::Unknown,
+        let next = match self.framing.get() {
+            _ if self.is_streaming.get() => NextRequest::Unknown,
+            framing if framing.taken > self.begun.get() => NextRequest::Begun,
+            framing if !framing.is_between() => NextRequest::Unknown,
+            _ if !self.unread.borrow().is_empty() => NextRequest::Begun,
+            _ => NextRequest::Absent,
         };
         Some((self.begun.get(), next))
     }
 
-    /// The length of the request that begins now, head and body. Unknown if it was not read apart from the request
-    /// before it, its head came in parts, or its body is chunked.
-    pub(super) fn take_request_bytes(&self, headers: &HeaderMap) -> Option<i64> {
-        let head = self.head_bytes.take()?;
-        if headers.contains_key(TRANSFER_ENCODING) {
-            return None;
-        }
-        let body: u32 = match headers.get(CONTENT_LENGTH) {
-            Some(length) => length.to_str().ok()?.parse().ok()?,
-            None => 0,
-        };
-        Some(head as i64 + i64::from(body))
+    /// The body of the answer may rest.
+    pub(super) fn streams(&self) {
+        self.is_streaming.set(true);
     }
 
-    /// Counts a request of this length as answered.
-    pub(super) fn claim(&self, bytes: Option<i64>) {
-        self.unclaimed.set(self.unclaimed.get() - bytes.unwrap_or_default());
+    /// The bytes that were read behind the last request.
+    pub(super) fn take_unread(&self) -> BytesMut {
+        self.unread.take()
+    }
+
+    /// Whether actix-http has the whole request that it is to answer, and gets nothing of a further one.
+    fn has_request(&self) -> bool {
+        let framing = self.framing.get();
+        let is_answered = framing.taken <= self.begun.get() && self.in_progress.get() == 0;
+        framing.is_between() && self.owed.get() == 0 && !is_answered
+    }
+
+    /// What follows from the bytes that wait.
+    fn step(&self) -> Step {
+        let mut framing = self.framing.get();
+        let step = framing.step(&self.unread.borrow());
+        self.framing.set(framing);
+        step
     }
 
     /// How many bytes were read and written.
@@ -178,16 +184,6 @@ impl HttpFlow {
         result
     }
 
-    fn read(&self, bytes: &[u8]) {
-        let unclaimed = self.unclaimed.get();
-        if unclaimed == 0 {
-            self.head_bytes.set(head_bytes(bytes));
-        }
-        self.unclaimed.set(unclaimed + bytes.len() as i64);
-        self.has_unbegun.set(self.in_progress.get() == 0 && !bytes.is_empty());
-        self.count(bytes.len());
-    }
-
     fn count(&self, bytes: usize) {
         self.bytes.set(self.bytes.get() + bytes as u64);
     }
@@ -196,46 +192,85 @@ impl HttpFlow {
 impl Drop for Turn {
     fn drop(&mut self) {
         self.0.in_progress.set(self.0.in_progress.get() - 1);
+        // The next request may be read.
+        self.0.wake();
     }
 }
 
 impl<T> HttpStream<T> {
+    /// `first` is a byte that was read before.
     pub(super) fn new(socket: Rc<Socket<T>>, first: Option<u8>) -> Self {
-        Self { socket, flow: Rc::default(), first }
+        let flow =
+            HttpFlow { unread: RefCell::new(first.into_iter().collect()), ..HttpFlow::default() };
+        Self { socket, flow: Rc::new(flow) }
     }
 }
 
-/// The length of the head with which `bytes` begin, if it is whole.
-fn head_bytes(bytes: &[u8]) -> Option<usize> {
-    let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
-    let head = httparse::Request::new(&mut []).parse_with_uninit_headers(bytes, &mut headers);
-    head.ok().filter(|head| head.is_complete()).map(httparse::Status::unwrap)
+impl<T: AsyncRead + Unpin> HttpStream<T> {
+    /// Reads more behind the bytes that wait. Whether there was any.
+    fn poll_more(&self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let mut unread = self.flow.unread.borrow_mut();
+        unread.reserve(READ_BYTES_IN_TURN);
+        let mut io = self.socket.io.borrow_mut();
+        let bytes = ready!(pin!(io.read_buf(&mut *unread)).poll(cx))?;
+        self.flow.count(bytes);
+        Poll::Ready(Ok(bytes > 0))
+    }
+
+    /// Waits until there are bytes for actix-http. Whether there are any: none come at the end.
+    fn poll_owed(&self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let flow = &self.flow;
+        while flow.owed.get() == 0 {
+            if flow.has_request() {
+                // The end of the connection is noticed meanwhile.
+                if flow.unread.borrow().is_empty() && !ready!(self.poll_more(cx))? {
+                    return Poll::Ready(Ok(false));
+                }
+                ready!(flow.poll_until(false, cx));
+            }
+            let step = flow.step();
+            match step {
+                Step::Take(bytes) => flow.owed.set(bytes),
+                Step::End => return Poll::Ready(Ok(false)),
+                Step::TooLarge => {
+                    let [head, header, end] = TOO_LARGE;
+                    let refused = [head, &header.repeat(HEADERS_MAX + 1), end].concat();
+                    *flow.unread.borrow_mut() = refused.as_bytes().into();
+                }
+                Step::More => {
+                    if !ready!(self.poll_more(cx))? {
+                        // actix-http judges what is there of a request.
+                        flow.owed.set(flow.unread.borrow().len());
+                        return Poll::Ready(Ok(flow.owed.get() > 0));
+                    }
+                }
+            }
+        }
+        Poll::Ready(Ok(true))
+    }
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for HttpStream<T> {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let flow = Rc::clone(&self.flow);
+        let flow = &self.flow;
         ready!(flow.poll_until(!flow.is_blocked.get() && !flow.awaits_turn.get(), cx));
         let left = READ_BYTES_IN_TURN - flow.read_in_turn.take();
         if left == 0 {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(left.min(buffer.remaining())));
-        let first = self.first.take();
-        part.put_slice(first.as_slice());
-        let read = self.socket.poll_read(cx, &mut part);
-        if first.is_none() {
-            ready!(read)?;
+        if ready!(self.poll_owed(cx))? {
+            let bytes = flow.owed.get().min(left).min(buffer.remaining());
+            let mut unread = flow.unread.borrow_mut();
+            buffer.put_slice(&unread[..bytes]);
+            unread.advance(bytes);
+            flow.owed.set(flow.owed.get() - bytes);
+            flow.read_in_turn.set(READ_BYTES_IN_TURN - left + bytes);
         }
-        flow.read(part.filled());
-        let bytes = part.filled().len();
-        buffer.advance(bytes);
-        flow.read_in_turn.set(READ_BYTES_IN_TURN - left + bytes);
         Poll::Ready(Ok(()))
     }
 }

@@ -1,7 +1,8 @@
 //! A connection from its first request to its last frame.
 //!
 //! - [`connection`]: a connection from its first request on, and how its socket is taken from HTTP.
-//! - [`http_stream`]: its bytes while it speaks HTTP. [`parked`]: the wait between two requests.
+//! - [`http_stream`]: its bytes while it speaks HTTP, one request at a time by [`framing`]. [`pieces`]: a large answer.
+//!   [`parked`]: the wait between two requests.
 //! - [`taken_socket`]: its socket after HTTP. [`websocket`]: a client behind it, and [`frames`] and [`io`] its frames.
 //!   [`event_stream`]: an endless body.
 //! - [`mod@http2`]: a connection that speaks HTTP/2, which never becomes a WebSocket. [`http`] is what both share.
@@ -9,11 +10,13 @@
 mod connection;
 mod event_stream;
 mod frames;
+mod framing;
 mod http;
 mod http2;
 mod http_stream;
 mod io;
 mod parked;
+mod pieces;
 mod taken_socket;
 mod websocket;
 
