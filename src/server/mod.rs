@@ -191,7 +191,8 @@ fn tls(
     }
     let timeout = Duration::from_millis(settings.tls_handshake_timeout_ms);
     let (clock, log) = (node.common.clock.clone(), node.common.log.clone());
-    let tls = Tls::new(Arc::clone(certificates), timeout, clock.clone(), log.clone())?;
+    let tickets = Arc::clone(&node.common.tickets);
+    let tls = Tls::new(Arc::clone(certificates), tickets, timeout, clock.clone(), log.clone())?;
     if let Some(files) = files {
         let certificates = Arc::clone(certificates);
         reload::start(files, certificates, clock, log).map_err(ServeError::Signals)?;

@@ -13,7 +13,12 @@ pub(crate) fn with_body(answer: &[u8]) -> Option<Vec<u8>> {
     }
     let head = str::from_utf8(answer).ok()?.strip_suffix("\r\n\r\n")?;
     let (status_line, headers) = head.split_once("\r\n")?;
-    let date = headers.strip_prefix("content-length: 0\r\nconnection: close\r\n")?;
+    let headers = headers.strip_prefix("content-length: 0\r\n")?;
+    // It is not there behind an answer that keeps the connection.
+    let date = headers.strip_prefix("connection: close\r\n").unwrap_or(headers);
+    if !date.starts_with("date: ") || date.contains("\r\n") {
+        return None;
+    }
     let (code, error) = status_line.strip_prefix("HTTP/1.1 ")?.split_once(' ')?;
     let message = match code {
         "400" => "the request is not valid HTTP/1.1",
@@ -68,6 +73,11 @@ mod tests {
             let body: serde_json::Value = serde_json::from_str(body).unwrap();
             assert!(body["message"].as_str().unwrap().contains(expected), "{body}");
         }
+        let behind = of("431 Large", "0").replace("connection: close\r\n", "");
+        let answer = String::from_utf8(with_body(behind.as_bytes()).unwrap()).unwrap();
+        assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+        let of_a_route = behind.replace("date: ", "x-request-id: 1\r\ndate: ");
+        assert_eq!(with_body(of_a_route.as_bytes()), None);
         assert_eq!(with_body(of("400 Bad Request", "5").as_bytes()), None);
         let more = of("400 Bad Request", "0") + "x";
         assert_eq!(with_body(more.as_bytes()), None);

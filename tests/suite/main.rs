@@ -43,6 +43,7 @@ mod power_losses;
 mod proxied;
 mod receipts;
 mod request_ids;
+mod resumption;
 mod rollover;
 mod rules;
 mod running;

@@ -8,7 +8,6 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
@@ -17,6 +16,7 @@ use actix_http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::consume_budget;
 
+use super::framing::{Framing, HEADERS_MAX, HeadTooLarge};
 use super::io::Socket;
 use super::taken_socket::Part;
 
@@ -24,8 +24,8 @@ use super::taken_socket::Part;
 /// for each. A larger body takes several turns.
 const READ_BYTES_IN_TURN: usize = 8 * 1024;
 
-/// Headers of a request, as many as actix-http takes.
-const HEADERS_MAX: usize = 96;
+/// A line that ends a header anywhere in it. With more lines than actix-http takes, it answers 431.
+const HEADER_LINE: &[u8] = b"a:\r\n";
 
 /// What a connection and its requests know of its bytes: in the data that requests have of their connection.
 #[derive(Default)]
@@ -62,6 +62,9 @@ pub(super) struct HttpStream<T> {
     pub(super) flow: Rc<HttpFlow>,
     /// A byte that was read before, and comes first.
     first: Option<u8>,
+    framing: Framing,
+    /// Whether a head was too large. Nothing behind it is a request.
+    has_ended: bool,
 }
 
 /// What is known of the next request of a connection.
@@ -178,10 +181,11 @@ impl HttpFlow {
         result
     }
 
-    fn read(&self, bytes: &[u8]) {
+    /// `head` is the length of the head with which the bytes begin, if it is whole.
+    fn read(&self, bytes: &[u8], head: Option<usize>) {
         let unclaimed = self.unclaimed.get();
         if unclaimed == 0 {
-            self.head_bytes.set(head_bytes(bytes));
+            self.head_bytes.set(head);
         }
         self.unclaimed.set(unclaimed + bytes.len() as i64);
         self.has_unbegun.set(self.in_progress.get() == 0 && !bytes.is_empty());
@@ -201,15 +205,22 @@ impl Drop for Turn {
 
 impl<T> HttpStream<T> {
     pub(super) fn new(socket: Rc<Socket<T>>, first: Option<u8>) -> Self {
-        Self { socket, flow: Rc::default(), first }
+        let framing = Framing::default();
+        Self { socket, flow: Rc::default(), first, framing, has_ended: false }
     }
-}
 
-/// The length of the head with which `bytes` begin, if it is whole.
-fn head_bytes(bytes: &[u8]) -> Option<usize> {
-    let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
-    let head = httparse::Request::new(&mut []).parse_with_uninit_headers(bytes, &mut headers);
-    head.ok().filter(|head| head.is_complete()).map(httparse::Status::unwrap)
+    /// Ends the connection after a head that is too large. Gives actix-http what it refuses in place of the rest, and
+    /// nothing more.
+    fn refuse_head(&mut self, buffer: &mut ReadBuf<'_>) -> io::Result<()> {
+        self.has_ended = true;
+        let lines = HEADER_LINE.repeat(HEADERS_MAX + 1);
+        if buffer.remaining() < lines.len() {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        buffer.put_slice(&lines);
+        self.flow.read(&lines, None);
+        Ok(())
+    }
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for HttpStream<T> {
@@ -219,6 +230,9 @@ impl<T: AsyncRead + Unpin> AsyncRead for HttpStream<T> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let flow = Rc::clone(&self.flow);
+        if self.has_ended {
+            return Poll::Ready(Ok(()));
+        }
         ready!(flow.poll_until(!flow.is_blocked.get() && !flow.awaits_turn.get(), cx));
         let left = READ_BYTES_IN_TURN - flow.read_in_turn.take();
         if left == 0 {
@@ -232,8 +246,11 @@ impl<T: AsyncRead + Unpin> AsyncRead for HttpStream<T> {
         if first.is_none() {
             ready!(read)?;
         }
-        flow.read(part.filled());
         let bytes = part.filled().len();
+        match self.framing.read(part.filled()) {
+            Ok(head) => flow.read(part.filled(), head),
+            Err(HeadTooLarge) => return Poll::Ready(self.refuse_head(buffer)),
+        }
         buffer.advance(bytes);
         flow.read_in_turn.set(READ_BYTES_IN_TURN - left + bytes);
         Poll::Ready(Ok(()))

@@ -1,7 +1,7 @@
 //! A connection from its first request to its last frame.
 //!
 //! - [`connection`]: a connection from its first request on, and how its socket is taken from HTTP.
-//! - [`http_stream`]: its bytes while it speaks HTTP. [`parked`]: the wait between two requests.
+//! - [`http_stream`]: its bytes while it speaks HTTP, and [`framing`] its requests in them. [`parked`]: the wait between two requests.
 //! - [`taken_socket`]: its socket after HTTP. [`websocket`]: a client behind it, and [`frames`] and [`io`] its frames.
 //!   [`event_stream`]: an endless body.
 //! - [`mod@http2`]: a connection that speaks HTTP/2, which never becomes a WebSocket. [`http`] is what both share.
@@ -9,6 +9,7 @@
 mod connection;
 mod event_stream;
 mod frames;
+mod framing;
 mod http;
 mod http2;
 mod http_stream;

@@ -5,17 +5,19 @@
 //! - [`certificates`]: the certificate that the port presents, which is replaced while connections run.
 //! - [`reload`]: when the files are read again.
 //! - [`stream`]: a connection of the port, with TLS or without.
+//! - [`tickets`]: session tickets, which other nodes open too.
 
 pub mod certificate;
 pub mod certificates;
 pub mod reload;
 pub mod stream;
+pub mod tickets;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use actors::{Clock, SharedLogLimiter};
-use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
+use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::server::NoServerSessionStorage;
 use rustls::{DEFAULT_VERSIONS, ServerConfig};
 use slog::{Logger, debug, info};
@@ -27,6 +29,7 @@ use tokio_rustls::TlsAcceptor;
 use certificate::TlsError;
 use certificates::{Certificates, PROOF_PROTOCOL};
 use stream::Stream;
+use tickets::Tickets;
 
 /// Bytes of an encrypted answer that wait in TLS for a peer that does not read, beside those of its connection.
 const UNSENT_BYTES_MAX: usize = 16 * 1024;
@@ -46,11 +49,12 @@ pub struct Tls {
 impl Tls {
     pub fn new(
         certificates: Arc<Certificates>,
+        tickets: Arc<Tickets>,
         handshake_timeout: Duration,
         clock: Clock,
         log: Logger,
     ) -> Result<Self, TlsError> {
-        let acceptor = TlsAcceptor::from(Arc::new(config(certificates)?));
+        let acceptor = TlsAcceptor::from(Arc::new(config(certificates, tickets)?));
         let failures = SharedLogLimiter::new(LOG_EVERY);
         Ok(Self { acceptor, handshake_timeout, failures, clock, log })
     }
@@ -77,7 +81,10 @@ impl Tls {
     }
 }
 
-fn config(certificates: Arc<Certificates>) -> Result<ServerConfig, TlsError> {
+fn config(
+    certificates: Arc<Certificates>,
+    tickets: Arc<Tickets>,
+) -> Result<ServerConfig, TlsError> {
     let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(DEFAULT_VERSIONS)
         .map_err(TlsError::Library)?;
@@ -86,7 +93,7 @@ fn config(certificates: Arc<Certificates>) -> Result<ServerConfig, TlsError> {
         [b"h2".as_slice(), b"http/1.1", PROOF_PROTOCOL].map(<[u8]>::to_vec).into();
     // A returning agent resumes its session with a ticket that it keeps itself: the server holds nothing for it.
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.ticketer = Ticketer::new().map_err(TlsError::Library)?;
+    config.ticketer = tickets;
     config.send_tls13_tickets = 1;
     Ok(config)
 }
