@@ -92,7 +92,8 @@ fn upgrade(request: &HttpRequest, app: &WebSocketRole) -> Result<HttpResponse, P
         return Err(PushError::HandshakeKey);
     }
     let seed = ConnectionSeed { fresh_uaid, jitter };
-    let of_address = common.limits.of_agent(address).ok_or(PushError::AddressFull)?;
+    let of_address =
+        common.limits.of_agent(request.peer_addr(), address).ok_or(PushError::AddressFull)?;
     let admission = match slot {
         Some(slot) => Box::new(WithAccess { of_address, slot }),
         None => of_address,

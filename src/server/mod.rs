@@ -47,7 +47,6 @@ use crate::cluster::outbound::NodeAccess;
 use crate::command::socket;
 use crate::command::{Commands, Context, Servers};
 use crate::feeds::import;
-use crate::limits::PortName;
 use crate::monitoring;
 use crate::push::app::AppState;
 use crate::server::acme::port::Answers;
@@ -120,7 +119,7 @@ async fn serve(
     } = assembled;
     let router = sockets.router.take().zip(router).map(|(socket, router)| {
         let limits = Arc::clone(&node.common.limits);
-        let open = move |_| Some(limits.open_connection(PortName::Router));
+        let open = move || limits.open_router_connection();
         socket.serve(|listener| router.serve(listener, open))
     });
     let router = router.transpose()?;

@@ -41,6 +41,19 @@ pub(crate) fn bad_request(message: &str) -> String {
     body(400, "Bad Request", message)
 }
 
+/// A whole answer to a peer of which nothing was read.
+pub(crate) fn refusal(code: u16, message: &str, retry_after_s: u32) -> String {
+    let error = if code == 429 { "Too Many Requests" } else { "Service Unavailable" };
+    let body = json!({"code": code, "errno": 201, "error": error, "message": message,
+        "more_info": MORE_INFO});
+    let body = body.to_string();
+    format!(
+        "HTTP/1.1 {code} {error}\r\ncontent-length: {}\r\nconnection: close\r\nretry-after: {retry_after_s}\r\n\
+         content-type: application/json\r\n\r\n{body}",
+        body.len()
+    )
+}
+
 fn body(code: u16, error: &str, message: &str) -> String {
     let json = json!({"code": code, "errno": 999, "error": error, "message": message,
         "more_info": MORE_INFO});

@@ -2,6 +2,7 @@
 //! other connections are unaffected.
 
 use awc::http::Method;
+use serde_json::json;
 
 use crate::harness::{AT_ONCE, Agent, Bystander, Raw, Sender, Server, Signer, oversized_bodies};
 
@@ -393,13 +394,17 @@ async fn a_header_with_a_name_of_64_kib_is_answered_431_behind_any_request() {
     let long =
         format!("GET /__version__ HTTP/1.1\r\nHost: a\r\n{}: b\r\n\r\n", "x".repeat(1 << 16));
     let get = "GET /__version__ HTTP/1.1\r\nHost: a\r\n\r\n";
-    let body = "GET /__version__ HTTP/1.1\r\nHost: a\r\n";
+    // A route that reads its body: else the connection ends with the answer.
+    let post = "POST /_matrix/push/v1/notify HTTP/1.1\r\nHost: a\r\n";
+    let devices = json!([{"app_id": "a", "pushkey": "x"}]);
+    let body = json!({"notification": {"event_id": "$e", "devices": devices}}).to_string();
+    let length = body.len();
     for (before, answers) in [
         (String::new(), 0),
         (get.to_owned(), 1),
         (get.repeat(3), 3),
-        (format!("{body}Content-Length: 5\r\n\r\nabcde"), 1),
-        (format!("{body}Transfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n"), 1),
+        (format!("{post}Content-Length: {length}\r\n\r\n{body}"), 1),
+        (format!("{post}Transfer-Encoding: chunked\r\n\r\n{length:x}\r\n{body}\r\n0\r\n\r\n"), 1),
     ] {
         let mut raw = Raw::open(&server).await;
         raw.write(format!("{before}{long}")).await;

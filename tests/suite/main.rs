@@ -16,6 +16,7 @@ mod bursts;
 mod chaos;
 mod clients;
 mod cluster;
+mod crowds;
 mod durability;
 mod dynamo;
 mod error_answers;

@@ -10,6 +10,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -29,8 +30,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::event_stream::EndlessBody;
-use super::http::{HttpOptions, Io, Routes, app, refusal};
+use super::http::{HttpOptions, Io, Opened, Routes, app, refusal};
 use super::parked::stopping;
+use super::usage::ConnectionUse;
 
 /// Requests of one connection at once. A peer that opens more is refused these.
 const STREAMS_MAX: u32 = 100;
@@ -63,13 +65,8 @@ const NOT_VALID: &str = "the request is not valid HTTP/2";
 pub fn http2<T: Io, C>(
     options: &HttpOptions,
     configure: C,
-) -> impl ServiceFactory<
-    (T, Option<SocketAddr>),
-    Config = (),
-    Response = (),
-    Error = DispatchError,
-    InitError = (),
-> + use<T, C>
+) -> impl ServiceFactory<Opened<T>, Config = (), Response = (), Error = DispatchError, InitError = ()>
++ use<T, C>
 where
     C: FnOnce(&mut ServiceConfig) + Clone + 'static,
 {
@@ -78,7 +75,7 @@ where
         let (app, options) = (app.new_service(()), options.clone());
         async move {
             let app = Rc::new(app.await?);
-            let connection = move |(io, peer)| serve(io, peer, Rc::clone(&app), options.clone());
+            let connection = move |opened| serve(opened, Rc::clone(&app), options.clone());
             Ok(fn_service::<_, _, _, _, _, ()>(connection))
         }
     })
@@ -91,6 +88,7 @@ struct Activity {
     in_progress: Cell<usize>,
     /// Whether an answer asks for the end of the connection.
     must_close: Cell<bool>,
+    usage: Arc<ConnectionUse>,
 }
 
 /// A request that is not answered, or an endless body.
@@ -116,12 +114,11 @@ type RequestBody = Rc<RefCell<Incoming>>;
 struct ThisThread;
 
 async fn serve<T: Io, A: Routes>(
-    io: T,
-    peer: Option<SocketAddr>,
+    (io, peer, usage): Opened<T>,
     app: Rc<A>,
     options: HttpOptions,
 ) -> Result<(), DispatchError> {
-    let activity = Rc::new(Activity::new());
+    let activity = Rc::new(Activity::new(usage));
     let service = hyper::service::service_fn({
         let activity = Rc::clone(&activity);
         let options = options.clone();
@@ -247,9 +244,9 @@ async fn discard(body: &RequestBody) {
 }
 
 impl Activity {
-    fn new() -> Self {
+    fn new(usage: Arc<ConnectionUse>) -> Self {
         let at = Cell::new(Instant::now());
-        Self { at, in_progress: Cell::new(0), must_close: Cell::new(false) }
+        Self { at, in_progress: Cell::new(0), must_close: Cell::new(false), usage }
     }
 
     /// When the connection ends if nothing happens for `wait`.
@@ -264,6 +261,7 @@ impl Activity {
 impl InProgress {
     fn new(activity: Rc<Activity>) -> Self {
         activity.in_progress.set(activity.in_progress.get() + 1);
+        activity.usage.begin_request();
         Self(activity)
     }
 }
@@ -271,6 +269,9 @@ impl InProgress {
 impl Drop for InProgress {
     fn drop(&mut self) {
         self.0.in_progress.set(self.0.in_progress.get() - 1);
+        if self.0.in_progress.get() == 0 {
+            self.0.usage.end_request();
+        }
         self.0.at.set(Instant::now());
     }
 }

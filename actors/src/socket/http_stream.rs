@@ -10,6 +10,7 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use actix_http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
@@ -19,6 +20,7 @@ use tokio::task::coop::consume_budget;
 use super::framing::{Framing, HEADERS_MAX, HeadTooLarge};
 use super::io::Socket;
 use super::taken_socket::Part;
+use super::usage::ConnectionUse;
 
 /// Bytes that are read before the requests in them are answered: actix-http decodes all of them at once, into some KiB
 /// for each. A larger body takes several turns.
@@ -51,6 +53,7 @@ pub(super) struct HttpFlow {
     read_in_turn: Cell<usize>,
     /// What the connection becomes when the HTTP service has written the head of its last answer.
     handed_over: Cell<Option<Part>>,
+    pub(super) usage: Arc<ConnectionUse>,
 }
 
 /// A request in progress, until this is dropped.
@@ -87,6 +90,7 @@ impl HttpFlow {
     pub(super) async fn turn(self: Rc<Self>) -> Turn {
         self.begun.set(self.begun.get() + 1);
         self.in_progress.set(self.in_progress.get() + 1);
+        self.usage.begin_request();
         self.has_unbegun.set(false);
         let turn = Turn(self);
         turn.0.awaits_turn.set(true);
@@ -143,6 +147,7 @@ impl HttpFlow {
 
     /// The connection becomes this when the answer in progress is written, as far as it comes.
     pub(super) fn hand_over(&self, connection: Part) {
+        self.usage.take();
         self.handed_over.set(Some(connection));
     }
 
@@ -200,13 +205,17 @@ impl HttpFlow {
 impl Drop for Turn {
     fn drop(&mut self) {
         self.0.in_progress.set(self.0.in_progress.get() - 1);
+        if self.0.in_progress.get() == 0 {
+            self.0.usage.end_request();
+        }
     }
 }
 
 impl<T> HttpStream<T> {
-    pub(super) fn new(socket: Rc<Socket<T>>, first: Option<u8>) -> Self {
-        let framing = Framing::default();
-        Self { socket, flow: Rc::default(), first, framing, has_ended: false }
+    /// `first` is the first byte of the next request, if it was read already.
+    pub(super) fn new(socket: Rc<Socket<T>>, first: Option<u8>, usage: Arc<ConnectionUse>) -> Self {
+        let (flow, framing) = (HttpFlow { usage, ..HttpFlow::default() }, Framing::default());
+        Self { socket, flow: Rc::new(flow), first, framing, has_ended: false }
     }
 
     /// Ends the connection after a head that is too large. Gives actix-http what it refuses in place of the rest, and

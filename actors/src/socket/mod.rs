@@ -4,7 +4,8 @@
 //! - [`http_stream`]: its bytes while it speaks HTTP, and [`framing`] its requests in them. [`parked`]: the wait between two requests.
 //! - [`taken_socket`]: its socket after HTTP. [`websocket`]: a client behind it, and [`frames`] and [`io`] its frames.
 //!   [`event_stream`]: an endless body.
-//! - [`mod@http2`]: a connection that speaks HTTP/2, which never becomes a WebSocket. [`http`] is what both share.
+//! - [`mod@http2`]: a connection that speaks HTTP/2, which never becomes a WebSocket. [`http`] is what both share, and [`usage`] what the port
+//!   knows of a connection.
 
 mod connection;
 mod event_stream;
@@ -16,10 +17,12 @@ mod http_stream;
 mod io;
 mod parked;
 mod taken_socket;
+mod usage;
 mod websocket;
 
 pub use connection::service;
 pub use event_stream::EndlessBody;
 pub use http::{HttpOptions, Io};
 pub use http2::http2;
+pub use usage::ConnectionUse;
 pub use websocket::{WebSocket, upgrade};
