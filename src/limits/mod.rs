@@ -18,10 +18,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use actix_web::http::header::HeaderMap;
-use actors::{Admission, Clock};
-use slog::Logger;
+use actors::socket::ConnectionUse;
+use actors::{Admission, Clock, SharedLogLimiter};
+use slog::{Logger, warn};
 use state_machine::connection::CloseReason;
-use state_machine::{Chid, Uaid};
+use state_machine::{Chid, Span, Uaid};
 
 use address::Addresses;
 pub use address::{Client, ClientSource};
@@ -46,11 +47,18 @@ const ADDRESS_FULL: &str = "too many connections of this address are open: try a
 const PORT_FULL: &str = "no more connections can be opened here now: try again later";
 const RETRY_AFTER_S: u32 = 60;
 
+/// What an HTTP/2 connection that ended above its budget counts in `address_handshakes_per_minute_max`, beside its own.
+const OVERSPENT_HANDSHAKES: usize = 60;
+
+/// Minimum time between two log lines about such connections.
+const LOG_EVERY: Span = Span::from_secs(60);
+
 /// The limits of a process, which all its threads share.
 pub struct Limits {
     addresses: Addresses,
     port: Arc<Port>,
     idle: Arc<IdleConnections>,
+    overspent: SharedLogLimiter,
     router_port: Arc<Port>,
     connects: ConnectLimiter,
     rates: Rates,
@@ -104,6 +112,10 @@ pub struct ReceiptSender {
 
 /// A connection of the public port, until it is dropped.
 pub struct PublicConnection {
+    limits: Arc<Limits>,
+    /// None if connections of this peer have no limit by address.
+    address: Option<IpAddr>,
+    usage: Arc<ConnectionUse>,
     _closable: Option<Closable>,
     _counted: Option<CountedAddress>,
     _place: OpenConnection,
@@ -135,6 +147,7 @@ impl Limits {
             addresses: Addresses::new(settings, log.clone()),
             port: Port::new(PortName::Public, settings.worker_connections_max() * workers),
             idle: IdleConnections::new(),
+            overspent: SharedLogLimiter::new(LOG_EVERY),
             router_port: Port::new(PortName::Router, router_connections_max),
             connects: ConnectLimiter::new(settings.connects_per_second_max),
             rates: Rates::new(settings, &log),
@@ -166,15 +179,36 @@ impl Limits {
         let PortState { connections, connections_max, .. } = self.port.state();
         self.idle.make_room(connections, connections_max, now, &self.log);
         let place = place.ok_or_else(|| refused(503, PORT_FULL))?;
-        let usage = Arc::default();
+        let usage = Arc::<ConnectionUse>::default();
         let closable = address.map(|address| self.idle.add(address, Arc::clone(&usage)));
-        let guard = PublicConnection { _closable: closable, _counted: counted, _place: place };
+        let guard = PublicConnection {
+            limits: Arc::clone(self),
+            address,
+            usage: Arc::clone(&usage),
+            _closable: closable,
+            _counted: counted,
+            _place: place,
+        };
         Ok(Admitted { guard, usage })
     }
 
     /// Counts a connection of the router port until it is dropped.
     pub fn open_router_connection(&self) -> OpenConnection {
         self.router_port.open(self.clock.now(), &self.log)
+    }
+
+    /// How many HTTP/2 connections ended above their budget of work, since the start.
+    pub fn overspent(&self) -> u64 {
+        self.overspent.total()
+    }
+
+    /// Counts a connection that made too much work, and charges it to its address: another one costs that as much again.
+    fn count_overspent(&self, address: Option<IpAddr>) {
+        if let Some(connections) = self.overspent.count(self.clock.now()) {
+            warn_of_overspent(connections, &self.log);
+        }
+        let handshakes = (0..OVERSPENT_HANDSHAKES).map(|_| self.handshake_from(address));
+        let _ = handshakes.take_while(|is_admitted| *is_admitted).count();
     }
 
     /// How many idle connections of the public port were closed to make room, since the start.
@@ -318,6 +352,7 @@ impl Limits {
         self.connects.report(now, &self.log);
         self.port.report(now, &self.log);
         self.idle.report(now, &self.log);
+        self.overspent.rest(now).inspect(|connections| warn_of_overspent(*connections, &self.log));
         self.router_port.report(now, &self.log);
     }
 
@@ -357,10 +392,23 @@ impl Admission for AgentLimits {
     }
 }
 
+impl Drop for PublicConnection {
+    fn drop(&mut self) {
+        if self.usage.has_overspent() {
+            self.limits.count_overspent(self.address);
+        }
+    }
+}
+
 impl Drop for CountedAddress {
     fn drop(&mut self) {
         self.limits.connections(self.is_plain).close(self.address);
     }
+}
+
+fn warn_of_overspent(connections: u64, log: &Logger) {
+    warn!(log, "HTTP/2 connections were ended, their peers made more work than requests do";
+        "connections" => connections);
 }
 
 /// The answer to a peer that is not admitted.

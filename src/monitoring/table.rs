@@ -164,6 +164,8 @@ metrics! {
     PORT_FULL: Counter, "kalends_port_full_total";
     /// Idle HTTP connections that were closed because the public port was nearly full.
     PORT_IDLE_CLOSED: Counter, "kalends_port_idle_closed_total";
+    /// HTTP/2 connections that were ended because their peers made more work than requests do.
+    HTTP2_OVERSPENT: Counter, "kalends_http2_overspent_total";
 
     /// Open connections of the router port, on a connection node.
     ROUTER_PORT_CONNECTIONS: Gauge, "kalends_router_port_connections";

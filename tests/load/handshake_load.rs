@@ -52,12 +52,11 @@ struct Args {
     rounds: u32,
 }
 
-/// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Full,
     Resumed,
-    /// Requests alone.
+    /// On one connection, to be subtracted from the others.
     Requests,
 }
 

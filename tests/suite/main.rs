@@ -28,6 +28,7 @@ mod folders;
 mod full_disk;
 mod harness;
 mod how_often;
+mod http2_floods;
 mod idle;
 mod importer;
 mod killed_tests;

@@ -23,6 +23,7 @@ use actix_web::web::ServiceConfig;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::http::HeaderMap;
 use hyper::http::request::Parts;
 use hyper::rt::Executor;
 use hyper::server::conn::http2::Builder;
@@ -31,6 +32,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::event_stream::EndlessBody;
 use super::http::{HttpOptions, Io, Opened, Routes, app, refusal};
+use super::http2_budget::{Budget, Budgeted};
 use super::parked::stopping;
 use super::usage::ConnectionUse;
 
@@ -38,7 +40,7 @@ use super::usage::ConnectionUse;
 const STREAMS_MAX: u32 = 100;
 
 /// Bytes of the headers of a request.
-const HEADERS_BYTES_MAX: u32 = 16 * 1024;
+pub(super) const HEADERS_BYTES_MAX: u32 = 16 * 1024;
 
 /// Bytes of a body that a peer may send before they are read, and bytes of an answer that wait for a peer that does not
 /// take them, of each request.
@@ -89,6 +91,7 @@ struct Activity {
     /// Whether an answer asks for the end of the connection.
     must_close: Cell<bool>,
     usage: Arc<ConnectionUse>,
+    budget: Rc<Budget>,
 }
 
 /// A request that is not answered, or an endless body.
@@ -118,7 +121,9 @@ async fn serve<T: Io, A: Routes>(
     app: Rc<A>,
     options: HttpOptions,
 ) -> Result<(), DispatchError> {
-    let activity = Rc::new(Activity::new(usage));
+    let budget = Budget::new();
+    let io = Budgeted::new(io, Rc::clone(&budget), Arc::clone(&usage));
+    let activity = Rc::new(Activity::new(usage, budget));
     let service = hyper::service::service_fn({
         let activity = Rc::clone(&activity);
         let options = options.clone();
@@ -174,6 +179,7 @@ async fn answer<A: Routes>(
 ) -> Result<hyper::Response<AnswerBody>, Infallible> {
     let in_progress = InProgress::new(Rc::clone(&activity));
     let (head, body) = request.into_parts();
+    activity.budget.requested(head.headers.len(), list_bytes(&head.headers));
     let body = Rc::new(RefCell::new(body));
     let answer = match convert(&head, Rc::clone(&body), peer) {
         Some(request) => match app.call(request).await {
@@ -200,6 +206,11 @@ async fn answer<A: Routes>(
         _request: body,
     };
     Ok(converted.body(body).expect("statuses and headers of both libraries are the same"))
+}
+
+/// The size of a header list without pseudo-headers (RFC 9113 §6.5.2).
+fn list_bytes(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
 }
 
 /// The request as actix-web takes it. None if only one of the libraries accepts it.
@@ -244,9 +255,9 @@ async fn discard(body: &RequestBody) {
 }
 
 impl Activity {
-    fn new(usage: Arc<ConnectionUse>) -> Self {
+    fn new(usage: Arc<ConnectionUse>, budget: Rc<Budget>) -> Self {
         let at = Cell::new(Instant::now());
-        Self { at, in_progress: Cell::new(0), must_close: Cell::new(false), usage }
+        Self { at, in_progress: Cell::new(0), must_close: Cell::new(false), usage, budget }
     }
 
     /// When the connection ends if nothing happens for `wait`.

@@ -4,7 +4,7 @@
 //! - [`http_stream`]: its bytes while it speaks HTTP, and [`framing`] its requests in them. [`parked`]: the wait between two requests.
 //! - [`taken_socket`]: its socket after HTTP. [`websocket`]: a client behind it, and [`frames`] and [`io`] its frames.
 //!   [`event_stream`]: an endless body.
-//! - [`mod@http2`]: a connection that speaks HTTP/2, which never becomes a WebSocket. [`http`] is what both share, and [`usage`] what the port
+//! - [`mod@http2`]: a connection that speaks HTTP/2, which never becomes a WebSocket, and [`http2_budget`] its work. [`http`] is what both share, and [`usage`] what the port
 //!   knows of a connection.
 
 mod connection;
@@ -13,6 +13,7 @@ mod frames;
 mod framing;
 mod http;
 mod http2;
+mod http2_budget;
 mod http_stream;
 mod io;
 mod parked;

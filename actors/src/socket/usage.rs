@@ -1,6 +1,6 @@
 //! What a connection is used for, as its port sees it, which closes idle ones when it is nearly full.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::Context;
 
 use futures_util::task::AtomicWaker;
@@ -18,6 +18,7 @@ const CLOSING: u8 = 3;
 #[derive(Default)]
 pub struct ConnectionUse {
     state: AtomicU8,
+    has_overspent: AtomicBool,
     connection: AtomicWaker,
 }
 
@@ -47,6 +48,15 @@ impl ConnectionUse {
         }
         self.connection.register(cx.waker());
         self.is_closing()
+    }
+
+    /// Whether it ended because it made too much work.
+    pub fn has_overspent(&self) -> bool {
+        self.has_overspent.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn overspend(&self) {
+        self.has_overspent.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn begin_request(&self) {
