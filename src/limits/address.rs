@@ -1,6 +1,6 @@
 //! The address that a request counts for.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use actix_web::http::header::HeaderMap;
 use actors::SharedLogLimiter;
@@ -89,6 +89,13 @@ impl Addresses {
         let peer = peer?.ip().to_canonical();
         let is_exempt = peer.is_loopback() && !self.loopback_limited;
         (!is_exempt && !self.trusted_proxies.contains(peer)).then(|| site(peer))
+    }
+
+    /// Whether a peer is an operator on this machine, and no proxy.
+    pub(super) fn is_operator(&self, peer: Option<SocketAddr>) -> bool {
+        let peer = peer.map(|peer| peer.ip().to_canonical());
+        let is_local = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()].map(Some);
+        is_local.contains(&peer) && peer.is_some_and(|peer| !self.trusted_proxies.contains(peer))
     }
 
     /// The last address that no trusted proxy has: each proxy appends the address of its own peer, and what precedes
@@ -240,6 +247,17 @@ mod tests {
         assert_eq!(of(false, "10.0.0.1:5"), None);
         assert_eq!(of(false, "127.0.0.1:5"), None);
         assert_eq!(of(true, "127.0.0.1:5").as_deref(), Some("127.0.0.1"));
+        for (peer, trusted, expected) in [
+            ("127.0.0.1:5", "10.0.0.0/8", true),
+            ("[::1]:5", "10.0.0.0/8", true),
+            ("[::ffff:127.0.0.1]:5", "10.0.0.0/8", true),
+            ("127.0.0.1:5", "127.0.0.0/8", false),
+            ("192.0.2.1:5", "10.0.0.0/8", false),
+            ("10.0.0.1:5", "10.0.0.0/8", false),
+        ] {
+            let peer = Some(peer.parse().unwrap());
+            assert_eq!(addresses(trusted, false).is_operator(peer), expected, "{peer:?}");
+        }
     }
 
     #[test]

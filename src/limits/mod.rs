@@ -7,6 +7,7 @@
 mod address;
 mod connections;
 mod connects;
+mod idle;
 mod limiter;
 mod port;
 mod refusals;
@@ -17,30 +18,47 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use actix_web::http::header::HeaderMap;
-use actors::{Admission, Clock};
-use slog::Logger;
+use actors::socket::ConnectionUse;
+use actors::{Admission, Clock, SharedLogLimiter};
+use slog::{Logger, warn};
 use state_machine::connection::CloseReason;
-use state_machine::{Chid, Uaid};
+use state_machine::{Chid, Span, Uaid};
 
 use address::Addresses;
 pub use address::{Client, ClientSource};
 use connections::ConnectionLimiter;
 use connects::ConnectLimiter;
+use idle::{Closable, IdleConnections};
 use limiter::Limiter;
 pub use limiter::OverLimit;
 use port::Port;
-pub use port::{OpenConnection, PortName, PortState};
+pub use port::{OPERATOR_CONNECTIONS_MAX, OpenConnection, PortName, PortState};
 use refusals::{Refusals, Sender};
 
 use crate::settings::Settings;
+use crate::system::http_port::{Admitted, NotAdmitted};
+use crate::system::unread_request;
 
 /// Open connections of one address to the port of `http_listen`.
 const PLAIN_CONNECTIONS_MAX: usize = 16;
+
+/// What a peer is answered that is not admitted, and when it should connect again, in seconds.
+const ADDRESS_FULL: &str = "too many connections of this address are open: try again later";
+const PORT_FULL: &str = "no more connections can be opened here now: try again later";
+const RETRY_AFTER_S: u32 = 60;
+
+/// What an HTTP/2 connection that ended above its budget counts in `address_handshakes_per_minute_max`, beside its own.
+const OVERSPENT_HANDSHAKES: usize = 60;
+
+/// Minimum time between two log lines about such connections.
+const LOG_EVERY: Span = Span::from_secs(60);
 
 /// The limits of a process, which all its threads share.
 pub struct Limits {
     addresses: Addresses,
     port: Arc<Port>,
+    idle: Arc<IdleConnections>,
+    overspent: SharedLogLimiter,
     router_port: Arc<Port>,
     connects: ConnectLimiter,
     rates: Rates,
@@ -92,13 +110,32 @@ pub struct ReceiptSender {
     pub address: Option<IpAddr>,
 }
 
-/// The limits of one connection, which is counted for its address until it is dropped.
-pub struct CountedConnection {
+/// A connection of the public port, until it is dropped.
+pub struct PublicConnection {
     limits: Arc<Limits>,
     /// None if connections of this peer have no limit by address.
     address: Option<IpAddr>,
+    usage: Arc<ConnectionUse>,
+    _closable: Option<Closable>,
+    _counted: Option<CountedAddress>,
+    _place: OpenConnection,
+}
+
+/// Counts a connection for its address until it is dropped.
+pub struct CountedAddress {
+    limits: Arc<Limits>,
+    address: IpAddr,
     /// Whether it is one to the port of `http_listen`.
     is_plain: bool,
+}
+
+/// The limits of a WebSocket.
+struct AgentLimits {
+    limits: Arc<Limits>,
+    /// None if connections of this peer have no limit by address.
+    address: Option<IpAddr>,
+    /// None if its connection was counted when it was opened.
+    _counted: Option<CountedAddress>,
 }
 
 impl Limits {
@@ -109,6 +146,8 @@ impl Limits {
         Arc::new(Self {
             addresses: Addresses::new(settings, log.clone()),
             port: Port::new(PortName::Public, settings.worker_connections_max() * workers),
+            idle: IdleConnections::new(),
+            overspent: SharedLogLimiter::new(LOG_EVERY),
             router_port: Port::new(PortName::Router, router_connections_max),
             connects: ConnectLimiter::new(settings.connects_per_second_max),
             rates: Rates::new(settings, &log),
@@ -122,9 +161,59 @@ impl Limits {
         })
     }
 
-    /// Counts a connection of a port until it is dropped.
-    pub fn open_connection(&self, port: PortName) -> OpenConnection {
-        self.port(port).open(self.clock.now(), &self.log)
+    /// Admits a connection to the public port, before its handshake. Connections of trusted proxies and of exempt peers
+    /// are not counted by address.
+    pub fn open_connection(
+        self: &Arc<Self>,
+        peer: Option<SocketAddr>,
+        makes_handshake: bool,
+    ) -> Result<Admitted<PublicConnection>, NotAdmitted> {
+        let (address, now) = (self.addresses.of_connection(peer), self.clock.now());
+        if makes_handshake && !self.handshake_from(address) {
+            return Err(NotAdmitted(None));
+        }
+        let counted =
+            self.count_address(address, false).map_err(|()| refused(429, ADDRESS_FULL))?;
+        let is_operator = self.addresses.is_operator(peer);
+        let place = self.port.try_open(is_operator, now, &self.log);
+        let PortState { connections, connections_max, .. } = self.port.state();
+        self.idle.make_room(connections, connections_max, now, &self.log);
+        let place = place.ok_or_else(|| refused(503, PORT_FULL))?;
+        let usage = Arc::<ConnectionUse>::default();
+        let closable = address.map(|address| self.idle.add(address, Arc::clone(&usage)));
+        let guard = PublicConnection {
+            limits: Arc::clone(self),
+            address,
+            usage: Arc::clone(&usage),
+            _closable: closable,
+            _counted: counted,
+            _place: place,
+        };
+        Ok(Admitted { guard, usage })
+    }
+
+    /// Counts a connection of the router port until it is dropped.
+    pub fn open_router_connection(&self) -> OpenConnection {
+        self.router_port.open(self.clock.now(), &self.log)
+    }
+
+    /// How many HTTP/2 connections ended above their budget of work, since the start.
+    pub fn overspent(&self) -> u64 {
+        self.overspent.total()
+    }
+
+    /// Counts a connection that made too much work, and charges it to its address: another one costs that as much again.
+    fn count_overspent(&self, address: Option<IpAddr>) {
+        if let Some(connections) = self.overspent.count(self.clock.now()) {
+            warn_of_overspent(connections, &self.log);
+        }
+        let handshakes = (0..OVERSPENT_HANDSHAKES).map(|_| self.handshake_from(address));
+        let _ = handshakes.take_while(|is_admitted| *is_admitted).count();
+    }
+
+    /// How many idle connections of the public port were closed to make room, since the start.
+    pub fn idle_closed(&self) -> u64 {
+        self.idle.closed()
     }
 
     pub fn port_state(&self, port: PortName) -> PortState {
@@ -139,8 +228,7 @@ impl Limits {
     }
 
     /// Charges a TLS handshake, before it costs anything. Returns whether the peer may make it.
-    pub fn handshake_from(&self, peer: Option<SocketAddr>) -> bool {
-        let address = self.addresses.of_connection(peer);
+    fn handshake_from(&self, address: Option<IpAddr>) -> bool {
         self.charge(&self.rates.address_handshakes, address.map(Sender::Address)).is_ok()
     }
 
@@ -148,18 +236,21 @@ impl Limits {
     pub fn open_plain_connection(
         self: &Arc<Self>,
         peer: Option<SocketAddr>,
-    ) -> Option<CountedConnection> {
-        self.count_connection(self.addresses.of_connection(peer), true)
+    ) -> Result<Admitted<Option<CountedAddress>>, NotAdmitted> {
+        let counted = self.count_address(self.addresses.of_connection(peer), true);
+        counted.map(Admitted::new).map_err(|()| NotAdmitted(None))
     }
 
-    fn count_connection(
+    /// Fails if the address has as many connections as it may.
+    fn count_address(
         self: &Arc<Self>,
         address: Option<IpAddr>,
         is_plain: bool,
-    ) -> Option<CountedConnection> {
-        let (limiter, now) = (self.connections(is_plain), self.clock.now());
-        let is_open = address.is_none_or(|address| limiter.try_open(address, now));
-        is_open.then(|| CountedConnection { limits: Arc::clone(self), address, is_plain })
+    ) -> Result<Option<CountedAddress>, ()> {
+        let Some(address) = address else { return Ok(None) };
+        let is_open = self.connections(is_plain).try_open(address, self.clock.now());
+        let counted = || Some(CountedAddress { limits: Arc::clone(self), address, is_plain });
+        if is_open { Ok(counted()) } else { Err(()) }
     }
 
     fn connections(&self, is_plain: bool) -> &ConnectionLimiter {
@@ -204,10 +295,17 @@ impl Limits {
         self.connects.has_room(self.clock.now(), &self.log)
     }
 
-    /// The limits of a connection from this address, which is counted until they are dropped. None if the address has
-    /// as many connections as it may.
-    pub fn of_agent(self: &Arc<Self>, address: Option<IpAddr>) -> Option<Box<dyn Admission>> {
-        Some(Box::new(self.count_connection(address, false)?))
+    /// The limits of a WebSocket of this peer and address. One that came through a proxy counts for the address until
+    /// they are dropped, another one was counted when it was opened. None if the address has as many as it may.
+    pub fn of_agent(
+        self: &Arc<Self>,
+        peer: Option<SocketAddr>,
+        address: Option<IpAddr>,
+    ) -> Option<Box<dyn Admission>> {
+        let was_counted = self.addresses.of_connection(peer).is_some();
+        let uncounted = address.filter(|_| !was_counted);
+        let counted = self.count_address(uncounted, false).ok()?;
+        Some(Box::new(AgentLimits { limits: Arc::clone(self), address, _counted: counted }))
     }
 
     /// Charges a hello of an agent, or a request of a bridged one that has proved who it is.
@@ -253,6 +351,8 @@ impl Limits {
         self.refusals().for_each(|refusals| refusals.report(now));
         self.connects.report(now, &self.log);
         self.port.report(now, &self.log);
+        self.idle.report(now, &self.log);
+        self.overspent.rest(now).inspect(|connections| warn_of_overspent(*connections, &self.log));
         self.router_port.report(now, &self.log);
     }
 
@@ -271,7 +371,7 @@ impl Limits {
     }
 }
 
-impl Admission for CountedConnection {
+impl Admission for AgentLimits {
     /// The limit of the agent first: an agent above it takes no place of others.
     fn hello(&self, uaid: Option<Uaid>) -> Result<(), CloseReason> {
         let of_agent = uaid.map_or(Ok(()), |uaid| self.limits.request_of_agent(uaid));
@@ -292,10 +392,26 @@ impl Admission for CountedConnection {
     }
 }
 
-impl Drop for CountedConnection {
+impl Drop for PublicConnection {
     fn drop(&mut self) {
-        if let Some(address) = self.address {
-            self.limits.connections(self.is_plain).close(address);
+        if self.usage.has_overspent() {
+            self.limits.count_overspent(self.address);
         }
     }
+}
+
+impl Drop for CountedAddress {
+    fn drop(&mut self) {
+        self.limits.connections(self.is_plain).close(self.address);
+    }
+}
+
+fn warn_of_overspent(connections: u64, log: &Logger) {
+    warn!(log, "HTTP/2 connections were ended, their peers made more work than requests do";
+        "connections" => connections);
+}
+
+/// The answer to a peer that is not admitted.
+fn refused(code: u16, message: &str) -> NotAdmitted {
+    NotAdmitted(Some(unread_request::refusal(code, message, RETRY_AFTER_S)))
 }

@@ -1,5 +1,6 @@
-//! The connections of the public port and of the router port. When each worker has its share of the limit, the server
-//! accepts no further one until one is closed, and reports that nowhere.
+//! The connections of the public port and of the router port. Above its limit the public port refuses all but a few of an
+//! operator on this machine. When each worker of the router port has its share of the limit, the server accepts no further
+//! connection until one is closed, and reports that nowhere.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +10,10 @@ use slog::{Logger, warn};
 use state_machine::{Span, Time};
 
 /// Minimum time between two log lines.
-const LOG_EVERY: Span = Span::from_secs(10);
+const LOG_EVERY: Span = Span::from_secs(60);
+
+/// Connections of operators to a full public port.
+pub const OPERATOR_CONNECTIONS_MAX: usize = 8;
 
 /// The ports whose connections are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +35,7 @@ pub struct PortState {
     pub connections: usize,
     /// At this number no further connection is accepted.
     pub connections_max: usize,
-    /// How often a connection took the last place, since the start.
+    /// How often a connection took the last place, or found none, since the start.
     pub times_full: u64,
 }
 
@@ -57,6 +61,19 @@ impl Port {
         OpenConnection(Arc::clone(self))
     }
 
+    /// Like [`open`](Self::open); none if the port is full, for an operator if it has as many above that as it may.
+    pub(super) fn try_open(
+        self: &Arc<Self>,
+        is_operator: bool,
+        now: Time,
+        log: &Logger,
+    ) -> Option<OpenConnection> {
+        let max = self.connections_max + if is_operator { OPERATOR_CONNECTIONS_MAX } else { 0 };
+        let opened = self.open(now, log);
+        // The one that was opened is among them.
+        (self.connections.load(Ordering::Relaxed) <= max).then_some(opened)
+    }
+
     /// Logs that the port was full since the last line, if a line is due.
     pub(super) fn report(&self, now: Time, log: &Logger) {
         self.times_full.rest(now).inspect(|times| self.write(*times, log));
@@ -73,7 +90,7 @@ impl Port {
     fn write(&self, times: u64, log: &Logger) {
         match self.name {
             PortName::Public => {
-                warn!(log, "the public port is full, further connections wait until one is closed";
+                warn!(log, "the public port is full, further connections are refused until one is closed";
                     "connections_max" => self.connections_max, "times" => times);
             }
             PortName::Router => {

@@ -38,7 +38,7 @@ impl Limited {
     }
 
     fn agent(&self, address: &str) -> Box<dyn Admission> {
-        self.0.of_agent(ip(address)).expect("the address has few connections")
+        self.0.of_agent(None, ip(address)).expect("the address has few connections")
     }
 }
 
@@ -89,11 +89,12 @@ fn an_address_makes_so_many_handshakes_a_minute_and_another_is_unaffected() {
     });
     for peer in ["192.0.2.1:1000", "192.0.2.2:1000", "[2001:db8::1]:1000"] {
         let peer = Some(peer.parse().unwrap());
-        limited.admits_three_a_minute(|limits| limits.handshake_from(peer));
+        limited.admits_three_a_minute(|_| limited.0.open_connection(peer, true).is_ok());
     }
     for peer in ["10.0.0.1:1000", "127.0.0.1:1000"] {
         let peer = Some(peer.parse().unwrap());
-        assert!((0..100).all(|_| limited.0.handshake_from(peer)), "{peer:?} has no limit");
+        let open = |_| limited.0.open_connection(peer, true).is_ok();
+        assert!((0..100).all(open), "{peer:?} has no limit");
     }
 }
 
@@ -102,7 +103,7 @@ fn an_address_has_few_connections_without_tls_and_another_is_unaffected() {
     let limited = Limited::by(|_| ());
     let open = |peer: &str| {
         let peer = Some(peer.parse().unwrap());
-        (0..100).map_while(|_| limited.0.open_plain_connection(peer)).collect::<Vec<_>>()
+        (0..100).map_while(|_| limited.0.open_plain_connection(peer).ok()).collect::<Vec<_>>()
     };
     for peer in ["192.0.2.1:1000", "192.0.2.2:1000"] {
         let mut connections = open(peer);
@@ -118,7 +119,8 @@ fn an_address_has_few_connections_without_tls_and_another_is_unaffected() {
 #[test]
 fn an_address_has_so_many_open_connections_and_another_is_unaffected() {
     let limited = Limited::by(|settings| settings.address_connections_max = 3);
-    let open = |address| (0..10).filter_map(|_| limited.0.of_agent(address)).collect::<Vec<_>>();
+    let open =
+        |address| (0..10).filter_map(|_| limited.0.of_agent(None, address)).collect::<Vec<_>>();
     for address in [ip("192.0.2.1"), ip("192.0.2.2")] {
         let mut connections = open(address);
         assert_eq!(connections.len(), 3);
@@ -128,21 +130,133 @@ fn an_address_has_so_many_open_connections_and_another_is_unaffected() {
     assert_eq!(open(None).len(), 10, "no address, no limit");
 }
 
+/// Opens up to ten connections of a peer.
+fn opened(limited: &Limited, peer: &str) -> Vec<Admitted<PublicConnection>> {
+    let peer = Some(peer.parse().unwrap());
+    (0..10).filter_map(|_| limited.0.open_connection(peer, false).ok()).collect()
+}
+
 #[test]
-fn a_full_port_is_counted_until_a_connection_closes() {
+fn all_connections_of_an_address_count_together() {
+    let limited = Limited::by(|settings| {
+        settings.address_connections_max = 3;
+        settings.trusted_proxies = Networks::parse("10.0.0.0/8").unwrap();
+    });
+    for [peer, same] in [
+        ["192.0.2.1:1", "[::ffff:192.0.2.1]:2"],
+        ["[::ffff:192.0.2.2]:1", "192.0.2.2:2"],
+        ["[2001:db8:1:200::1]:1", "[2001:db8:1:2ff::1]:2"],
+    ] {
+        let mut connections = opened(&limited, peer);
+        assert_eq!((connections.len(), opened(&limited, same).len()), (3, 0), "{peer}");
+        // One that becomes a WebSocket counts once.
+        let same_peer = Some(same.parse().unwrap());
+        let address = limited.0.addresses.of_connection(same_peer);
+        let agents: Vec<_> =
+            (0..3).filter_map(|_| limited.0.of_agent(same_peer, address)).collect();
+        assert_eq!(agents.len(), 3);
+        drop(agents);
+        assert_eq!(opened(&limited, same).len(), 0, "the connections are still open");
+        connections.pop();
+        assert_eq!(opened(&limited, same).len(), 1, "{peer}");
+    }
+    let refused = limited.0.refused().find(|(name, _)| *name == "address_connections_max");
+    assert_eq!(refused, Some(("address_connections_max", 3 * (7 + 10 + 10 + 9))));
+}
+
+#[test]
+fn a_trusted_proxy_has_many_connections_and_each_of_its_clients_few_websockets() {
+    let limited = Limited::by(|settings| {
+        settings.address_connections_max = 3;
+        settings.trusted_proxies = Networks::parse("10.0.0.0/8").unwrap();
+    });
+    let of_proxy = opened(&limited, "10.0.0.1:1");
+    assert_eq!((of_proxy.len(), opened(&limited, "127.0.0.1:1").len()), (10, 10));
+    let proxy = Some("10.0.0.1:1".parse().unwrap());
+    let agents = |address| {
+        (0..10).filter_map(|_| limited.0.of_agent(proxy, ip(address))).collect::<Vec<_>>()
+    };
+    let of_client = agents("192.0.2.1");
+    assert_eq!((of_client.len(), agents("192.0.2.2").len()), (3, 3));
+    // The client is the same one without the proxy.
+    assert_eq!(opened(&limited, "192.0.2.1:1").len(), 0);
+    drop(of_client);
+    assert_eq!(opened(&limited, "192.0.2.1:1").len(), 3);
+}
+
+#[test]
+fn a_peer_that_is_not_admitted_is_told_why() {
+    let limited = Limited::by(|settings| {
+        (settings.connections_max, settings.workers) = (4, 1);
+        settings.address_connections_max = 3;
+        settings.address_handshakes_per_minute_max = 4;
+    });
+    let answer = |peer: &str, makes_handshake| {
+        let opened = limited.0.open_connection(Some(peer.parse().unwrap()), makes_handshake);
+        opened.err().map(|NotAdmitted(answer)| answer.unwrap_or_default())
+    };
+    let starts = |answer: Option<String>, line: &str| {
+        let answer = answer.expect("it is not admitted");
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with(line) && head.contains("retry-after: 60"), "{head}");
+        assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{head}");
+        let body: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!(body["errno"], 201);
+    };
+    let open = opened(&limited, "192.0.2.1:1");
+    assert_eq!(open.len(), 3);
+    starts(answer("192.0.2.1:1", false), "HTTP/1.1 429 Too Many Requests\r\n");
+    let _last = opened(&limited, "192.0.2.2:1");
+    starts(answer("192.0.2.3:1", false), "HTTP/1.1 503 Service Unavailable\r\n");
+    drop(open);
+    let handshakes: Vec<_> = (0..5).map(|_| answer("192.0.2.4:1", true)).collect();
+    assert_eq!(handshakes, [None, None, None, None, Some(String::new())]);
+}
+
+#[test]
+fn a_full_port_is_counted_until_a_connection_closes_and_admits_an_operator() {
     let limited = Limited::by(|settings| {
         (settings.connections_max, settings.workers) = (3, 2);
         settings.router_connections_max = 3;
     });
     let state = |connections, times_full| PortState { connections, connections_max: 4, times_full };
-    for port in [PortName::Public, PortName::Router] {
-        let mut open: Vec<_> = (0..3).map(|_| limited.0.open_connection(port)).collect();
-        assert_eq!(limited.0.port_state(port), state(3, 0));
-        open.push(limited.0.open_connection(port));
-        assert_eq!(limited.0.port_state(port), state(4, 1));
-        open.truncate(1);
-        assert_eq!(limited.0.port_state(port), state(1, 1));
+    let mut open: Vec<_> = (0..3).map(|_| limited.0.open_router_connection()).collect();
+    assert_eq!(limited.0.port_state(PortName::Router), state(3, 0));
+    open.push(limited.0.open_router_connection());
+    assert_eq!(limited.0.port_state(PortName::Router), state(4, 1));
+    open.truncate(1);
+    assert_eq!(limited.0.port_state(PortName::Router), state(1, 1));
+
+    let mut open = opened(&limited, "192.0.2.1:1");
+    assert_eq!(open.len(), 4);
+    assert_eq!(limited.0.port_state(PortName::Public), state(4, 7));
+    let operators = opened(&limited, "127.0.0.1:1");
+    assert_eq!(operators.len(), OPERATOR_CONNECTIONS_MAX);
+    for stranger in ["127.0.0.2:1", "192.0.2.2:1", "[2001:db8::1]:1"] {
+        assert_eq!(opened(&limited, stranger).len(), 0, "{stranger}");
     }
+    drop(operators);
+    open.truncate(1);
+    assert_eq!(limited.0.port_state(PortName::Public).connections, 1);
+    assert_eq!(opened(&limited, "192.0.2.2:1").len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_connections_make_room_before_the_port_is_full() {
+    let limited = Limited::by(|settings| (settings.connections_max, settings.workers) = (20, 1));
+    let few = opened(&limited, "192.0.2.1:1");
+    let many = opened(&limited, "192.0.2.2:1");
+    let is_closing = |all: &[Admitted<PublicConnection>]| {
+        all.iter().filter(|open| open.usage.is_closing()).count()
+    };
+    let exempt = opened(&limited, "127.0.0.1:1");
+    assert_eq!((few.len(), many.len(), exempt.len()), (10, 10, 8));
+    // 18 were the first that are near, and 17 is the number to come to.
+    assert_eq!((is_closing(&few) + is_closing(&many), is_closing(&exempt)), (1, 0));
+    assert_eq!(limited.0.idle_closed(), 1);
+    limited.1.set(NOW + Span(200));
+    drop(opened(&limited, "192.0.2.3:1"));
+    assert_eq!(limited.0.idle_closed(), 28 - 18 + 1);
 }
 
 #[test]
@@ -151,7 +265,7 @@ fn an_address_has_so_many_new_agents_a_minute_and_another_is_unaffected() {
     for address in ["192.0.2.1", "192.0.2.2"] {
         limited.admits_three_a_minute(|_| limited.agent(address).new_agent());
     }
-    assert!((0..700).all(|_| limited.0.of_agent(None).unwrap().new_agent()));
+    assert!((0..700).all(|_| limited.0.of_agent(None, None).unwrap().new_agent()));
 }
 
 #[test]
@@ -216,7 +330,7 @@ fn a_limit_of_zero_is_off() {
         assert_eq!(limited.0.push_from(address), Ok(()));
         assert_eq!(limited.0.push_to(A, CHID, key), Ok(()));
         assert_eq!(limited.0.connect_from(address), Ok(()));
-        let agent = limited.0.of_agent(address).unwrap();
+        let agent = limited.0.of_agent(None, address).unwrap();
         assert!(agent.new_agent() && agent.register(A) && agent.hello(Some(A)).is_ok());
         open.push(agent);
     }
@@ -235,7 +349,7 @@ fn the_defaults_let_large_honest_senders_through() {
     for agent in 0..500u16 {
         assert_eq!(limited.0.connect_from(address), Ok(()));
         let uaid = Uaid(u128::from(agent).to_be_bytes());
-        let agent = limited.0.of_agent(address).unwrap();
+        let agent = limited.0.of_agent(None, address).unwrap();
         assert!(agent.hello(None).is_ok() && agent.register(uaid));
     }
     assert!((0..60).all(|_| limited.agent("192.0.2.1").new_agent()));

@@ -155,6 +155,8 @@ fn of_ports(samples: &mut Samples, common: &SharedState, is_connection_node: boo
     samples.add(&table::PORT_CONNECTIONS, port.connections);
     samples.add(&table::PORT_CONNECTIONS_MAX, port.connections_max);
     samples.add(&table::PORT_FULL, port.times_full);
+    samples.add(&table::PORT_IDLE_CLOSED, common.limits.idle_closed());
+    samples.add(&table::HTTP2_OVERSPENT, common.limits.overspent());
     if is_connection_node {
         let router = common.limits.port_state(PortName::Router);
         samples.add(&table::ROUTER_PORT_CONNECTIONS, router.connections);

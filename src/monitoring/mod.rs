@@ -30,7 +30,7 @@ use crate::push::app::AppState;
 use crate::settings::Settings;
 use crate::settings::table::METRICS_LISTEN;
 use crate::system::http_port;
-use crate::system::http_port::HttpPortLimits;
+use crate::system::http_port::{Admitted, HttpPortLimits};
 use admin_page::page::AdminPage;
 use text::Format;
 
@@ -102,7 +102,7 @@ pub fn start(
             listener,
             limits,
             None,
-            |_| Some(()),
+            |_| Ok(Admitted::new(())),
             move || routes(Data::clone(&node), page.clone()),
         );
         actix_web::rt::spawn(server.map_err(failed)?);

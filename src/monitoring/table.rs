@@ -158,10 +158,14 @@ metrics! {
     CONNECTIONS: Gauge, "kalends_connections";
     /// Open connections of the public port.
     PORT_CONNECTIONS: Gauge, "kalends_port_connections";
-    /// The number of connections at which the public port accepts no further one.
+    /// The number of connections at which the public port refuses further ones.
     PORT_CONNECTIONS_MAX: Gauge, "kalends_port_connections_max";
-    /// How often a connection took the last place of the public port.
+    /// How often a connection took the last place of the public port, or found none.
     PORT_FULL: Counter, "kalends_port_full_total";
+    /// Idle HTTP connections that were closed because the public port was nearly full.
+    PORT_IDLE_CLOSED: Counter, "kalends_port_idle_closed_total";
+    /// HTTP/2 connections that were ended because their peers made more work than requests do.
+    HTTP2_OVERSPENT: Counter, "kalends_http2_overspent_total";
 
     /// Open connections of the router port, on a connection node.
     ROUTER_PORT_CONNECTIONS: Gauge, "kalends_router_port_connections";

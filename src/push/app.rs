@@ -34,6 +34,7 @@ use super::web::WebPage;
 use crate::limits::Limits;
 use crate::system::telemetry::LogState;
 use crate::system::tls::certificates::Certificates;
+use crate::system::tls::tickets::Tickets;
 
 /// The results of attempts to open the operator's page. Those `over_limit` were not checked slowly.
 pub const OPERATOR_LOGINS: [&str; 3] = ["succeeded", "refused", "over_limit"];
@@ -65,6 +66,8 @@ pub struct SharedState {
     pub operator_logins: Counters<{ OPERATOR_LOGINS.len() }>,
     /// What the public port presents, if it speaks TLS.
     pub certificates: Arc<Certificates>,
+    /// With which sessions of TLS resume.
+    pub tickets: Arc<Tickets>,
     /// The messages that waited in the store when they were counted last; none if that is not known.
     pub waiting: Mutex<Option<WaitingPage>>,
     pub log_state: Arc<LogState>,

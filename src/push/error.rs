@@ -99,6 +99,8 @@ pub enum PushError {
     /// A request to `/` that is no WebSocket handshake (RFC 6455 §4.2.1).
     #[error("this is not a valid WebSocket handshake")]
     Handshake(StatusCode),
+    #[error("Sec-WebSocket-Key is not 16 bytes in base64, or is there twice")]
+    HandshakeKey,
     /// Any other status of HTTP, such as a method that is not allowed.
     #[error("{}", http_text(*.0))]
     Http(StatusCode),
@@ -147,7 +149,7 @@ impl PushError {
             | Self::MessageGone => (StatusCode::NOT_FOUND, 102),
             Self::OtherProtocol => (StatusCode::BAD_REQUEST, 108),
             Self::Form(FormError::DataTooLarge { .. }) => (StatusCode::PAYLOAD_TOO_LARGE, 104),
-            Self::Form(_) => (StatusCode::BAD_REQUEST, 999),
+            Self::Form(_) | Self::HandshakeKey => (StatusCode::BAD_REQUEST, 999),
             Self::Receipt(ReceiptError::UnknownLink) => (StatusCode::BAD_REQUEST, 116),
             Self::Receipt(ReceiptError::Full) => (StatusCode::TOO_MANY_REQUESTS, 201),
             Self::UserGone => (StatusCode::GONE, 103),

@@ -1,11 +1,14 @@
 //! `GET /` and `GET /u/TOKEN`: upgrades the connection of a user agent to a WebSocket, and answers a browser with a
 //! page.
 
-use actix_web::http::header::UPGRADE;
+use actix_web::http::header::{HeaderMap, HeaderValue, SEC_WEBSOCKET_KEY, UPGRADE};
 use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use actors::access::WithAccess;
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use serde_json::json;
 use state_machine::Uaid;
 use state_machine::connection::ConnectionSeed;
@@ -15,6 +18,12 @@ use super::app::WebSocketRole;
 use super::error::PushError;
 use super::health::Checks;
 use super::web::wants_page;
+
+/// Accepts bits that belong to no byte, as other servers do.
+const KEY_TEXT: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
 
 pub(super) async fn connect(request: HttpRequest, app: Data<WebSocketRole>) -> HttpResponse {
     let answer = match request.headers().contains_key(UPGRADE) {
@@ -79,12 +88,23 @@ fn upgrade(request: &HttpRequest, app: &WebSocketRole) -> Result<HttpResponse, P
         Some(slot) => Uaid::with_access(uaid.into_bytes(), slot.id()),
         None => Uaid(uaid.into_bytes()),
     };
+    if !is_key_valid(request.headers()) {
+        return Err(PushError::HandshakeKey);
+    }
     let seed = ConnectionSeed { fresh_uaid, jitter };
-    let of_address = common.limits.of_agent(address).ok_or(PushError::AddressFull)?;
+    let of_address =
+        common.limits.of_agent(request.peer_addr(), address).ok_or(PushError::AddressFull)?;
     let admission = match slot {
         Some(slot) => Box::new(WithAccess { of_address, slot }),
         None => of_address,
     };
     actors::socket::upgrade(app.clients.clone(), seed, admission, request)
         .map_err(|error| PushError::Handshake(error.error_response().status()))
+}
+
+/// Whether the key of a handshake has 16 bytes (RFC 6455 §4.2.1). One without a key is refused later.
+fn is_key_valid(headers: &HeaderMap) -> bool {
+    let is_valid = |key: &HeaderValue| KEY_TEXT.decode(key).is_ok_and(|key| key.len() == 16);
+    headers.get_all(SEC_WEBSOCKET_KEY).count() <= 1
+        && headers.get(SEC_WEBSOCKET_KEY).is_none_or(is_valid)
 }

@@ -22,7 +22,7 @@ use super::accept_drain;
 use super::error::ServeError;
 use super::sockets::InheritedSockets;
 use crate::feeds::http::service::FeedService;
-use crate::limits::PortName;
+use crate::limits::OPERATOR_CONNECTIONS_MAX;
 use crate::push::app::{AppState, SharedState};
 use crate::push::registration;
 use crate::push::registration::RegistrationService;
@@ -161,17 +161,15 @@ pub(super) fn public_server(
 ) -> io::Result<Server> {
     let limits = HttpPortLimits {
         workers: settings.worker_threads(),
-        worker_connections_max: settings.worker_connections_max(),
+        // Above it a connection is refused, so that a place is left for an operator.
+        worker_connections_max: settings.worker_connections_max() + OPERATOR_CONNECTIONS_MAX,
         headers_timeout: Duration::from_millis(settings.request_headers_timeout_ms),
         shutdown_timeout: Duration::from_millis(settings.shutdown_wait_ms),
         allows_half_closed: true,
     };
     let (node, counted) = (node.clone(), Arc::clone(&node.common.limits));
     let makes_handshakes = tls.is_some();
-    let open = move |peer| {
-        let is_admitted = !makes_handshakes || counted.handshake_from(peer);
-        is_admitted.then(|| counted.open_connection(PortName::Public))
-    };
+    let open = move |peer| counted.open_connection(peer, makes_handshakes);
     http_port::serve(listener, limits, tls, open, move || routes(node.clone(), apis.clone()))
 }
 

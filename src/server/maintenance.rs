@@ -273,7 +273,7 @@ mod tests {
         let (clock, (logger, mut log)) = (Clock::starting_at(Time(1_000_000)), Log::new());
         let settings = Settings { connects_per_second_max: 1, ..Settings::default() };
         let limits = Limits::new(&settings, clock, logger);
-        let agent = limits.of_agent(None).expect("no address, no limit");
+        let agent = limits.of_agent(None, None).expect("no address, no limit");
         let refused = (0..10).filter(|_| agent.hello(None).is_err()).count();
         assert_eq!((refused, log.read().count()), (9, 1));
         let local = LocalSet::new();

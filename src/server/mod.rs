@@ -47,7 +47,6 @@ use crate::cluster::outbound::NodeAccess;
 use crate::command::socket;
 use crate::command::{Commands, Context, Servers};
 use crate::feeds::import;
-use crate::limits::PortName;
 use crate::monitoring;
 use crate::push::app::AppState;
 use crate::server::acme::port::Answers;
@@ -120,7 +119,7 @@ async fn serve(
     } = assembled;
     let router = sockets.router.take().zip(router).map(|(socket, router)| {
         let limits = Arc::clone(&node.common.limits);
-        let open = move |_| Some(limits.open_connection(PortName::Router));
+        let open = move || limits.open_router_connection();
         socket.serve(|listener| router.serve(listener, open))
     });
     let router = router.transpose()?;
@@ -191,7 +190,8 @@ fn tls(
     }
     let timeout = Duration::from_millis(settings.tls_handshake_timeout_ms);
     let (clock, log) = (node.common.clock.clone(), node.common.log.clone());
-    let tls = Tls::new(Arc::clone(certificates), timeout, clock.clone(), log.clone())?;
+    let tickets = Arc::clone(&node.common.tickets);
+    let tls = Tls::new(Arc::clone(certificates), tickets, timeout, clock.clone(), log.clone())?;
     if let Some(files) = files {
         let certificates = Arc::clone(certificates);
         reload::start(files, certificates, clock, log).map_err(ServeError::Signals)?;

@@ -49,6 +49,7 @@ use crate::push::web::WebPage;
 use crate::settings::keys::Keys;
 use crate::settings::{AccessMode, PublicUrl, Role, Settings, StoreKind};
 use crate::system::telemetry::LogState;
+use crate::system::tls::tickets::Tickets;
 
 /// Name of a single node in router records. It is fixed, so that the records stay valid when the
 /// server moves to another address.
@@ -113,6 +114,7 @@ pub(super) async fn assemble(
         messages_expired: AtomicU64::new(0),
         operator_logins: Counters::default(),
         certificates: Arc::default(),
+        tickets: Arc::new(Tickets::new(&keys, clock.clone())),
         waiting: Mutex::default(),
         log_state: Arc::clone(log_state),
         log: log.clone(),
@@ -147,8 +149,7 @@ pub(super) async fn assemble(
     };
     let origin = origin.as_str().to_owned();
     let app = AppState { common, connections, endpoints };
-    let nodes = directory;
-    Ok(Node { app, apis, router, router_url, store, upkeep, origin, peers, nodes, lock })
+    Ok(Node { app, apis, router, router_url, store, upkeep, origin, peers, nodes: directory, lock })
 }
 
 /// What the parts of a node are built from.

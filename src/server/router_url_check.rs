@@ -108,7 +108,7 @@ mod tests {
     }
 
     fn listen(port: RouterPort, address: SocketAddr) {
-        spawn(port.serve(TcpListener::bind(address).unwrap(), |_| Some(())).unwrap());
+        spawn(port.serve(TcpListener::bind(address).unwrap(), || ()).unwrap());
     }
 
     #[actix_web::test]

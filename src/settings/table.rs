@@ -491,7 +491,8 @@ settings! {
         /// one gets 429. 0 is no limit.
         address_connects_per_minute_max: usize = 3000, in PER_MINUTE, "connects a minute";
 
-        /// Open WebSockets of one address. A further one gets 429. 0 is no limit.
+        /// Open connections of one address to the public port, of HTTP and WebSockets together. A further one gets 429, or
+        /// is closed before its TLS handshake. Behind a proxy in `trusted_proxies` these are WebSockets. 0 is no limit.
         address_connections_max: usize = 10_000, in 0..=10_000_000, "connections";
 
         /// New user agents from one address in a minute, and at once. A user agent is new when it registers its first
@@ -530,7 +531,7 @@ settings! {
     group "Process limits" {
         /// Connections that the public port accepts at once, of user agents and application servers together. It is
         /// rounded up to a multiple of the number of workers. A lower limit of open files lowers it, and the log has
-        /// both numbers.
+        /// both numbers. At 90 % idle HTTP connections are closed, first of the addresses that have the most.
         connections_max: usize = 100_000, in COUNT, "connections";
 
         /// Timeout for receiving the headers of a request.

@@ -1,10 +1,13 @@
 //! The server of a port, public or router: HTTP/1 whose upgrades take their sockets with them.
 
-use std::future::ready;
+use std::cell::Cell;
+use std::future::{poll_fn, ready};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use actix_http::error::DispatchError;
@@ -12,9 +15,11 @@ use actix_server::Server;
 use actix_service::{Service, ServiceFactory, fn_factory, fn_service};
 use actix_web::rt::net::TcpStream;
 use actix_web::web::ServiceConfig;
-use actors::socket::HttpOptions;
+use actors::socket::{ConnectionUse, HttpOptions};
 use futures_util::future::Either;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 
 use super::tls::Tls;
 use super::tls::stream::Stream;
@@ -35,6 +40,9 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// The bound of what the kernel keeps of a connection in each direction, in bytes. It doubles that for its own data.
 const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Peers of a thread that are read after they were refused.
+const REFUSING_MAX: usize = 8;
 
 /// Connections that the kernel holds until the server accepts them.
 const BACKLOG: i32 = 4096;
@@ -80,13 +88,22 @@ fn set_options(socket: &SockRef<'_>, user_timeout: Duration) -> io::Result<()> {
     socket.set_recv_buffer_size(BUFFER_BYTES)
 }
 
-/// Serves a listener of [`bind`], with TLS if there is one. `open` is called with the peer: each connection holds what it
-/// returns, and is closed at once if that is none. Each worker calls `configure` for its routes.
+/// A connection that a port admits, which holds the guard until it ends.
+pub struct Admitted<G> {
+    pub guard: G,
+    pub usage: Arc<ConnectionUse>,
+}
+
+/// What a peer without TLS is answered that is not admitted. With TLS it is disconnected.
+pub struct NotAdmitted(pub Option<String>);
+
+/// Serves a listener of [`bind`], with TLS if there is one. `open` is called with the peer, before a handshake. Each worker
+/// calls `configure` for its routes.
 pub fn serve<G, C>(
     listener: TcpListener,
     limits: HttpPortLimits,
     tls: Option<Arc<Tls>>,
-    open: impl Fn(Option<SocketAddr>) -> Option<G> + Send + Clone + 'static,
+    open: impl Fn(Option<SocketAddr>) -> Result<Admitted<G>, NotAdmitted> + Send + Clone + 'static,
     configure: impl Fn() -> C + Send + Clone + 'static,
 ) -> io::Result<Server>
 where
@@ -117,25 +134,21 @@ where
                 let connections = connections.await?;
                 let http2 = if tls.is_some() { Some(http2.await?) } else { None };
                 let services = Rc::new(Services { connections, http2 });
+                let refusing = Rc::new(Cell::new(0));
                 Ok::<_, ()>(fn_service(move |stream: TcpStream| {
                     let peer = stream.peer_addr().ok();
-                    let Some(opened) = open(peer) else { return Either::Left(ready(Ok(()))) };
-                    let served = match &tls {
-                        None => {
-                            Either::Left(services.connections.call((Stream::plain(stream), peer)))
+                    match open(peer) {
+                        Ok(admitted) => {
+                            let services = Rc::clone(&services);
+                            Either::Left(serve_admitted(admitted, (stream, peer), &tls, services))
                         }
-                        Some(tls) => Either::Right(Box::pin(serve_tls(
-                            Arc::clone(tls),
-                            Rc::clone(&services),
-                            stream,
-                            peer,
-                        ))),
-                    };
-                    Either::Right(async move {
-                        let ended = served.await;
-                        drop(opened);
-                        ended
-                    })
+                        Err(NotAdmitted(answer)) => {
+                            if let Some(answer) = answer.filter(|_| tls.is_none()) {
+                                refuse(stream, answer, &refusing);
+                            }
+                            Either::Right(ready(Ok(())))
+                        }
+                    }
                 }))
             }
         })
@@ -150,23 +163,91 @@ struct Services<H1, H2> {
     http2: Option<H2>,
 }
 
+/// A service of a thread.
+trait ServesConnections: Service<Opened, Response = (), Error = DispatchError> {}
+
+impl<S: Service<Opened, Response = (), Error = DispatchError>> ServesConnections for S {}
+
+/// What a service gets of a connection.
+type Opened = (Stream, Option<SocketAddr>, Arc<ConnectionUse>);
+
+/// Serves a connection until it ends, or is idle and has to make room.
+fn serve_admitted<G, H1: ServesConnections, H2: ServesConnections>(
+    Admitted { guard, usage }: Admitted<G>,
+    (stream, peer): (TcpStream, Option<SocketAddr>),
+    tls: &Option<Arc<Tls>>,
+    services: Rc<Services<H1, H2>>,
+) -> impl Future<Output = Result<(), DispatchError>> + use<G, H1, H2> {
+    let opened = Arc::clone(&usage);
+    let served = match tls {
+        None => Either::Left(services.connections.call((Stream::plain(stream), peer, opened))),
+        Some(tls) => {
+            let tls = Arc::clone(tls);
+            Either::Right(Box::pin(serve_tls(tls, services, stream, peer, opened)))
+        }
+    };
+    async move {
+        let ended = {
+            let mut served = pin!(served);
+            let ended = poll_fn(|cx| match usage.poll_must_close(cx) {
+                true => Poll::Ready(Ok(())),
+                false => served.as_mut().poll(cx),
+            });
+            ended.await
+        };
+        drop(guard);
+        ended
+    }
+}
+
+/// Answers a peer that is not admitted, and reads for a moment what it sends: else its request could reset the connection
+/// before it has the answer. Of many at once the others are closed.
+fn refuse(mut stream: TcpStream, answer: String, refusing: &Rc<Cell<usize>>) {
+    if refusing.get() >= REFUSING_MAX {
+        // The kernel takes as little, unless the peer is gone.
+        let _ = stream.try_write(answer.as_bytes());
+        return;
+    }
+    refusing.set(refusing.get() + 1);
+    let refusing = Rc::clone(refusing);
+    actix_web::rt::spawn(async move {
+        let refused = async {
+            stream.write_all(answer.as_bytes()).await?;
+            stream.shutdown().await?;
+            let mut unread = [0; 512];
+            while stream.read(&mut unread).await? > 0 {}
+            Ok::<_, io::Error>(())
+        };
+        let _ = timeout(LINGER, refused).await;
+        refusing.set(refusing.get() - 1);
+    });
+}
+
 /// Makes the handshake, in an allocation of its own, which no open connection has.
 async fn serve_tls<H1, H2>(
     tls: Arc<Tls>,
     services: Rc<Services<H1, H2>>,
     stream: TcpStream,
     peer: Option<SocketAddr>,
+    usage: Arc<ConnectionUse>,
 ) -> Result<(), DispatchError>
 where
-    H1: Service<(Stream, Option<SocketAddr>), Response = (), Error = DispatchError>,
-    H2: Service<(Stream, Option<SocketAddr>), Response = (), Error = DispatchError>,
+    H1: ServesConnections,
+    H2: ServesConnections,
 {
     let Some(stream) = Box::pin(async move { tls.accept(stream).await }).await else {
         return Ok(());
     };
     match services.http2.as_ref().filter(|_| stream.is_http2()) {
-        Some(http2) => Box::pin(http2.call((stream, peer))).await,
-        None => services.connections.call((stream, peer)).await,
+        Some(http2) => Box::pin(http2.call((stream, peer, usage))).await,
+        None => services.connections.call((stream, peer, usage)).await,
+    }
+}
+
+impl<G> Admitted<G> {
+    /// A connection that is never closed to make room.
+    pub fn new(guard: G) -> Self {
+        Self { guard, usage: Arc::default() }
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) fn with_body(answer: &[u8]) -> Option<Vec<u8>> {
     let head = str::from_utf8(answer).ok()?.strip_suffix("\r\n\r\n")?;
     let (status_line, headers) = head.split_once("\r\n")?;
     let headers = headers.strip_prefix("content-length: 0\r\n")?;
-    // It is missing behind an earlier request of the connection.
+    // It is not there behind an answer that keeps the connection.
     let date = headers.strip_prefix("connection: close\r\n").unwrap_or(headers);
     if !date.starts_with("date: ") || date.contains("\r\n") {
         return None;
@@ -39,6 +39,19 @@ pub(crate) fn with_body(answer: &[u8]) -> Option<Vec<u8>> {
 /// The body of a 400.
 pub(crate) fn bad_request(message: &str) -> String {
     body(400, "Bad Request", message)
+}
+
+/// A whole answer to a peer of which nothing was read.
+pub(crate) fn refusal(code: u16, message: &str, retry_after_s: u32) -> String {
+    let error = if code == 429 { "Too Many Requests" } else { "Service Unavailable" };
+    let body = json!({"code": code, "errno": 201, "error": error, "message": message,
+        "more_info": MORE_INFO});
+    let body = body.to_string();
+    format!(
+        "HTTP/1.1 {code} {error}\r\ncontent-length: {}\r\nconnection: close\r\nretry-after: {retry_after_s}\r\n\
+         content-type: application/json\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 fn body(code: u16, error: &str, message: &str) -> String {
@@ -73,9 +86,11 @@ mod tests {
             let body: serde_json::Value = serde_json::from_str(body).unwrap();
             assert!(body["message"].as_str().unwrap().contains(expected), "{body}");
         }
-        let kept = of("400 Bad Request", "0").replace("connection: close\r\n", "");
-        assert!(with_body(kept.as_bytes()).is_some());
-        assert_eq!(with_body(kept.replace("date", "allow").as_bytes()), None);
+        let behind = of("431 Large", "0").replace("connection: close\r\n", "");
+        let answer = String::from_utf8(with_body(behind.as_bytes()).unwrap()).unwrap();
+        assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+        let of_a_route = behind.replace("date: ", "x-request-id: 1\r\ndate: ");
+        assert_eq!(with_body(of_a_route.as_bytes()), None);
         assert_eq!(with_body(of("400 Bad Request", "5").as_bytes()), None);
         let more = of("400 Bad Request", "0") + "x";
         assert_eq!(with_body(more.as_bytes()), None);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use awc::http::Method;
 use futures_util::future::join_all;
+use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
@@ -438,4 +439,71 @@ async fn head_and_options_are_answered_and_every_answer_has_a_request_id() {
         answer.header("x-request-id").expect("it has one").to_owned()
     };
     assert_ne!(made().await, made().await);
+}
+
+#[actix_web::test]
+async fn a_header_with_a_name_of_64_kib_is_answered_431_behind_any_request() {
+    let server = Server::start();
+    let long =
+        format!("GET /__version__ HTTP/1.1\r\nHost: a\r\n{}: b\r\n\r\n", "x".repeat(1 << 16));
+    let get = "GET /__version__ HTTP/1.1\r\nHost: a\r\n\r\n";
+    // A route that reads its body: else the connection ends with the answer.
+    let post = "POST /_matrix/push/v1/notify HTTP/1.1\r\nHost: a\r\n";
+    let devices = json!([{"app_id": "a", "pushkey": "x"}]);
+    let body = json!({"notification": {"event_id": "$e", "devices": devices}}).to_string();
+    let length = body.len();
+    for (before, answers) in [
+        (String::new(), 0),
+        (get.to_owned(), 1),
+        (get.repeat(3), 3),
+        (format!("{post}Content-Length: {length}\r\n\r\n{body}"), 1),
+        (format!("{post}Transfer-Encoding: chunked\r\n\r\n{length:x}\r\n{body}\r\n0\r\n\r\n"), 1),
+    ] {
+        let mut raw = Raw::open(&server).await;
+        raw.write(format!("{before}{long}")).await;
+        for _ in 0..answers {
+            assert_eq!(raw.answer().await.status, 200, "{before}");
+        }
+        let message = "the headers of the request are too large";
+        raw.answer().await.assert_refused(message, (431, 999), message);
+        raw.rest(AT_ONCE).await;
+    }
+    // A name of half of it is a header like any other.
+    let mut raw = Raw::open(&server).await;
+    raw.write(long.replacen(&"x".repeat(1 << 15), "", 1).replacen(&"x".repeat(1 << 12), "", 1))
+        .await;
+    assert_eq!(raw.answer().await.status, 200);
+}
+
+#[actix_web::test]
+async fn a_handshake_needs_a_key_of_16_bytes() {
+    let server = Server::start();
+    let wrong = "Sec-WebSocket-Key is not 16 bytes in base64";
+    let key = "dGhlIHNhbXBsZSBub25jZQ==";
+    let header = |key: &str| format!("Sec-WebSocket-Key: {key}\r\n");
+    for (keys, refused) in [
+        (header(key), None),
+        (header("dGhlIHNhbXBsZSBub25jZR=="), None),
+        (header("dGhlIHNhbXBsZSBub25jZQ"), Some(wrong)),
+        (header("dGhlIHNhbXBsZSBub25j"), Some(wrong)),
+        (header("dGhlIHNhbXBsZSBub25jZWFiYw=="), Some(wrong)),
+        (header("AAAAAAAAAAAAAAAAAAAA_-=="), Some(wrong)),
+        (header("x"), Some(wrong)),
+        (header(""), Some(wrong)),
+        (header("\u{e4}"), Some(wrong)),
+        (header(key).repeat(2), Some(wrong)),
+        (String::new(), Some("this is not a valid WebSocket handshake")),
+    ] {
+        let mut raw = Raw::open(&server).await;
+        raw.write(format!(
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\n{keys}\r\n"
+        ))
+        .await;
+        let answer = raw.answer().await;
+        match refused {
+            None => assert_eq!(answer.status, 101, "{keys:?}"),
+            Some(message) => answer.assert_refused(&keys, (400, 999), message),
+        }
+    }
 }

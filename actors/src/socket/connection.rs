@@ -9,6 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use actix_web::web::ServiceConfig;
 use tokio::time::{Sleep, sleep, timeout};
 
 use super::event_stream::{EndlessBody, EventStream, awaiting_handover};
-use super::http::{HttpOptions, Io, Routes, app, refusal};
+use super::http::{HttpOptions, Io, Opened, Routes, app, refusal};
 use super::http_stream::{HttpFlow, HttpStream};
 use super::io::Socket;
 use super::parked::{Due, RequestDeadline, park};
@@ -54,13 +55,8 @@ impl<T, S> ServesHttp<T> for S where
 pub fn service<T: Io, C>(
     options: &HttpOptions,
     configure: C,
-) -> impl ServiceFactory<
-    (T, Option<SocketAddr>),
-    Config = (),
-    Response = (),
-    Error = DispatchError,
-    InitError = (),
-> + use<T, C>
+) -> impl ServiceFactory<Opened<T>, Config = (), Response = (), Error = DispatchError, InitError = ()>
++ use<T, C>
 where
     C: FnOnce(&mut ServiceConfig) + Clone + 'static,
 {
@@ -95,9 +91,10 @@ where
         let (service, options) = (http.new_service(()), options.clone());
         async move {
             let server = Rc::new(HttpServer { service: service.await?, options });
-            let connection = move |(io, peer)| {
+            let connection = move |(io, peer, usage)| {
                 let socket = Rc::new(Socket::new(io));
-                Connection(Box::pin(Http::begin(Rc::clone(&server), socket, peer, None)))
+                let stream = HttpStream::new(Rc::clone(&socket), None, usage);
+                Connection(Box::pin(Http::begin(Rc::clone(&server), stream, peer)))
             };
             Ok(fn_service::<_, _, _, _, _, ()>(connection))
         }
@@ -250,15 +247,8 @@ struct Http<T, S: Service<HttpIo<T>>> {
 type HttpIo<T> = (HttpStream<T>, Option<SocketAddr>);
 
 impl<T, S: Service<HttpIo<T>>> Http<T, S> {
-    /// `first` is the first byte of the next request, if it was read already.
-    fn begin(
-        server: Rc<HttpServer<S>>,
-        socket: Rc<Socket<T>>,
-        peer: Option<SocketAddr>,
-        first: Option<u8>,
-    ) -> Self {
-        let stream = HttpStream::new(Rc::clone(&socket), first);
-        let flow = Rc::clone(&stream.flow);
+    fn begin(server: Rc<HttpServer<S>>, stream: HttpStream<T>, peer: Option<SocketAddr>) -> Self {
+        let (flow, socket) = (Rc::clone(&stream.flow), Rc::clone(&stream.socket));
         let served = Box::pin(server.service.call((stream, peer)));
         let deadline = RequestDeadline::new(&server.options);
         Self { served, flow, restless_polls: 0, wait: None, deadline, server, socket, peer }
@@ -308,11 +298,13 @@ impl<T: Io, S: ServesHttp<T>> Http<T, S> {
     fn end_wait(&self, due: Due) -> Ended {
         let Due::Park { until } = due else { return Ended::Connection(Ok(())) };
         let (server, socket, peer) = (Rc::clone(&self.server), Rc::clone(&self.socket), self.peer);
+        let usage = Arc::clone(&self.flow.usage);
         Ended::Http(Box::pin(async move {
-            match park(&server.options, &socket, until).await {
-                first @ Some(_) => Ended::Http(Box::pin(Self::begin(server, socket, peer, first))),
-                None => Ended::Connection(Ok(())),
-            }
+            let Some(first) = park(&server.options, &socket, until).await else {
+                return Ended::Connection(Ok(()));
+            };
+            let stream = HttpStream::new(socket, Some(first), usage);
+            Ended::Http(Box::pin(Self::begin(server, stream, peer)))
         }))
     }
 }

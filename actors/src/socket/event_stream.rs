@@ -137,6 +137,7 @@ fn chunked(part: &[u8], is_last: bool) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use actix_service::{Service, ServiceFactory};
@@ -183,7 +184,9 @@ mod tests {
             };
             let service = service(&options, routes).new_service(()).await.unwrap();
             let (client, server) = duplex(PIPE_BYTES);
-            spawn_local(async move { Service::call(&service, (server, None)).await });
+            spawn_local(
+                async move { Service::call(&service, (server, None, Arc::default())).await },
+            );
             let mut peer = Self { client, parts };
             peer.client.write_all(request.as_bytes()).await.unwrap();
             assert!(peer.until("\r\n\r\n").await.starts_with(head));

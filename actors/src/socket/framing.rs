@@ -128,7 +128,7 @@ impl Framing {
         let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
         let mut head = httparse::Request::new(&mut []);
         match head.parse_with_uninit_headers(bytes, &mut headers) {
-            Ok(Status::Complete(count)) => {
+            Ok(Status::Complete(count)) if count <= HEAD_BYTES_MAX => {
                 let named = |name: &str| {
                     head.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))
                 };
@@ -141,7 +141,7 @@ impl Framing {
                 }
                 Some(count)
             }
-            Ok(Status::Partial) => None,
+            Ok(_) => None,
             Err(_) => self.go_to(Place::Invalid, bytes.len()),
         }
     }
@@ -234,7 +234,8 @@ mod tests {
         let largest = head(HEAD_BYTES_MAX);
         assert_eq!(framing.step(&largest.as_bytes()[..HEAD_BYTES_MAX - 1]), Step::More);
         assert_eq!(framing.step(largest.as_bytes()), Step::Take(HEAD_BYTES_MAX));
-        let larger = head(HEAD_BYTES_MAX + 2);
-        assert_eq!(framing.step(&larger.as_bytes()[..=HEAD_BYTES_MAX]), Step::TooLarge);
+        let larger = head(HEAD_BYTES_MAX + 1);
+        assert_eq!(framing.step(&larger.as_bytes()[..HEAD_BYTES_MAX]), Step::More);
+        assert_eq!(framing.step(larger.as_bytes()), Step::TooLarge);
     }
 }

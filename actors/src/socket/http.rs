@@ -1,5 +1,7 @@
 //! What HTTP/1 and HTTP/2 share.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix_http::body::BoxBody;
@@ -10,6 +12,8 @@ use actix_web::dev::{AppConfig, ServiceResponse};
 use actix_web::web::ServiceConfig;
 use actix_web::{App, Error};
 use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::usage::ConnectionUse;
 
 /// What HTTP on a port needs to know.
 #[derive(Clone)]
@@ -31,6 +35,9 @@ pub struct HttpOptions {
 pub trait Io: AsyncRead + AsyncWrite + Unpin + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + 'static> Io for T {}
+
+/// A connection that begins: its socket, its peer, and its use.
+pub(super) type Opened<T> = (T, Option<SocketAddr>, Arc<ConnectionUse>);
 
 /// The routes of a thread.
 pub(super) trait Routes:

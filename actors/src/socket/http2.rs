@@ -10,6 +10,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use actix_web::web::ServiceConfig;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::http::HeaderMap;
 use hyper::http::request::Parts;
 use hyper::rt::Executor;
 use hyper::server::conn::http2::Builder;
@@ -29,14 +31,16 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::event_stream::EndlessBody;
-use super::http::{HttpOptions, Io, Routes, app, refusal};
+use super::http::{HttpOptions, Io, Opened, Routes, app, refusal};
+use super::http2_budget::{Budget, Budgeted};
 use super::parked::stopping;
+use super::usage::ConnectionUse;
 
 /// Requests of one connection at once. A peer that opens more is refused these.
 const STREAMS_MAX: u32 = 100;
 
 /// Bytes of the headers of a request.
-const HEADERS_BYTES_MAX: u32 = 16 * 1024;
+pub(super) const HEADERS_BYTES_MAX: u32 = 16 * 1024;
 
 /// Bytes of a body that a peer may send before they are read, and bytes of an answer that wait for a peer that does not
 /// take them, of each request.
@@ -63,13 +67,8 @@ const NOT_VALID: &str = "the request is not valid HTTP/2";
 pub fn http2<T: Io, C>(
     options: &HttpOptions,
     configure: C,
-) -> impl ServiceFactory<
-    (T, Option<SocketAddr>),
-    Config = (),
-    Response = (),
-    Error = DispatchError,
-    InitError = (),
-> + use<T, C>
+) -> impl ServiceFactory<Opened<T>, Config = (), Response = (), Error = DispatchError, InitError = ()>
++ use<T, C>
 where
     C: FnOnce(&mut ServiceConfig) + Clone + 'static,
 {
@@ -78,7 +77,7 @@ where
         let (app, options) = (app.new_service(()), options.clone());
         async move {
             let app = Rc::new(app.await?);
-            let connection = move |(io, peer)| serve(io, peer, Rc::clone(&app), options.clone());
+            let connection = move |opened| serve(opened, Rc::clone(&app), options.clone());
             Ok(fn_service::<_, _, _, _, _, ()>(connection))
         }
     })
@@ -91,6 +90,8 @@ struct Activity {
     in_progress: Cell<usize>,
     /// Whether an answer asks for the end of the connection.
     must_close: Cell<bool>,
+    usage: Arc<ConnectionUse>,
+    budget: Rc<Budget>,
 }
 
 /// A request that is not answered, or an endless body.
@@ -116,12 +117,13 @@ type RequestBody = Rc<RefCell<Incoming>>;
 struct ThisThread;
 
 async fn serve<T: Io, A: Routes>(
-    io: T,
-    peer: Option<SocketAddr>,
+    (io, peer, usage): Opened<T>,
     app: Rc<A>,
     options: HttpOptions,
 ) -> Result<(), DispatchError> {
-    let activity = Rc::new(Activity::new());
+    let budget = Budget::new();
+    let io = Budgeted::new(io, Rc::clone(&budget), Arc::clone(&usage));
+    let activity = Rc::new(Activity::new(usage, budget));
     let service = hyper::service::service_fn({
         let activity = Rc::clone(&activity);
         let options = options.clone();
@@ -177,6 +179,7 @@ async fn answer<A: Routes>(
 ) -> Result<hyper::Response<AnswerBody>, Infallible> {
     let in_progress = InProgress::new(Rc::clone(&activity));
     let (head, body) = request.into_parts();
+    activity.budget.requested(head.headers.len(), list_bytes(&head.headers));
     let body = Rc::new(RefCell::new(body));
     let answer = match convert(&head, Rc::clone(&body), peer) {
         Some(request) => match app.call(request).await {
@@ -203,6 +206,11 @@ async fn answer<A: Routes>(
         _request: body,
     };
     Ok(converted.body(body).expect("statuses and headers of both libraries are the same"))
+}
+
+/// The size of a header list without pseudo-headers (RFC 9113 §6.5.2).
+fn list_bytes(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
 }
 
 /// The request as actix-web takes it. None if only one of the libraries accepts it.
@@ -247,9 +255,9 @@ async fn discard(body: &RequestBody) {
 }
 
 impl Activity {
-    fn new() -> Self {
+    fn new(usage: Arc<ConnectionUse>, budget: Rc<Budget>) -> Self {
         let at = Cell::new(Instant::now());
-        Self { at, in_progress: Cell::new(0), must_close: Cell::new(false) }
+        Self { at, in_progress: Cell::new(0), must_close: Cell::new(false), usage, budget }
     }
 
     /// When the connection ends if nothing happens for `wait`.
@@ -264,6 +272,7 @@ impl Activity {
 impl InProgress {
     fn new(activity: Rc<Activity>) -> Self {
         activity.in_progress.set(activity.in_progress.get() + 1);
+        activity.usage.begin_request();
         Self(activity)
     }
 }
@@ -271,6 +280,9 @@ impl InProgress {
 impl Drop for InProgress {
     fn drop(&mut self) {
         self.0.in_progress.set(self.0.in_progress.get() - 1);
+        if self.0.in_progress.get() == 0 {
+            self.0.usage.end_request();
+        }
         self.0.at.set(Instant::now());
     }
 }

@@ -11,6 +11,7 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, BytesMut};
@@ -20,6 +21,7 @@ use tokio::task::coop::consume_budget;
 use super::framing::{Framing, HEADERS_MAX, Step};
 use super::io::Socket;
 use super::taken_socket::Part;
+use super::usage::ConnectionUse;
 
 /// Bytes of a request that actix-http gets before others have their turn. A larger body takes several turns.
 const READ_BYTES_IN_TURN: usize = 8 * 1024;
@@ -51,6 +53,7 @@ pub(super) struct HttpFlow {
     read_in_turn: Cell<usize>,
     /// What the connection becomes when the HTTP service has written the head of its last answer.
     handed_over: Cell<Option<Part>>,
+    pub(super) usage: Arc<ConnectionUse>,
 }
 
 /// A request in progress, until this is dropped.
@@ -83,6 +86,7 @@ impl HttpFlow {
         self.begun.set(self.begun.get() + 1);
         self.in_progress.set(self.in_progress.get() + 1);
         self.is_streaming.set(false);
+        self.usage.begin_request();
         let turn = Turn(self);
         turn.0.awaits_turn.set(true);
         consume_budget().await;
@@ -146,6 +150,7 @@ impl HttpFlow {
 
     /// The connection becomes this when the answer in progress is written, as far as it comes.
     pub(super) fn hand_over(&self, connection: Part) {
+        self.usage.take();
         self.handed_over.set(Some(connection));
     }
 
@@ -192,16 +197,19 @@ impl HttpFlow {
 impl Drop for Turn {
     fn drop(&mut self) {
         self.0.in_progress.set(self.0.in_progress.get() - 1);
+        if self.0.in_progress.get() == 0 {
+            self.0.usage.end_request();
+        }
         // The next request may be read.
         self.0.wake();
     }
 }
 
 impl<T> HttpStream<T> {
-    /// `first` is a byte that was read before.
-    pub(super) fn new(socket: Rc<Socket<T>>, first: Option<u8>) -> Self {
-        let flow =
-            HttpFlow { unread: RefCell::new(first.into_iter().collect()), ..HttpFlow::default() };
+    /// `first` is the first byte of the next request, if it was read already.
+    pub(super) fn new(socket: Rc<Socket<T>>, first: Option<u8>, usage: Arc<ConnectionUse>) -> Self {
+        let unread = RefCell::new(first.into_iter().collect());
+        let flow = HttpFlow { usage, unread, ..HttpFlow::default() };
         Self { socket, flow: Rc::new(flow) }
     }
 }

@@ -111,7 +111,7 @@ pub(super) async fn stopping(options: &HttpOptions) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::{Arc, mpsc};
     use std::task::Waker;
     use std::thread::{self, JoinHandle};
 
@@ -160,7 +160,9 @@ mod tests {
             };
             let service = service(&options, routes).new_service(()).await.unwrap();
             let (client, server) = duplex(64 * 1024);
-            spawn_local(async move { Service::call(&service, (server, None)).await });
+            spawn_local(
+                async move { Service::call(&service, (server, None, Arc::default())).await },
+            );
             Self(client)
         }
 

@@ -24,7 +24,7 @@ mod tests;
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ use super::wire_message::{self, WireMessageError};
 use crate::push::request_body_drain;
 use crate::settings::Settings;
 use crate::system::http_port;
-use crate::system::http_port::HttpPortLimits;
+use crate::system::http_port::{Admitted, HttpPortLimits};
 
 /// Time to send the last answers after the port is closed.
 const LAST_ANSWERS_WAIT: Duration = Duration::from_secs(1);
@@ -181,10 +181,11 @@ impl RouterPort {
     pub fn serve<G: 'static>(
         self,
         listener: TcpListener,
-        open: impl Fn(Option<SocketAddr>) -> Option<G> + Send + Clone + 'static,
+        open: impl Fn() -> G + Send + Clone + 'static,
     ) -> io::Result<Server> {
         let limits = self.limits.port;
         let port = Data::new(self);
+        let open = move |_| Ok(Admitted::new(open()));
         http_port::serve(listener, limits, None, open, move || Self::routes(&port))
     }
 

@@ -26,7 +26,7 @@ impl Listening {
         port.limits = limits;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let server = port.serve(listener, |_| Some(())).unwrap();
+        let server = port.serve(listener, || ()).unwrap();
         let handle = server.handle();
         rt::spawn(server);
         Self { address, server: handle, pushes }

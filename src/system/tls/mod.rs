@@ -6,6 +6,7 @@
 //! - [`reload`]: when the files are read again.
 //! - [`session`]: the TLS of a connection, without IO.
 //! - [`stream`]: a connection of the port, with TLS or without.
+//! - [`tickets`]: session tickets, which other nodes open too.
 //! - [`tls_stream`]: a socket with TLS.
 
 pub mod certificate;
@@ -13,13 +14,14 @@ pub mod certificates;
 pub mod reload;
 pub mod session;
 pub mod stream;
+pub mod tickets;
 pub mod tls_stream;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use actors::{Clock, SharedLogLimiter};
-use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
+use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::server::NoServerSessionStorage;
 use rustls::{DEFAULT_VERSIONS, ServerConfig};
 use slog::{Logger, debug, info};
@@ -30,6 +32,7 @@ use tokio::time::timeout;
 use certificate::TlsError;
 use certificates::{Certificates, PROOF_PROTOCOL};
 use stream::Stream;
+use tickets::Tickets;
 use tls_stream::TlsStream;
 
 /// Minimum time between two log lines about failed handshakes.
@@ -47,11 +50,12 @@ pub struct Tls {
 impl Tls {
     pub fn new(
         certificates: Arc<Certificates>,
+        tickets: Arc<Tickets>,
         handshake_timeout: Duration,
         clock: Clock,
         log: Logger,
     ) -> Result<Self, TlsError> {
-        let config = Arc::new(config(certificates)?);
+        let config = Arc::new(config(certificates, tickets)?);
         let failures = SharedLogLimiter::new(LOG_EVERY);
         Ok(Self { config, handshake_timeout, failures, clock, log })
     }
@@ -76,7 +80,10 @@ impl Tls {
     }
 }
 
-fn config(certificates: Arc<Certificates>) -> Result<ServerConfig, TlsError> {
+fn config(
+    certificates: Arc<Certificates>,
+    tickets: Arc<Tickets>,
+) -> Result<ServerConfig, TlsError> {
     let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(DEFAULT_VERSIONS)
         .map_err(TlsError::Library)?;
@@ -85,7 +92,7 @@ fn config(certificates: Arc<Certificates>) -> Result<ServerConfig, TlsError> {
         [b"h2".as_slice(), b"http/1.1", PROOF_PROTOCOL].map(<[u8]>::to_vec).into();
     // A returning agent resumes its session with a ticket that it keeps itself: the server holds nothing for it.
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.ticketer = Ticketer::new().map_err(TlsError::Library)?;
+    config.ticketer = tickets;
     config.send_tls13_tickets = 1;
     Ok(config)
 }

@@ -13,7 +13,7 @@ use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
 /// What precedes the address in the first line of a server.
-const GREETING: &str = " is listening on http://";
+const GREETING: &str = " is listening on http";
 
 /// Maximum time of a start.
 const START_WAIT: Duration = Duration::from_secs(60);
@@ -37,7 +37,8 @@ impl Process {
         })?;
         let mut lines = BufReader::new(child.stdout.take().expect("it was piped")).lines();
         let line = next_line(&mut lines).await;
-        let address = line.split_once(GREETING).map(|(_, address)| address.trim_end_matches('/'));
+        let url = line.split_once(GREETING).and_then(|(_, url)| url.split_once("://"));
+        let address = url.map(|(_, address)| address.trim_end_matches('/'));
         match address.and_then(|address| address.parse().ok()) {
             Some(address) => Ok(Self { child, address, lines }),
             None => {

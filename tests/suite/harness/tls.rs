@@ -94,6 +94,11 @@ impl Authority {
         server: &Server,
         protocols: &[&str],
     ) -> TlsStream<TcpStream> {
+        self.connect_with(server, self.client(protocols)).await
+    }
+
+    /// A client, which keeps its tickets.
+    pub(crate) fn client(&self, protocols: &[&str]) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(self.issuer.der().clone()).expect("the test can make it");
         let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
@@ -102,12 +107,17 @@ impl Authority {
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        Arc::new(config)
+    }
+
+    pub(crate) async fn connect_with(
+        &self,
+        server: &Server,
+        client: Arc<ClientConfig>,
+    ) -> TlsStream<TcpStream> {
         let stream = TcpStream::connect(server.address()).await.expect("the test can make it");
         let name = ServerName::from(server.address().ip());
-        TlsConnector::from(Arc::new(config))
-            .connect(name, stream)
-            .await
-            .expect("the test can make it")
+        TlsConnector::from(client).connect(name, stream).await.expect("the test can make it")
     }
 
     pub(crate) async fn agent(&self, server: &Server) -> TlsAgent {

@@ -203,7 +203,8 @@ async fn serve(listener: TcpListener, shared: Arc<ClientShared>) {
     let (opened, counter) = (Arc::new(()), Arc::new(()));
     loop {
         let (stream, address) = listener.accept().await.unwrap();
-        let (served, opened) = (service.call((stream, Some(address))), Arc::clone(&opened));
+        let (served, opened) =
+            (service.call((stream, Some(address), Arc::default())), Arc::clone(&opened));
         let counted = async move {
             let ended = served.await;
             drop(opened);

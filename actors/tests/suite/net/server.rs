@@ -106,7 +106,7 @@ async fn serve(shared: Arc<ClientShared>, seed: ConnectionSeed) -> Box<Serve> {
     };
     let service = actors::socket::service(&options(), routes).new_service(()).await.unwrap();
     Box::new(move |stream, address| {
-        let served = service.call((stream, Some(address)));
+        let served = service.call((stream, Some(address), Arc::default()));
         // How a connection ends is for its peer to see.
         spawn(async { drop(served.await) })
     })

@@ -1,5 +1,6 @@
 use std::io::{Read, Write};
 
+use actors::Clock;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rcgen::{CertificateParams, KeyPair};
@@ -9,11 +10,14 @@ use rustls::pki_types::{PrivateKeyDer, ServerName};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
+use state_machine::Time;
 
 use super::*;
+use crate::settings::keys::Keys;
 use crate::system::tls;
 use crate::system::tls::certificate::{Certificate, validity};
 use crate::system::tls::certificates::Certificates;
+use crate::system::tls::tickets::Tickets;
 
 const VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS12, &TLS13];
 
@@ -43,7 +47,9 @@ impl Configs {
         let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
         let key = Arc::new(CertifiedKey::from_der(chain, key, &default_provider()).unwrap());
         certificates.replace(Certificate { key, valid });
-        let server = Arc::new(tls::config(Arc::new(certificates)).unwrap());
+        let keys = Keys::from_texts(&["A".repeat(43)]).unwrap();
+        let tickets = Arc::new(Tickets::new(&keys, Clock::starting_at(Time(0))));
+        let server = Arc::new(tls::config(Arc::new(certificates), tickets).unwrap());
         Self { server, clients }
     }
 }
