@@ -1,6 +1,6 @@
 //! The HTTP connections of the public port, of which idle ones are closed when it is nearly full.
 
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -16,39 +16,38 @@ const LOG_EVERY: Span = Span::from_secs(60);
 /// Minimum time between two looks at all connections.
 const LOOK_EVERY: Span = Span(100);
 
-/// The connections that all threads share, by address. Those of addresses without a limit are not among them.
+/// The connections that all threads share. Those of addresses without a limit are not among them.
 pub(super) struct IdleConnections {
     connections: Mutex<Connections>,
     closed: SharedLogLimiter,
 }
 
+/// Every open WebSocket is among them too, so each takes little.
 #[derive(Default)]
 struct Connections {
-    /// The oldest comes first.
-    of_addresses: HashMap<IpAddr, BTreeMap<u64, Arc<ConnectionUse>>>,
+    /// By address, of which the oldest comes first.
+    all: BTreeMap<(IpAddr, u64), Arc<ConnectionUse>>,
     next: u64,
     looked_at: Option<Time>,
 }
 
-/// A connection that may be closed while it is idle, until this is dropped.
-pub(super) struct Closable {
-    all: Arc<IdleConnections>,
-    address: IpAddr,
-    number: u64,
-}
-
 impl IdleConnections {
-    pub(super) fn new() -> Arc<Self> {
+    pub(super) fn new() -> Self {
         let closed = SharedLogLimiter::new(LOG_EVERY);
-        Arc::new(Self { connections: Mutex::default(), closed })
+        Self { connections: Mutex::default(), closed }
     }
 
-    pub(super) fn add(self: &Arc<Self>, address: IpAddr, usage: Arc<ConnectionUse>) -> Closable {
+    /// Adds a connection until it is [removed](Self::remove). Returns its number.
+    pub(super) fn add(&self, address: IpAddr, usage: Arc<ConnectionUse>) -> u64 {
         let mut connections = self.connections.lock();
         let number = connections.next;
         connections.next += 1;
-        connections.of_addresses.entry(address).or_default().insert(number, usage);
-        Closable { all: Arc::clone(self), address, number }
+        connections.all.insert((address, number), usage);
+        number
+    }
+
+    pub(super) fn remove(&self, address: IpAddr, number: u64) {
+        self.connections.lock().all.remove(&(address, number));
     }
 
     /// Closes idle connections if a port with so many of `max` is nearly full: of the address that has the most of them
@@ -86,40 +85,24 @@ impl IdleConnections {
 impl Connections {
     /// Closes so many, less those that are closing. Returns the number.
     fn close(&self, wanted: usize) -> usize {
-        let all = || self.of_addresses.values().flat_map(BTreeMap::values);
-        let mut left = wanted.saturating_sub(all().filter(|usage| usage.is_closing()).count());
-        let mut idle: Vec<_> = self
-            .of_addresses
-            .values()
-            .map(|of_address| of_address.values().filter(|usage| usage.is_idle()))
-            .map(|idle| (idle.clone().count(), idle))
-            .collect();
-        let counts = idle.iter().map(|(count, _)| *count).zip(0..);
-        let mut most: BinaryHeap<(usize, usize)> = counts.filter(|(count, _)| *count > 0).collect();
+        let closing = self.all.values().filter(|usage| usage.is_closing()).count();
+        let idle: Vec<_> = self.all.iter().filter(|(_, usage)| usage.is_idle()).collect();
+        // How many an address has, and where they begin.
+        let (mut most, mut at) = (BinaryHeap::new(), 0);
+        for of_address in idle.chunk_by(|((one, _), _), ((other, _), _)| one == other) {
+            most.push((of_address.len(), at));
+            at += of_address.len();
+        }
         let mut closed = 0;
-        while left > 0
+        while closed + closing < wanted
             && let Some((count, at)) = most.pop()
         {
-            let Some(usage) = idle[at].1.next() else { continue };
-            if usage.close_if_idle() {
-                (left, closed) = (left - 1, closed + 1);
-            }
+            closed += usize::from(idle[at].1.close_if_idle());
             if count > 1 {
-                most.push((count - 1, at));
+                most.push((count - 1, at + 1));
             }
         }
         closed
-    }
-}
-
-impl Drop for Closable {
-    fn drop(&mut self) {
-        let mut connections = self.all.connections.lock();
-        let Some(of_address) = connections.of_addresses.get_mut(&self.address) else { return };
-        of_address.remove(&self.number);
-        if of_address.is_empty() {
-            connections.of_addresses.remove(&self.address);
-        }
     }
 }
 
@@ -135,26 +118,21 @@ mod tests {
 
     const NOW: Time = Time(1_000_000);
 
-    /// The connections of addresses, so many of each.
-    fn opened(
-        all: &Arc<IdleConnections>,
-        counts: &[usize],
-    ) -> Vec<Vec<(Closable, Arc<ConnectionUse>)>> {
+    /// The uses of connections of addresses, so many of each.
+    fn opened(all: &IdleConnections, counts: &[usize]) -> Vec<Vec<Arc<ConnectionUse>>> {
         let of = |number: usize, count: usize| {
             let address = IpAddr::from((number as u32).to_be_bytes());
             (0..count).map(move |_| {
                 let usage = Arc::<ConnectionUse>::default();
-                (all.add(address, Arc::clone(&usage)), usage)
+                all.add(address, Arc::clone(&usage));
+                usage
             })
         };
         counts.iter().enumerate().map(|(number, count)| of(number, *count).collect()).collect()
     }
 
-    fn idle(opened: &[Vec<(Closable, Arc<ConnectionUse>)>]) -> Vec<usize> {
-        let of = |all: &Vec<(Closable, Arc<ConnectionUse>)>| {
-            all.iter().filter(|(_, usage)| usage.is_idle()).count()
-        };
-        opened.iter().map(of).collect()
+    fn idle(opened: &[Vec<Arc<ConnectionUse>>]) -> Vec<usize> {
+        opened.iter().map(|all| all.iter().filter(|usage| usage.is_idle()).count()).collect()
     }
 
     #[test]
@@ -164,23 +142,37 @@ mod tests {
             // 90 is near, and then 5 more are closed.
             ([50, 30, 9, 0], 89, [50, 30, 9, 0]),
             ([50, 30, 10, 0], 90, [45, 30, 10, 0]),
-            ([50, 40, 9, 1], 100, [38, 37, 9, 1]),
+            ([50, 40, 9, 1], 100, [37, 38, 9, 1]),
             ([33, 33, 33, 1], 100, [28, 28, 28, 1]),
             // The others are agents.
             ([1, 1, 1, 2], 100, [0, 0, 0, 0]),
         ] {
             let all = IdleConnections::new();
-            let mut opened = opened(&all, &counts);
+            let opened = opened(&all, &counts);
             all.make_room(open, 100, NOW, &log);
-            assert_eq!(idle(&opened), left, "{counts:?} {open}");
+            let mut found = idle(&opened);
+            found.sort_unstable();
+            let mut left = left;
+            left.sort_unstable();
+            assert_eq!(found, left, "{counts:?} {open}");
             let closed = counts.iter().sum::<usize>() - left.iter().sum::<usize>();
             assert_eq!(all.closed(), closed as u64);
             // Those that are closing count as closed, and no look follows at once.
             all.make_room(open, 100, NOW + Span(99), &log);
             all.make_room(open, 100, NOW + Span(100), &log);
-            assert_eq!(idle(&opened), left, "{counts:?} {open}");
-            opened.clear();
-            assert!(all.connections.lock().of_addresses.is_empty());
+            assert_eq!(all.closed(), closed as u64, "{counts:?} {open}");
+        }
+    }
+
+    #[test]
+    fn all_connections_are_looked_at_ten_times_in_a_second_at_most() {
+        let log = Logger::root(Discard, o!());
+        let all = IdleConnections::new();
+        let _opened = opened(&all, &[10]);
+        for (after_ms, open, closed) in [(0, 9, 1), (99, 10, 1), (100, 10, 2), (50, 11, 3)] {
+            // The clock may be set back.
+            all.make_room(open, 10, NOW + Span(after_ms), &log);
+            assert_eq!(all.closed(), closed, "{after_ms}");
         }
     }
 
@@ -190,7 +182,9 @@ mod tests {
         let all = IdleConnections::new();
         let opened = opened(&all, &[9]);
         all.make_room(9, 10, NOW, &log);
-        let is_idle: Vec<_> = opened[0].iter().map(|(_, usage)| usage.is_idle()).collect();
+        let is_idle: Vec<_> = opened[0].iter().map(|usage| usage.is_idle()).collect();
         assert_eq!(is_idle, [&[false][..], &[true; 8]].concat());
+        all.remove(IpAddr::from([0; 4]), 0);
+        assert_eq!(all.connections.lock().all.len(), 8);
     }
 }

@@ -28,7 +28,7 @@ use address::Addresses;
 pub use address::{Client, ClientSource};
 use connections::ConnectionLimiter;
 use connects::ConnectLimiter;
-use idle::{Closable, IdleConnections};
+use idle::IdleConnections;
 use limiter::Limiter;
 pub use limiter::OverLimit;
 use port::Port;
@@ -57,7 +57,7 @@ const LOG_EVERY: Span = Span::from_secs(60);
 pub struct Limits {
     addresses: Addresses,
     port: Arc<Port>,
-    idle: Arc<IdleConnections>,
+    idle: IdleConnections,
     overspent: SharedLogLimiter,
     router_port: Arc<Port>,
     connects: ConnectLimiter,
@@ -110,14 +110,14 @@ pub struct ReceiptSender {
     pub address: Option<IpAddr>,
 }
 
-/// A connection of the public port, until it is dropped.
+/// A connection of the public port, until it is dropped. Every open WebSocket has one, so it is small.
 pub struct PublicConnection {
     limits: Arc<Limits>,
-    /// None if connections of this peer have no limit by address.
-    address: Option<IpAddr>,
+    /// None if this peer has no limit by address.
+    counted: Option<CountedAddress>,
+    /// Its number among [`IdleConnections`], if it is counted.
+    number: u64,
     usage: Arc<ConnectionUse>,
-    _closable: Option<Closable>,
-    _counted: Option<CountedAddress>,
     _place: OpenConnection,
 }
 
@@ -180,15 +180,10 @@ impl Limits {
         self.idle.make_room(connections, connections_max, now, &self.log);
         let place = place.ok_or_else(|| refused(503, PORT_FULL))?;
         let usage = Arc::<ConnectionUse>::default();
-        let closable = address.map(|address| self.idle.add(address, Arc::clone(&usage)));
-        let guard = PublicConnection {
-            limits: Arc::clone(self),
-            address,
-            usage: Arc::clone(&usage),
-            _closable: closable,
-            _counted: counted,
-            _place: place,
-        };
+        let add = |counted: &CountedAddress| self.idle.add(counted.address, Arc::clone(&usage));
+        let number = counted.as_ref().map_or(0, add);
+        let (limits, of_guard) = (Arc::clone(self), Arc::clone(&usage));
+        let guard = PublicConnection { limits, counted, number, usage: of_guard, _place: place };
         Ok(Admitted { guard, usage })
     }
 
@@ -394,8 +389,12 @@ impl Admission for AgentLimits {
 
 impl Drop for PublicConnection {
     fn drop(&mut self) {
+        let address = self.counted.as_ref().map(|counted| counted.address);
+        if let Some(address) = address {
+            self.limits.idle.remove(address, self.number);
+        }
         if self.usage.has_overspent() {
-            self.limits.count_overspent(self.address);
+            self.limits.count_overspent(address);
         }
     }
 }

@@ -46,7 +46,7 @@ use crate::push::registration::{RegistrationSecrets, RegistrationService};
 use crate::push::request_id::RequestIds;
 use crate::push::vapid::Vapid;
 use crate::push::web::WebPage;
-use crate::settings::keys::Keys;
+use crate::settings::keys::{Keys, ticket_roots};
 use crate::settings::{AccessMode, PublicUrl, Role, Settings, StoreKind};
 use crate::system::telemetry::LogState;
 use crate::system::tls::tickets::Tickets;
@@ -114,7 +114,7 @@ pub(super) async fn assemble(
         messages_expired: AtomicU64::new(0),
         operator_logins: Counters::default(),
         certificates: Arc::default(),
-        tickets: Arc::new(Tickets::new(&keys, clock.clone())),
+        tickets: Arc::new(Tickets::new(ticket_roots(&keys), clock.clone())),
         waiting: Mutex::default(),
         log_state: Arc::clone(log_state),
         log: log.clone(),

@@ -63,6 +63,15 @@ const PERIODS: &[(&str, &str, Count)] = &[
         "LOG_EVERY",
         By("kalends limits::connects::tests::refusals_are_logged_once_a_second"),
     ),
+    ("src/limits/idle.rs", "LOG_EVERY", Limiter),
+    (
+        "src/limits/idle.rs",
+        "LOOK_EVERY",
+        By(
+            "kalends limits::idle::tests::all_connections_are_looked_at_ten_times_in_a_second_at_most",
+        ),
+    ),
+    ("src/limits/mod.rs", "LOG_EVERY", Limiter),
     ("src/limits/port.rs", "LOG_EVERY", Limiter),
     ("src/limits/refusals.rs", "LOG_EVERY", Limiter),
     (

@@ -40,7 +40,7 @@ use super::usage::ConnectionUse;
 const STREAMS_MAX: u32 = 100;
 
 /// Bytes of the headers of a request.
-pub(super) const HEADERS_BYTES_MAX: u32 = 16 * 1024;
+const HEADERS_BYTES_MAX: u32 = 16 * 1024;
 
 /// Bytes of a body that a peer may send before they are read, and bytes of an answer that wait for a peer that does not
 /// take them, of each request.
@@ -122,7 +122,7 @@ async fn serve<T: Io, A: Routes>(
     options: HttpOptions,
 ) -> Result<(), DispatchError> {
     let budget = Budget::new();
-    let io = Budgeted::new(io, Rc::clone(&budget), Arc::clone(&usage));
+    let io = Budgeted::new(io, Rc::clone(&budget), Arc::clone(&usage), HEADERS_BYTES_MAX);
     let activity = Rc::new(Activity::new(usage, budget));
     let service = hyper::service::service_fn({
         let activity = Rc::clone(&activity);

@@ -67,6 +67,8 @@ pub(super) struct Budgeted<T> {
     frames: Frames,
     budget: Rc<Budget>,
     usage: Arc<ConnectionUse>,
+    /// Bytes of a header list that h2 was told to allow.
+    list_bytes_max: u32,
     /// What h2 gets in place of further frames.
     last: Option<Bytes>,
 }
@@ -168,7 +170,7 @@ fn cost(kind: u8, length: u64) -> u64 {
     }
 }
 
-/// A frame with four times the header list that h2 was told to allow. For it h2 ends a connection with ENHANCE_YOUR_CALM;
+/// A frame with more than four times this header list. For it h2 ends a connection with ENHANCE_YOUR_CALM;
 /// of an earlier frame that it interrupts with PROTOCOL_ERROR.
 fn last_frame(list_bytes_max: u32) -> Bytes {
     let fields = 4 * list_bytes_max as usize / 46 + 1;
@@ -179,8 +181,13 @@ fn last_frame(list_bytes_max: u32) -> Bytes {
 }
 
 impl<T> Budgeted<T> {
-    pub(super) fn new(io: T, budget: Rc<Budget>, usage: Arc<ConnectionUse>) -> Self {
-        Self { io, frames: Frames::new(), budget, usage, last: None }
+    pub(super) fn new(
+        io: T,
+        budget: Rc<Budget>,
+        usage: Arc<ConnectionUse>,
+        list_bytes_max: u32,
+    ) -> Self {
+        Self { io, frames: Frames::new(), budget, usage, list_bytes_max, last: None }
     }
 }
 
@@ -199,7 +206,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Budgeted<T> {
             };
             buffer.set_filled(before + passed);
             this.usage.overspend();
-            this.last = Some(last_frame(super::http2::HEADERS_BYTES_MAX));
+            this.last = Some(last_frame(this.list_bytes_max));
             if passed > 0 {
                 return Poll::Ready(Ok(()));
             }

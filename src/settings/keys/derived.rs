@@ -1,6 +1,7 @@
 //! Keys that are derived from the lists, each for one purpose: they seal ids, or sign texts that are not secret.
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::hkdf::{HKDF_SHA256, Prk};
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -90,6 +91,12 @@ impl MacKeys {
     pub fn signer(&self, text: &[u8], mac: &[u8; MAC_BYTES]) -> Option<usize> {
         self.keys.iter().position(|key| hmac::verify(key, text, mac).is_ok())
     }
+}
+
+/// What the keys of TLS session tickets are derived from, one of each crypto key: that of the first seals, all open.
+pub fn ticket_roots(keys: &Keys) -> Vec<Prk> {
+    let derive = |key: &Key| key.derive("tls tickets", b"", HKDF_SHA256);
+    keys.crypto_keys().iter().map(derive).collect()
 }
 
 /// A signature in base64url.

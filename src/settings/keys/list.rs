@@ -152,7 +152,7 @@ impl Key {
     }
 
     /// Derives the key of one purpose, by HKDF-SHA256 (RFC 5869) with purpose and context as info.
-    pub(crate) fn derive<L: KeyType, K: for<'a> From<Okm<'a, L>>>(
+    pub(super) fn derive<L: KeyType, K: for<'a> From<Okm<'a, L>>>(
         &self,
         purpose: &str,
         context: &[u8],

@@ -23,7 +23,7 @@ mod pass;
 #[cfg(test)]
 mod tests;
 
-pub use derived::{MAC_BYTES, MacKeys, SealKeys, TAG_BYTES, decode_mac};
+pub use derived::{MAC_BYTES, MacKeys, SealKeys, TAG_BYTES, decode_mac, ticket_roots};
 pub use file::{KEYS_FILE, KeysError};
 pub use list::{KEYS_MAX, Key, KeyList, KeyListError, Keys, generate};
 pub use pass::{Pass, Passes};

@@ -23,11 +23,6 @@ use rustls::ProtocolVersion;
 use rustls::server::ProducesTickets;
 use state_machine::Time;
 
-use crate::settings::keys::{Key, Keys};
-
-/// Part of all tickets: never change it.
-const PURPOSE: &str = "tls tickets";
-
 const DAY_S: u64 = 24 * 60 * 60;
 
 /// Days on which a ticket opens, with that of its making. RFC 8446 §4.6.1 allows seven days.
@@ -37,7 +32,7 @@ const NAME_BYTES: usize = 16;
 
 /// Makes and opens the tickets of all connections.
 pub struct Tickets {
-    /// Of the crypto keys.
+    /// Of the crypto keys: that of the first seals, all open.
     shared: Vec<Prk>,
     /// Of this process, for TLS 1.2.
     own: Prk,
@@ -63,9 +58,8 @@ struct TicketKey {
 struct NameLength;
 
 impl Tickets {
-    pub fn new(keys: &Keys, clock: Clock) -> Self {
-        let derive = |key: &Key| key.derive(PURPOSE, b"", HKDF_SHA256);
-        let shared: Vec<Prk> = keys.crypto_keys().iter().map(derive).collect();
+    /// Makes keys from roots that other servers have too, of which the first seals and all open.
+    pub fn new(shared: Vec<Prk>, clock: Clock) -> Self {
         let mut secret = [0; 32];
         rand::fill(&mut secret).expect("the operating system gives random bytes");
         let own = Prk::new_less_safe(HKDF_SHA256, &secret);
@@ -186,20 +180,21 @@ mod tests {
 
     /// The middle of a day.
     const NOW: Time = Time(1_795_392_000_000 + 12 * 60 * 60 * 1000);
-    const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-    const OTHER: &str = "_v38-_r5-Pf29fTz8vHw7-7t7Ovq6ejn5uXk4-Lh4N8=";
+    const KEY: [u8; 32] = [1; 32];
+    const OTHER: [u8; 32] = [2; 32];
 
     /// States of TLS 1.3, without a server name and with one, and of TLS 1.2.
     const SESSION: &[u8] = &[0, 3, 4, 0x13, 1, 42, 43, 44];
     const NAMED: &[u8] = &[1, 2, b'a', b'b', 3, 4, 0x13, 1, 42, 43, 44];
     const TLS12: &[u8] = &[0, 3, 3, 0x13, 1, 42, 43, 44];
 
-    fn tickets_at(keys: &[&str], now: Time) -> (Tickets, Clock) {
+    fn tickets_at(keys: &[[u8; 32]], now: Time) -> (Tickets, Clock) {
         let clock = Clock::starting_at(now);
-        (Tickets::new(&Keys::from_texts(keys).unwrap(), clock.clone()), clock)
+        let roots = keys.iter().map(|key| Prk::new_less_safe(HKDF_SHA256, key)).collect();
+        (Tickets::new(roots, clock.clone()), clock)
     }
 
-    fn tickets(keys: &[&str]) -> Tickets {
+    fn tickets(keys: &[[u8; 32]]) -> Tickets {
         tickets_at(keys, NOW).0
     }
 
@@ -280,7 +275,7 @@ mod tests {
 
     #[test]
     fn each_day_and_each_crypto_key_has_a_key_of_its_own() {
-        let names = |keys: &[&str], now| {
+        let names = |keys: &[[u8; 32]], now| {
             let table = tickets_at(keys, now).0.today();
             let names = table.keys.iter().filter(|key| !key.is_own).map(|key| key.name);
             names.collect::<std::collections::BTreeSet<_>>()
