@@ -1,6 +1,7 @@
 use std::io::{Read, Write};
 
 use actors::Clock;
+use aws_lc_rs::hkdf::{HKDF_SHA256, Prk};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rcgen::{CertificateParams, KeyPair};
@@ -13,7 +14,6 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVer
 use state_machine::Time;
 
 use super::*;
-use crate::settings::keys::Keys;
 use crate::system::tls;
 use crate::system::tls::certificate::{Certificate, validity};
 use crate::system::tls::certificates::Certificates;
@@ -47,8 +47,8 @@ impl Configs {
         let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
         let key = Arc::new(CertifiedKey::from_der(chain, key, &default_provider()).unwrap());
         certificates.replace(Certificate { key, valid });
-        let keys = Keys::from_texts(&["A".repeat(43)]).unwrap();
-        let tickets = Arc::new(Tickets::new(&keys, Clock::starting_at(Time(0))));
+        let root = Prk::new_less_safe(HKDF_SHA256, &[1; 32]);
+        let tickets = Arc::new(Tickets::new(vec![root], Clock::starting_at(Time(0))));
         let server = Arc::new(tls::config(Arc::new(certificates), tickets).unwrap());
         Self { server, clients }
     }
