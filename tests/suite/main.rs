@@ -66,6 +66,7 @@ mod tls;
 mod topics;
 mod tutorial;
 mod unfinished;
+mod unread_answers;
 mod vapid;
 mod waiting;
 mod web_page;

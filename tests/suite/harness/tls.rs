@@ -116,7 +116,15 @@ impl Authority {
         client: Arc<ClientConfig>,
     ) -> TlsStream<TcpStream> {
         let stream = TcpStream::connect(server.address()).await.expect("the test can make it");
-        let name = ServerName::from(server.address().ip());
+        self.connect_over(stream, client).await
+    }
+
+    pub(crate) async fn connect_over(
+        &self,
+        stream: TcpStream,
+        client: Arc<ClientConfig>,
+    ) -> TlsStream<TcpStream> {
+        let name = ServerName::from(stream.peer_addr().expect("it is connected").ip());
         TlsConnector::from(client).connect(name, stream).await.expect("the test can make it")
     }
 
