@@ -6,18 +6,20 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 use state_machine::{Chid, Message, Month, ReceiptRequest, Uaid};
 use storage::copied_rows::{CopiedPage, CopiedRow, PAGE_BYTES_MAX, PAGE_ROWS_MAX};
+use storage::engine_calls;
 use storage::feeds::{FeedKey, FeedName, FeedSyncId, Version};
 use storage::maintenance::{CopyProgress, Table};
+use storage::networked::CopyCalls;
 use storage::receipts::ExpectedReceipt;
 use storage::record_row::RecordRow;
 use storage::rules::feed_rows::KeyRow;
 use storage::rules::record_rows::RecordRows;
-use storage::store::{Cursor, StoreError};
+use storage::store::Cursor;
 use tokio_postgres::Row;
 
-use crate::client::{PostgresClient, Transaction, in_month, transact};
+use crate::client::{PostgresClient, Transaction, transact};
 use crate::error::{SqlError, if_month};
-use crate::sql::{Columns, Param, count as first_number, exact, params};
+use crate::sql::{Columns, Param, count, exact, holds, params};
 use crate::{channels, feed_rows, messages, notifications, router};
 
 /// Rows that one step of a copy of a month reads.
@@ -82,14 +84,6 @@ fn parts(table: Table) -> &'static [Part] {
     }
 }
 
-pub(crate) async fn read(
-    client: &PostgresClient,
-    table: Table,
-    after: Option<Cursor>,
-) -> Result<CopiedPage, SqlError> {
-    read_page(client, table, after, PAGE_ROWS_MAX).await
-}
-
 async fn read_page(
     client: &PostgresClient,
     table: Table,
@@ -117,10 +111,10 @@ async fn read_page(
     let rows = match table {
         Table::Messages(month) => {
             let rows = client.read_month(month, part.statement, params).await;
-            let Some(rows) = if_month(rows)? else { return Ok(CopiedPage::default()) };
+            let Some(rows) = if_month(rows.map(Some))? else { return Ok(CopiedPage::default()) };
             rows
         }
-        _ => client.read(&client.names.query(part.statement, params)).await?,
+        _ => client.read(part.statement, params).await?,
     };
     let (mut page, mut bytes, mut last) = (CopiedPage::default(), 0, None);
     for row in &rows {
@@ -163,36 +157,53 @@ fn decode_channels(row: &Row) -> Result<Decoded, SqlError> {
     Ok((vec![CopiedRow::Channels(row.uaid(0)?, chids)], 0))
 }
 
-/// Keys of feeds are read as two rows, and the channels of an agent as one.
-pub(crate) async fn count(client: &PostgresClient, table: Table) -> Result<u64, SqlError> {
-    let statement = match table {
-        Table::Router => "SELECT count(*) FROM {s}.router",
-        Table::Notifications => "SELECT count(*) FROM {s}.notifications",
-        Table::Sequences => "SELECT count(*) FROM {s}.sequences",
-        Table::Feeds => {
-            "SELECT 2 * (SELECT count(*) FROM {s}.feed_keys) + (SELECT count(*) FROM {s}.receipts_expected)"
-        }
-        Table::Messages(month) => {
-            let statement = "
-                SELECT (SELECT count(*) FROM {s}.agents_{m}) + (SELECT count(*) FROM {s}.messages_{m})";
-            let rows = if_month(client.read_month(month, statement, params![]).await)?;
-            return first_number(&rows.unwrap_or_default());
-        }
-    };
-    first_number(&client.read(&client.names.query(statement, params![])).await?)
-}
+impl CopyCalls for PostgresClient {
+    engine_calls! {
+        read_rows(table: Table, after: Option<Cursor>) -> CopiedPage =
+            |client| read_page(client, table, after, PAGE_ROWS_MAX);
+    }
 
-/// Writes a page in one transaction.
-pub(crate) async fn write(
-    client: &PostgresClient,
-    table: Table,
-    rows: Arc<Vec<CopiedRow>>,
-) -> Result<(), StoreError> {
-    let written: Result<(), SqlError> =
-        transact!(client, |transaction| write_page(&transaction, table, &rows).await);
-    match table {
-        Table::Messages(month) => in_month(month, written),
-        _ => Ok(written?),
+    /// Keys of feeds are read as two rows, and the channels of an agent as one.
+    async fn count_rows(&self, table: Table) -> Result<u64, SqlError> {
+        let statement = match table {
+            Table::Router => "SELECT count(*) FROM {s}.router",
+            Table::Notifications => "SELECT count(*) FROM {s}.notifications",
+            Table::Sequences => "SELECT count(*) FROM {s}.sequences",
+            Table::Feeds => COUNT_FEEDS,
+            Table::Messages(month) => {
+                return count(&if_month(self.read_month(month, COUNT_MONTH, params![]).await)?);
+            }
+        };
+        count(&self.read(statement, params![]).await?)
+    }
+
+    /// In one transaction.
+    async fn write_rows(&self, table: Table, rows: Arc<Vec<CopiedRow>>) -> Result<(), SqlError> {
+        transact!(self, |transaction| write_page(&transaction, table, &rows).await)
+    }
+
+    /// First the channels, because a message is copied only if its channel is registered, then the messages.
+    async fn copy_rows(
+        &self,
+        from: Month,
+        to: Month,
+        after: Option<Cursor>,
+    ) -> Result<CopyProgress, SqlError> {
+        if from == to {
+            return Ok(CopyProgress::default());
+        }
+        self.read_month(from, "SELECT 1 FROM {s}.agents_{m} LIMIT 1", params![]).await?;
+        let page = read_page(self, Table::Messages(from), after, STEP_ROWS_MAX).await?;
+        let CopiedPage { rows, next, .. } = page;
+        let written = transact!(self, |transaction| async {
+            let mut written = 0;
+            for row in &rows {
+                written += copy_row(&transaction, to, row).await?;
+            }
+            Ok(written)
+        }
+        .await)?;
+        Ok(CopyProgress { seen: rows.len() as u64, written, next })
     }
 }
 
@@ -250,34 +261,6 @@ async fn write_page(
     try_join_all(writes).await.map(drop)
 }
 
-/// Copies a page of a month to another month: first the channels, because a message is copied only if its channel is
-/// registered, then the messages.
-pub(crate) async fn copy_month(
-    client: &PostgresClient,
-    from: Month,
-    to: Month,
-    after: Option<Cursor>,
-) -> Result<CopyProgress, StoreError> {
-    if from == to {
-        return Ok(CopyProgress::default());
-    }
-    let table = Table::Messages(from);
-    in_month(
-        from,
-        client.read_month(from, "SELECT 1 FROM {s}.agents_{m} LIMIT 1", params![]).await,
-    )?;
-    let CopiedPage { rows, next, .. } = read_page(client, table, after, STEP_ROWS_MAX).await?;
-    let copied: Result<u64, SqlError> = transact!(client, |transaction| async {
-        let mut written = 0;
-        for row in &rows {
-            written += copy_row(&transaction, to, row).await?;
-        }
-        Ok(written)
-    }
-    .await);
-    Ok(CopyProgress { seen: rows.len() as u64, written: in_month(to, copied)?, next })
-}
-
 /// Returns the number of rows that were written.
 async fn copy_row(
     transaction: &Transaction<'_>,
@@ -289,7 +272,7 @@ async fn copy_row(
             let chids: Vec<Chid> = chids.iter().copied().collect();
             let there =
                 transaction.run_month(to, CHANNELS_THERE, params![*uaid, chids.clone()]).await?;
-            if there.first().map_or(Ok(false), |row| row.column(0))? {
+            if holds(&there)? {
                 return Ok(0);
             }
             transaction.run_month(to, channels::ADD, params![*uaid, chids, false]).await?
@@ -323,6 +306,11 @@ async fn copy_message(
         .await?;
     transaction.run_month(to, COPY_MESSAGE, params).await
 }
+
+const COUNT_FEEDS: &str = "SELECT 2 * (SELECT count(*) FROM {s}.feed_keys) + (SELECT count(*) FROM {s}.receipts_expected)";
+
+const COUNT_MONTH: &str =
+    "SELECT (SELECT count(*) FROM {s}.agents_{m}) + (SELECT count(*) FROM {s}.messages_{m})";
 
 const PUT_SEQUENCE: &str = "
     INSERT INTO {s}.sequences (name, value, version, keys, horizon, forgotten, mark, marked_at)

@@ -9,13 +9,15 @@ use futures_util::future::{join, try_join_all};
 use state_machine::feed::UnpublishedKey;
 use state_machine::{ReceiptRequest, Time, Uaid};
 use storage::feeds::{
-    FeedKey, FeedMark, FeedName, FeedState, FeedSyncId, FeedValue, Sequence, Update, Version,
+    FeedKey, FeedMark, FeedName, FeedPage, FeedState, FeedSyncId, FeedValue, Sequence, Update,
+    Version,
 };
 use storage::receipts::ExpectedReceipt;
 use storage::rules::feed_rows::{
     Attempts, CommitBounds, Committed, ExpectedChange, FeedChange, FeedRows, KeyChange, KeyRow,
     NumberedPage, PendingPage, PendingRow, Refused, SequenceChange, SequenceRow,
 };
+use storage::rules::feeds as rules;
 use storage::store::{Cursor, PageLimit};
 use tokio_postgres::Row;
 
@@ -285,6 +287,25 @@ impl FeedRows for Feeds<'_> {
     }
 }
 
+/// Fetches a page, again if its connection ends.
+pub(crate) async fn fetch(
+    client: &PostgresClient,
+    feed: &FeedName,
+    after: FeedSyncId,
+    limit: PageLimit,
+) -> Result<Option<FeedPage>, SqlError> {
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let connection = client.any_reader().await?;
+        let rows = Feeds::reading(&connection, &client.names);
+        match rules::fetch(&rows, feed, after, limit).await {
+            Err(error) if client.may_repeat(&error, attempt) => client.pause(attempt).await,
+            done => return done,
+        }
+    }
+}
+
 pub(crate) async fn list(
     client: &PostgresClient,
     after: Option<&FeedName>,
@@ -292,7 +313,7 @@ pub(crate) async fn list(
 ) -> Result<Vec<FeedState>, SqlError> {
     let [first, last] = [Time(0), Time(u64::MAX)].map(FeedName::receipts_ended);
     let params = params![after.map_or("", FeedName::as_str), limit as u64, first, last];
-    let rows = client.read(&client.names.query(LIST, params)).await?;
+    let rows = client.read(LIST, params).await?;
     rows.iter().map(decode_state).collect()
 }
 
@@ -302,8 +323,7 @@ pub(crate) async fn mark(
     FeedMark { number, at }: FeedMark,
 ) -> Result<(), SqlError> {
     let params = params![feed.as_str(), exact(number.0)?, at];
-    let query = client.names.query(MARK, params);
-    client.write(Uaid([0; 16]), query).await.map(drop)
+    client.write(Uaid([0; 16]), MARK, params).await.map(drop)
 }
 
 /// The parameters of [`PUT_KEY`].

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use state_machine::{Chid, Month};
 use storage::maintenance::{PREFLIGHT_UAID, PreflightCheck};
+use storage::networked::MonthCalls;
 
+use crate::channels;
 use crate::client::PostgresClient;
 use crate::error::SqlError;
-use crate::sql::{Columns, Param, params};
-use crate::{channels, schema};
+use crate::sql::{Param, holds, params};
 
 const CHID: Chid = Chid([0xde; 16]);
 
@@ -72,7 +73,7 @@ pub(crate) async fn run(
         let tried = try_all(client, None, statements).await;
         checks.push(check(format!("read and write {what}"), tried)?);
     }
-    let listed = schema::months(client).await?;
+    let listed = client.months().await?;
     for month in months {
         let outcome = match listed.contains(&month) {
             true => try_all(client, Some(month), month_statements()).await,
@@ -137,8 +138,8 @@ pub(crate) async fn risks(client: &PostgresClient) -> Result<Vec<String>, SqlErr
     let commit = "SELECT current_setting('synchronous_commit') = 'off'";
     let mut risks = Vec::new();
     for (statement, risk) in [(commit, OF_COMMIT), (ASYNCHRONOUS, OF_STANDBYS)] {
-        let rows = client.read(&client.names.query(statement, params![])).await?;
-        if rows.first().map_or(Ok(false), |row| row.column(0))? {
+        let rows = client.read(statement, params![]).await?;
+        if holds(&rows)? {
             risks.push(risk.to_owned());
         }
     }
