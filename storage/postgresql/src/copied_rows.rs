@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use state_machine::{Chid, Message, Month, ReceiptRequest, Uaid};
+use state_machine::{Chid, Message, Month, ReceiptRequest, Topic, Uaid};
 use storage::copied_rows::{CopiedPage, CopiedRow, PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use storage::engine_calls;
 use storage::feeds::{FeedKey, FeedName, FeedSyncId, Version};
@@ -19,7 +19,7 @@ use tokio_postgres::Row;
 
 use crate::client::{PostgresClient, Transaction, transact};
 use crate::error::{SqlError, if_month};
-use crate::sql::{Columns, Param, count, exact, holds, params};
+use crate::sql::{Columns, count, exact, holds, params};
 use crate::{channels, feed_rows, messages, notifications, router};
 
 /// Rows that one step of a copy of a month reads.
@@ -33,55 +33,42 @@ struct Part {
     /// null, the second the number of rows.
     statement: &'static str,
     decode: fn(&Row) -> Result<Decoded, SqlError>,
-    position: usize,
 }
 
 /// What a row is copied as, and the bytes of values in it.
 type Decoded = (Vec<CopiedRow>, usize);
 
+const VERSIONS: Part = Part {
+    name: "versions",
+    statement: READ_VERSIONS,
+    decode: |row| one(CopiedRow::Version(row.uaid(0)?, notifications::decode(1, row)?)),
+};
+const SEQUENCES: Part = Part {
+    name: "sequences",
+    statement: READ_SEQUENCES,
+    decode: |row| one(CopiedRow::Sequence(feed_rows::decode_state(row)?)),
+};
+const KEYS: Part = Part { name: "keys", statement: READ_KEYS, decode: decode_key };
+const EXPECTED: Part = Part { name: "expected", statement: READ_EXPECTED, decode: decode_expected };
+const CHANNELS: Part = Part { name: "channels", statement: READ_CHANNELS, decode: decode_channels };
+const MESSAGES: Part = Part {
+    name: "messages",
+    statement: READ_MESSAGES,
+    decode: |row| one(CopiedRow::Message(row.uaid(13)?, messages::decode(row)?)),
+};
+
 fn parts(table: Table) -> &'static [Part] {
     match table {
         Table::Router => &[],
-        Table::Notifications => &[Part {
-            name: "versions",
-            statement: READ_VERSIONS,
-            decode: |row| {
-                Ok((vec![CopiedRow::Version(row.uaid(0)?, notifications::decode(1, row)?)], 0))
-            },
-            position: 4,
-        }],
-        Table::Sequences => &[Part {
-            name: "sequences",
-            statement: READ_SEQUENCES,
-            decode: |row| Ok((vec![CopiedRow::Sequence(feed_rows::decode_state(row)?)], 0)),
-            position: 8,
-        }],
-        Table::Feeds => &[
-            Part { name: "keys", statement: READ_KEYS, decode: decode_key, position: 5 },
-            Part {
-                name: "expected",
-                statement: READ_EXPECTED,
-                decode: decode_expected,
-                position: 3,
-            },
-        ],
-        Table::Messages(_) => &[
-            Part {
-                name: "channels",
-                statement: READ_CHANNELS,
-                decode: decode_channels,
-                position: 2,
-            },
-            Part {
-                name: "messages",
-                statement: READ_MESSAGES,
-                decode: |row| {
-                    Ok((vec![CopiedRow::Message(row.uaid(13)?, messages::decode(row)?)], 0))
-                },
-                position: 14,
-            },
-        ],
+        Table::Notifications => &[VERSIONS],
+        Table::Sequences => &[SEQUENCES],
+        Table::Feeds => &[KEYS, EXPECTED],
+        Table::Messages(_) => &[CHANNELS, MESSAGES],
     }
+}
+
+fn one(row: CopiedRow) -> Result<Decoded, SqlError> {
+    Ok((vec![row], 0))
 }
 
 async fn read_page(
@@ -124,7 +111,7 @@ async fn read_page(
         let (read, bytes_read) = (part.decode)(row)?;
         page.rows.extend(read);
         bytes += bytes_read;
-        last = Some(row.column::<&str>(part.position)?);
+        last = Some(row.column::<&str>(row.len() - 1)?);
     }
     let is_full = bytes >= PAGE_BYTES_MAX || rows.len() == rows_max;
     page.next = match (last.filter(|_| is_full), parts.get(at + 1)) {
@@ -148,13 +135,13 @@ fn decode_key(row: &Row) -> Result<Decoded, SqlError> {
 fn decode_expected(row: &Row) -> Result<Decoded, SqlError> {
     let ExpectedReceipt { request, deadline } = feed_rows::decode_expected(row)?;
     let ReceiptRequest { subscription: feed, key } = request;
-    Ok((vec![CopiedRow::ExpectedReceipt { feed, key, deadline }], 0))
+    one(CopiedRow::ExpectedReceipt { feed, key, deadline })
 }
 
 fn decode_channels(row: &Row) -> Result<Decoded, SqlError> {
     let chids = row.column::<Vec<uuid::Uuid>>(1)?;
     let chids: BTreeSet<Chid> = chids.into_iter().map(|chid| Chid(chid.into_bytes())).collect();
-    Ok((vec![CopiedRow::Channels(row.uaid(0)?, chids)], 0))
+    one(CopiedRow::Channels(row.uaid(0)?, chids))
 }
 
 impl CopyCalls for PostgresClient {
@@ -247,9 +234,7 @@ async fn write_page(
                 (channels::ADD, params![*uaid, chids, false])
             }
             CopiedRow::Message(uaid, message) => {
-                let mut params = messages::row_params(*uaid, message);
-                params.push(Param::from(i32::from(message.offers)));
-                (messages::INSERT_COPY, params)
+                (messages::INSERT, messages::insert_params(*uaid, message))
             }
         };
         match table {
@@ -270,9 +255,8 @@ async fn copy_row(
     let rows = match row {
         CopiedRow::Channels(uaid, chids) => {
             let chids: Vec<Chid> = chids.iter().copied().collect();
-            let there =
-                transaction.run_month(to, CHANNELS_THERE, params![*uaid, chids.clone()]).await?;
-            if holds(&there)? {
+            let there = params![*uaid, chids.clone()];
+            if holds(&transaction.run_month(to, CHANNELS_THERE, there).await?)? {
                 return Ok(0);
             }
             transaction.run_month(to, channels::ADD, params![*uaid, chids, false]).await?
@@ -290,21 +274,10 @@ async fn copy_message(
     uaid: Uaid,
     message: &Message,
 ) -> Result<Vec<Row>, SqlError> {
-    let mut params = messages::row_params(uaid, message);
-    params.push(Param::from(i32::from(message.offers)));
-    transaction
-        .run_month(
-            to,
-            DELETE_OLDER,
-            params![
-                uaid,
-                message.chid,
-                message.topic.as_ref().map(|topic| topic.as_str()),
-                message.id
-            ],
-        )
-        .await?;
-    transaction.run_month(to, COPY_MESSAGE, params).await
+    let topic = message.topic.as_ref().map(Topic::as_str);
+    let older = params![uaid, message.chid, topic, message.id];
+    transaction.run_month(to, DELETE_OLDER, older).await?;
+    transaction.run_month(to, COPY_MESSAGE, messages::insert_params(uaid, message)).await
 }
 
 const COUNT_FEEDS: &str = "SELECT 2 * (SELECT count(*) FROM {s}.feed_keys) + (SELECT count(*) FROM {s}.receipts_expected)";

@@ -33,33 +33,33 @@ pub(crate) enum ErrorKind {
 }
 
 impl SqlError {
+    fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into() }
+    }
+
     pub(crate) fn corrupt(what: &str) -> Self {
-        Self {
-            kind: ErrorKind::Corrupt,
-            text: format!("a row in PostgreSQL is unreadable: {what}"),
-        }
+        Self::new(ErrorKind::Corrupt, format!("a row in PostgreSQL is unreadable: {what}"))
     }
 
     /// Another transaction has made what this one was to make.
     pub(crate) fn conflict() -> Self {
-        let text = "another transaction was in the way".to_owned();
-        Self { kind: ErrorKind::Refused(SqlState::T_R_SERIALIZATION_FAILURE), text }
+        let kind = ErrorKind::Refused(SqlState::T_R_SERIALIZATION_FAILURE);
+        Self::new(kind, "another transaction was in the way")
     }
 
     pub(crate) fn late(limit: Duration) -> Self {
-        let text = format!("PostgreSQL did not answer within {} ms", limit.as_millis());
-        Self { kind: ErrorKind::Lost, text }
+        let limit_ms = limit.as_millis();
+        Self::new(ErrorKind::Lost, format!("PostgreSQL did not answer within {limit_ms} ms"))
     }
 
     pub(crate) fn lost() -> Self {
-        let text = "the connection to PostgreSQL ended".to_owned();
-        Self { kind: ErrorKind::Lost, text }
+        Self::new(ErrorKind::Lost, "the connection to PostgreSQL ended")
     }
 
     /// The connection could not be opened.
     pub(crate) fn unreachable(server: &str, reason: &str) -> Self {
         let text = format!("no PostgreSQL is reached at {server}: {reason}");
-        Self { kind: ErrorKind::Unreachable, text }
+        Self::new(ErrorKind::Unreachable, text)
     }
 
     pub(crate) fn has_code(&self, codes: &[SqlState]) -> bool {

@@ -156,7 +156,7 @@ async fn store_with_care(
             rules::cancel(&Feeds::writing(transaction), &expected).await?;
         }
     }
-    transaction.run_month(month, INSERT, row_params(uaid, message)).await?;
+    transaction.run_month(month, INSERT, insert_params(uaid, message)).await?;
     Ok(Stored::Done)
 }
 
@@ -199,8 +199,8 @@ pub(crate) async fn lock(
     transaction.run_month(month, LOCK, params![uaid]).await.map(drop)
 }
 
-/// The parameters of [`INSERT`].
-pub(crate) fn row_params(uaid: Uaid, message: &Message) -> Vec<Param> {
+/// The columns of a message but its offers.
+fn row_params(uaid: Uaid, message: &Message) -> Vec<Param> {
     let (encoding, encryption, crypto_key) = match message.payload.as_ref().map(|it| &it.encoding) {
         // A SimplePush version has a table of its own.
         None | Some(Encoding::Plain) => (None, None, None),
@@ -225,6 +225,13 @@ pub(crate) fn row_params(uaid: Uaid, message: &Message) -> Vec<Param> {
         message.receipt.as_ref().map(|receipt| receipt.to_column()),
         i32::try_from(WaitingSize::of(message).bytes).unwrap_or(i32::MAX),
     ]
+}
+
+/// The parameters of [`INSERT`].
+pub(crate) fn insert_params(uaid: Uaid, message: &Message) -> Vec<Param> {
+    let mut params = row_params(uaid, message);
+    params.push(Param::from(i32::from(message.offers)));
+    params
 }
 
 fn columns<'a>(messages: impl IntoIterator<Item = &'a MessageKey>) -> (Vec<MessageId>, Vec<Chid>) {
@@ -368,15 +375,8 @@ const STORE: &str = "
     SELECT code, other
     FROM {s}.store_{m}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
 
-const INSERT: &str = "
-    INSERT INTO {s}.messages_{m}
-        (uaid, id, expires_at, chid, topic, urgency, accepted_at, ttl,
-         encoding, encryption, crypto_key, data, receipt, size, offers)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 0)
-    ON CONFLICT DO NOTHING";
-
 /// Whether or not the channel is registered.
-pub(crate) const INSERT_COPY: &str = "
+pub(crate) const INSERT: &str = "
     INSERT INTO {s}.messages_{m}
         (uaid, id, expires_at, chid, topic, urgency, accepted_at, ttl,
          encoding, encryption, crypto_key, data, receipt, size, offers)

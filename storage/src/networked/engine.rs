@@ -59,7 +59,7 @@ macro_rules! contract {
         impl<E: Engine> $contract for Networked<E> {
             $($(fn $name(&self, $($arg: $type),*) -> StoreFuture<$answer> {
                 let agent = None$(.or(Some($agent)))?;
-                self.run(Messages, agent, async move |engine| engine.$name($($arg),*).await)
+                call!(self, Messages, agent, $name($($arg),*))
             })*)*
         }
     };
@@ -167,13 +167,11 @@ contract! {
 
 impl<E: Engine> ReceiptTables for Networked<E> {
     fn expect_receipt(&self, expected: ExpectedReceipt, messages_max: u64) -> StoreFuture<bool> {
-        self.run(Store, None, async move |engine| {
-            engine.expect_receipt(expected, messages_max).await
-        })
+        call!(self, Store, None, expect_receipt(expected, messages_max))
     }
 
     fn cancel_receipt(&self, expected: ExpectedReceipt) -> StoreFuture<()> {
-        self.call(async move |engine| engine.cancel_receipt(expected).await)
+        call!(self, Messages, None, cancel_receipt(expected))
     }
 
     fn withdraw_message(
@@ -187,7 +185,7 @@ impl<E: Engine> ReceiptTables for Networked<E> {
     }
 
     fn expire_receipts(&self, now: Time) -> StoreFuture<ExpiredReceipts> {
-        self.call(async move |engine| engine.expire_receipts(now).await)
+        call!(self, Messages, None, expire_receipts(now))
     }
 }
 

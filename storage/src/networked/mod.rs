@@ -4,12 +4,20 @@
 //! in the order of its user agent's writes. The engine's future runs on the engine's threads, and is finished even if the
 //! caller has stopped.
 
+/// One call of the engine: its priority, the user agent in whose order it is, and what its answer becomes.
+macro_rules! call {
+    ($store:ident, $priority:expr, $agent:expr, $name:ident($($arg:expr),*) $(, $answer:expr)?) => {
+        $store.run($priority, $agent, async move |engine| {
+            engine.$name($($arg),*).await$(.map($answer))?
+        })
+    };
+}
+
 mod engine;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use futures_util::TryFutureExt;
 use state_machine::{BridgeRecipient, Chid, Message, Month, RouterRecord, Uaid};
 
 pub use self::engine::{
@@ -17,7 +25,8 @@ pub use self::engine::{
     RecordCalls, RouterCalls, Server, TableCalls, UserCalls, VersionCalls,
 };
 use crate::notifications as versions;
-use crate::queue::{Priority, Queue};
+use crate::queue::Priority::{self, Messages, Router};
+use crate::queue::Queue;
 use crate::receipts::{Deletion, deletions};
 use crate::record_row::RecordRow;
 use crate::registration::NewRecord;
@@ -58,40 +67,8 @@ impl<E: Engine> Networked<E> {
         self.queue.run(priority, agent, async { call.await.map_err(Into::into) })
     }
 
-    /// Runs a call that is not ordered.
-    fn call<T: Send + 'static, F>(&self, call: impl FnOnce(Arc<E>) -> F) -> StoreFuture<T>
-    where
-        F: Future<Output = Result<T, E::Error>> + Send + 'static,
-    {
-        self.run(Priority::Messages, None, call)
-    }
-
-    /// Runs a write of message rows, in order with the other writes of the user agent.
-    fn write<T: Send + 'static, F>(
-        &self,
-        uaid: Uaid,
-        write: impl FnOnce(Arc<E>) -> F,
-    ) -> StoreFuture<T>
-    where
-        F: Future<Output = Result<T, E::Error>> + Send + 'static,
-    {
-        self.run(Priority::Messages, Some(uaid), write)
-    }
-
-    /// Runs a write of a router record.
-    fn route<T: Send + 'static, F>(
-        &self,
-        uaid: Uaid,
-        write: impl FnOnce(Arc<E>) -> F,
-    ) -> StoreFuture<T>
-    where
-        F: Future<Output = Result<T, E::Error>> + Send + 'static,
-    {
-        self.run(Priority::Router, Some(uaid), write)
-    }
-
     fn register(&self, new: NewRecord) -> StoreFuture<RegisterResult> {
-        self.route(new.uaid, async move |engine| engine.register(new).await)
+        call!(self, Router, Some(new.uaid), register(new))
     }
 
     /// Deletes messages, and writes or cancels their receipts.
@@ -102,22 +79,18 @@ impl<E: Engine> Networked<E> {
         deletions: Vec<Deletion>,
     ) -> StoreFuture<SettledMessages> {
         if deletions.iter().any(|(_message, settlement)| settlement.is_some()) {
-            return self
-                .write(uaid, async move |engine| engine.settle(uaid, months, deletions).await);
+            return call!(self, Messages, Some(uaid), settle(uaid, months, deletions));
         }
         let messages: Vec<_> = deletions.into_iter().map(|(message, _none)| message).collect();
         if let Some(deleted) = versions::delete(self, uaid, &messages) {
             return deleted;
         }
-        let deleted =
-            self.write(uaid, async move |engine| engine.delete(uaid, months, messages).await);
-        let subscriptions = Vec::new();
-        Box::pin(deleted.map_ok(|deleted| SettledMessages { deleted, subscriptions }))
+        let settled = |deleted| SettledMessages { deleted, subscriptions: Vec::new() };
+        call!(self, Messages, Some(uaid), delete(uaid, months, messages), settled)
     }
 }
 
 impl<E: Engine> Store for Networked<E> {
-    #[expect(clippy::too_many_lines, reason = "an arm for each operation")]
     fn execute(&self, op: StoreOp) -> StoreFuture<StoreAnswer> {
         use StoreAnswer as Answer;
         match op {
@@ -127,9 +100,9 @@ impl<E: Engine> Store for Networked<E> {
             StoreOp::ReadChannels { uaid, month } => {
                 answer(self.channels(uaid, month), Answer::Channels)
             }
-            StoreOp::Fetch { uaid, month, after, limit, now } => self.call(async move |engine| {
-                engine.fetch(uaid, month, after, limit, now).await.map(Answer::Fetched)
-            }),
+            StoreOp::Fetch { uaid, month, after, limit, now } => {
+                call!(self, Messages, None, fetch(uaid, month, after, limit, now), Answer::Fetched)
+            }
             StoreOp::FetchVersions { uaid, after, limit, now } => {
                 answer(versions::fetch_page(self, uaid, after, limit, now), Answer::Fetched)
             }
@@ -137,57 +110,49 @@ impl<E: Engine> Store for Networked<E> {
                 answer(self.settle(uaid, months, deletions(messages, &acks)), Answer::Deleted)
             }
             StoreOp::RecordOffers { uaid, month, messages } => {
-                self.write(uaid, async move |engine| {
-                    engine.record_offers(uaid, month, messages).await?;
-                    Ok(Answer::OffersRecorded)
-                })
+                let done = |()| Answer::OffersRecorded;
+                call!(self, Messages, Some(uaid), record_offers(uaid, month, messages), done)
             }
             StoreOp::AddChannels { uaid, month, channels } => {
-                self.write(uaid, async move |engine| {
-                    engine.add_channels(uaid, month, channels).await?;
-                    Ok(Answer::ChannelsAdded)
-                })
+                let done = |()| Answer::ChannelsAdded;
+                call!(self, Messages, Some(uaid), add_channels(uaid, month, channels), done)
             }
             StoreOp::CreateChannels { uaid, month, channels } => {
-                self.write(uaid, async move |engine| {
-                    engine.create_channels(uaid, month, channels).await?;
-                    Ok(Answer::ChannelsAdded)
-                })
+                let done = |()| Answer::ChannelsAdded;
+                call!(self, Messages, Some(uaid), create_channels(uaid, month, channels), done)
             }
             StoreOp::RemoveChannel { uaid, months, chid } => {
-                self.write(uaid, async move |engine| {
-                    engine.remove_channel(uaid, months, chid).await?;
-                    Ok(Answer::ChannelRemoved)
-                })
+                let done = |()| Answer::ChannelRemoved;
+                call!(self, Messages, Some(uaid), remove_channel(uaid, months, chid), done)
             }
             StoreOp::RemoveChannelAndVersion { uaid, months, chid } => {
-                self.write(uaid, async move |engine| {
+                self.run(Messages, Some(uaid), async move |engine| {
                     engine.remove_channel(uaid, months, chid).await?;
                     engine.delete_notification(uaid, chid, None).await?;
                     Ok(Answer::ChannelRemoved)
                 })
             }
-            StoreOp::UpdateMonth(step) => self.route(step.uaid, async move |engine| {
-                engine.update_month(step).await.map(Answer::MonthUpdated)
-            }),
-            StoreOp::FinishMove(step) => self.route(step.uaid, async move |engine| {
-                engine.finish_move(step).await.map(Answer::MoveFinished)
-            }),
-            StoreOp::MoveMessages { uaid, from, to } => self.write(uaid, async move |engine| {
-                engine.move_messages(uaid, from, to).await?;
-                Ok(Answer::Moved)
-            }),
+            StoreOp::UpdateMonth(step) => {
+                call!(self, Router, Some(step.uaid), update_month(step), Answer::MonthUpdated)
+            }
+            StoreOp::FinishMove(step) => {
+                call!(self, Router, Some(step.uaid), finish_move(step), Answer::MoveFinished)
+            }
+            StoreOp::MoveMessages { uaid, from, to } => {
+                let done = |()| Answer::Moved;
+                call!(self, Messages, Some(uaid), move_messages(uaid, from, to), done)
+            }
             // Each push to a lost node clears it: too frequent for the last slots.
-            StoreOp::ClearNode { uaid, binding } => self.write(uaid, async move |engine| {
-                engine.clear_node(uaid, binding).await.map(Answer::NodeCleared)
-            }),
+            StoreOp::ClearNode { uaid, binding } => {
+                let cleared = Answer::NodeCleared;
+                call!(self, Messages, Some(uaid), clear_node(uaid, binding), cleared)
+            }
         }
     }
 
     fn record(&self, uaid: Uaid) -> StoreFuture<Option<RouterRecord>> {
-        self.run(Priority::Router, None, async move |engine| {
-            engine.record(uaid).await.map(|row| row.and_then(RecordRow::served))
-        })
+        let served = |row: Option<RecordRow>| row.and_then(RecordRow::served);
+        call!(self, Router, None, record(uaid), served)
     }
 
     fn register_bridged(&self, registration: BridgedRegistration) -> StoreFuture<RegisterResult> {
@@ -195,36 +160,34 @@ impl<E: Engine> Store for Networked<E> {
     }
 
     fn drop_user(&self, uaid: Uaid) -> StoreFuture<bool> {
-        self.route(uaid, async move |engine| engine.drop_user(uaid).await)
+        call!(self, Router, Some(uaid), drop_user(uaid))
     }
 
     fn drop_bridged(&self, uaid: Uaid, recipient: BridgeRecipient) -> StoreFuture<bool> {
-        self.route(uaid, async move |engine| engine.drop_bridged(uaid, recipient).await)
+        call!(self, Router, Some(uaid), drop_bridged(uaid, recipient))
     }
 
     fn channels(&self, uaid: Uaid, month: Month) -> StoreFuture<Option<BTreeSet<Chid>>> {
-        self.call(async move |engine| engine.channels(uaid, month).await)
+        call!(self, Messages, None, channels(uaid, month))
     }
 
     fn store_message(&self, uaid: Uaid, month: Month, message: Message) -> StoreFuture<Stored> {
         if let Some(stored) = versions::store(self, uaid, &message) {
             return stored;
         }
-        self.run(Priority::Store, Some(uaid), async move |engine| {
-            engine.store(uaid, month, message).await
-        })
+        call!(self, Priority::Store, Some(uaid), store(uaid, month, message))
     }
 
     fn ensure_month(&self, month: Month) -> StoreFuture<()> {
-        self.call(async move |engine| engine.ensure_month(month).await)
+        call!(self, Messages, None, ensure_month(month))
     }
 
     fn months(&self) -> StoreFuture<Vec<Month>> {
-        self.call(async move |engine| engine.months().await)
+        call!(self, Messages, None, months())
     }
 
     fn drop_month(&self, month: Month) -> StoreFuture<bool> {
-        self.call(async move |engine| engine.drop_month(month).await)
+        call!(self, Messages, None, drop_month(month))
     }
 
     fn state(&self) -> EngineState {
@@ -236,7 +199,7 @@ impl<E: Engine> Store for Networked<E> {
     }
 
     fn check(&self) -> StoreFuture<()> {
-        self.run(Priority::Router, None, async move |engine| engine.check().await)
+        call!(self, Router, None, check())
     }
 
     fn close(&self) -> StoreFuture<()> {
