@@ -164,7 +164,6 @@ impl CopyCalls for PostgresClient {
         count(&self.read(statement, params![]).await?)
     }
 
-    /// In one transaction.
     async fn write_rows(&self, table: Table, rows: Arc<Vec<CopiedRow>>) -> Result<(), SqlError> {
         transact!(self, |transaction| write_page(&transaction, table, &rows).await)
     }

@@ -217,9 +217,7 @@ impl FeedRows for Feeds<'_> {
     ) -> Result<(Vec<ExpectedReceipt>, Option<Cursor>), SqlError> {
         let rows = self.run(DUE, params![now, DECIDED_MAX as u64]).await?;
         let mut due = rows.iter().map(decode_expected).collect::<Result<Vec<_>, _>>()?;
-        due.sort_by(|one, other| {
-            one.request.subscription.as_str().cmp(other.request.subscription.as_str())
-        });
+        due.sort_by(|one, other| one.request.subscription.cmp(&other.request.subscription));
         let next = (due.len() == DECIDED_MAX).then(|| Cursor::new(""));
         Ok((due, next))
     }
@@ -230,9 +228,9 @@ impl FeedRows for Feeds<'_> {
         let Some(row) = rows.first() else { return Ok((0, false)) };
         let ended = row.parsed(0, FeedName::from_store)?;
         self.locked(&ended, SEQUENCE, params![ended.as_str()]).await?;
-        for statement in [REMOVE_KEYS, REMOVE_EXPECTED] {
+        for table in ["feed_keys", "receipts_expected"] {
             let params = params![ended.as_str(), DECIDED_MAX as u64];
-            if count(&self.run(statement, params).await?)? > 0 {
+            if count(&self.run(&REMOVE_ROWS.replace("{table}", table), params).await?)? > 0 {
                 return Ok((0, true));
             }
         }
@@ -443,14 +441,9 @@ const LIST: &str = "
 const ENDED: &str = "
     SELECT name FROM {s}.sequences WHERE name > $1 AND name < $2 ORDER BY name LIMIT 1";
 
-const REMOVE_KEYS: &str = "
-    WITH gone AS (DELETE FROM {s}.feed_keys WHERE feed = $1 AND key IN (
-        SELECT key FROM {s}.feed_keys WHERE feed = $1 LIMIT $2) RETURNING 1)
-    SELECT count(*) FROM gone";
-
-const REMOVE_EXPECTED: &str = "
-    WITH gone AS (DELETE FROM {s}.receipts_expected WHERE feed = $1 AND key IN (
-        SELECT key FROM {s}.receipts_expected WHERE feed = $1 LIMIT $2) RETURNING 1)
+const REMOVE_ROWS: &str = "
+    WITH gone AS (DELETE FROM {s}.{table} WHERE feed = $1 AND key IN (
+        SELECT key FROM {s}.{table} WHERE feed = $1 LIMIT $2) RETURNING 1)
     SELECT count(*) FROM gone";
 
 const REMOVE_SEQUENCE: &str = "DELETE FROM {s}.sequences WHERE name = $1";

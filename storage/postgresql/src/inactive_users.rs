@@ -9,7 +9,7 @@ use storage::store::Cursor;
 
 use crate::client::PostgresClient;
 use crate::error::{SqlError, if_month};
-use crate::sql::{Columns, count, holds, params};
+use crate::sql::{Columns, count, holds, params, position};
 
 impl UserCalls for PostgresClient {
     async fn inactive_users(
@@ -21,15 +21,14 @@ impl UserCalls for PostgresClient {
         // No agent has a key below the first of its month, so that none is left out here.
         let before_all = InactiveUser { uaid: Uaid([0; 16]), last_connect: keys.start };
         let InactiveUser { uaid, last_connect } =
-            after.map(|after| position(&after)).transpose()?.unwrap_or(before_all);
+            position(after.as_ref(), InactiveUser::at)?.unwrap_or(before_all);
         let params = params![last_connect.0, uaid, keys.end.0, USERS_IN_A_BATCH as u64];
         let rows = self.read(FIND, params).await?;
         let users = rows.iter().map(|row| {
             Ok(InactiveUser { last_connect: LastConnect(row.number(0)?), uaid: row.uaid(1)? })
         });
         let users = users.collect::<Result<Vec<_>, SqlError>>()?;
-        let next = users.get(USERS_IN_A_BATCH - 1);
-        let next = next.map(|last| Cursor::new(format!("{} {}", last.last_connect.0, last.uaid)));
+        let next = users.get(USERS_IN_A_BATCH - 1).map(InactiveUser::cursor);
         Ok(InactiveUsers { users, next })
     }
 
@@ -44,14 +43,6 @@ impl UserCalls for PostgresClient {
         let rows = if_month(self.read_month(month, HAS_ROWS, params![]).await)?;
         holds(&rows)
     }
-}
-
-fn position(cursor: &Cursor) -> Result<InactiveUser, SqlError> {
-    let position = cursor.as_str().split_once(' ').and_then(|(key, uaid)| {
-        let last_connect = LastConnect(key.parse().ok()?);
-        Some(InactiveUser { uaid: uaid.parse().ok()?, last_connect })
-    });
-    position.ok_or_else(|| SqlError::corrupt("the position among inactive users"))
 }
 
 const FIND: &str = "

@@ -59,7 +59,7 @@ impl MessageCalls for PostgresClient {
         now: Time,
     ) -> Result<Page, SqlError> {
         let most = limit.rows.clamp(1, FETCHED_MAX);
-        let after = position(after.as_ref(), MessageId::parse)?;
+        let after = position(after.as_ref(), |after| MessageId::parse(after.as_str()).ok())?;
         let params = params![uaid, after, now, most as u64 + 1];
         let rows = if_month(self.read_month(month, FETCH, params).await)?;
         let (mut page, mut bytes, mut last) = (Page::default(), 0, None);
@@ -260,9 +260,8 @@ async fn settle(
         }
     }
     // The locks of feeds are taken in one order.
-    receipts.sort_by(|(one, _), (other, _)| {
-        one.request.subscription.as_str().cmp(other.request.subscription.as_str())
-    });
+    receipts
+        .sort_by(|(one, _), (other, _)| one.request.subscription.cmp(&other.request.subscription));
     for (expected, settlement) in receipts {
         let subscription = &expected.request.subscription;
         let is_new = rules::settle(&Feeds::writing(transaction), &expected, settlement).await?;

@@ -45,7 +45,8 @@ impl RecordRows for PostgresClient {
 
     /// In the order of the uaids.
     async fn records(&self, after: Option<&Cursor>) -> Result<RecordPage, SqlError> {
-        let params = params![position(after, Uaid::parse)?, RECORDS_MAX];
+        let params =
+            params![position(after, |after| Uaid::parse(after.as_str()).ok())?, RECORDS_MAX];
         let rows = self.read(RECORDS, params).await?;
         let rows = rows.iter().map(decode).collect::<Result<Vec<_>, _>>()?;
         let last = rows.last().filter(|_| rows.len() as u64 == RECORDS_MAX);

@@ -4,8 +4,8 @@
 //! registered channel and counts what waits in it. Triggers of `messages` keep both counts, so that no statement can forget
 //! them. Whatever writes an agent's rows of a month locks its row of `agents` first: two nodes never wait for each other.
 //!
-//! The version of the tables is in the row `schema` of `state`, and that of a month in a row of its own if it is not 1:
-//! a node of the version before may make the tables of a month after the others were changed.
+//! The version of the tables is in the row `schema` of `state`. A month has a version of its own, in a row with its name if
+//! it is not 1: a node of the version before may make its tables after the others were changed.
 
 use state_machine::Month;
 use storage::networked::MonthCalls;
@@ -16,8 +16,8 @@ use crate::client::{PostgresClient, Transaction, transact};
 use crate::error::{PostgresOpenError, SqlError};
 use crate::sql::{Columns, Names, holds, params};
 
-/// What makes a version of the tables from the one before, while nodes of that one go on: it adds, and what they do stays
-/// right. `{s}` stands for the schema and `{m}` for a month.
+/// What makes a version of the tables from the one before. Nodes of that one go on, so that it only adds, and nothing that
+/// they leave out is required. `{s}` stands for the schema and `{m}` for a month.
 #[derive(Debug)]
 pub struct Migration {
     /// Statements on the tables that are no month's.
@@ -163,7 +163,9 @@ impl MonthCalls for PostgresClient {
         if !self.options.create_tables {
             let remedy =
                 "create them with `kalends tables create`, or allow the creation of tables";
-            return Err(SqlError::corrupt(&format!("the tables of {month} are missing: {remedy}")));
+            return Err(SqlError::corrupt(&format!(
+                "the tables of {month} are missing or old: {remedy}"
+            )));
         }
         transact!(self, |transaction| async {
             transaction.execute(LOCK).await?;

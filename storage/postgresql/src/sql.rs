@@ -167,12 +167,12 @@ pub(crate) fn holds(rows: &[Row]) -> Result<bool, SqlError> {
 }
 
 /// The row after which a page begins.
-pub(crate) fn position<T, E>(
+pub(crate) fn position<T>(
     after: Option<&Cursor>,
-    parse: impl FnOnce(&str) -> Result<T, E>,
+    parse: impl FnOnce(&Cursor) -> Option<T>,
 ) -> Result<Option<T>, SqlError> {
-    let after = after.map(|after| parse(after.as_str())).transpose();
-    after.map_err(|_| SqlError::corrupt("the position of a page"))
+    let of = |after| parse(after).ok_or_else(|| SqlError::corrupt("the position of a page"));
+    after.map(of).transpose()
 }
 
 pub(crate) fn urgency_column(urgency: Urgency) -> i16 {

@@ -82,7 +82,8 @@ pub(crate) async fn page(
     month: Month,
     after: Option<Cursor>,
 ) -> Result<WaitingPage, SqlError> {
-    let params = params![position(after.as_ref(), Uaid::parse)?, USERS_MAX];
+    let params =
+        params![position(after.as_ref(), |after| Uaid::parse(after.as_str()).ok())?, USERS_MAX];
     let rows = if_month(client.read_month(month, PAGE, params).await)?;
     let mut page = WaitingPage::default();
     for row in &rows {
