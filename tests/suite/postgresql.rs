@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use postgres_server::{PostgresServer, shared};
 use serde_json::Value;
+use state_machine::{Month, Time};
 use storage::WaitingLimits;
 use storage_postgresql::{Postgres, PostgresOptions};
 use tempfile::TempDir;
 
 use crate::admin::operator_page::values_with;
 use crate::harness::{
-    Agent, Launch, Program, Role, Sender, Server, WireServer, dynamo, kalends, shared_keys, until,
+    Agent, Launch, Program, Role, Sender, Server, WireServer, dynamo, kalends, shared_keys,
+    unix_now_s, until,
 };
 
 /// A database is back sooner.
@@ -272,14 +274,15 @@ async fn the_monitoring_queries_of_the_page_show_what_it_promises() {
     database.tell("standby");
     database.sql("SELECT pg_create_physical_replication_slot('abandoned', true)");
     let schema = schema_of(&launch);
-    let months = "SELECT relname FROM pg_class WHERE relname ~ '^agents_[0-9_]+$' AND relkind = 'r' ORDER BY 1";
-    let month = database.rows(months)[0][0].trim_start_matches("agents_").to_owned();
+    let month = Month::of(Time(unix_now_s() * 1000)).to_string();
     let here = |query: &str| {
         let named = query.replace("'kalends'", &format!("'{schema}'"));
         named.replace("kalends.", &format!("{schema}.")).replace("2026_11", &month)
     };
     // One holds the lock that the other waits for, until this test has seen both.
-    let lock = format!("BEGIN; LOCK TABLE {schema}.health; SELECT pg_sleep(600)");
+    let lock = format!(
+        "BEGIN; LOCK TABLE {schema}.health IN SHARE ROW EXCLUSIVE MODE; SELECT pg_sleep(600)"
+    );
     let holders = [(); 2].map(|()| database.session(&lock));
     let [sizes, messages, dead, longest, waits, standbys, slots, wal] =
         monitoring_queries().try_into().expect("the page has eight");

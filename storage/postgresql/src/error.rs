@@ -73,9 +73,12 @@ impl SqlError {
         matches!(self.kind, ErrorKind::Refused(_)) && !self.has_code(&may_pass)
     }
 
-    /// Whether a table or function of a month is missing.
-    pub(crate) fn is_missing(&self) -> bool {
+    /// Whether a table or function of a month is missing. One that is dropped while it is called is a cache lookup that
+    /// failed; such internal messages are never translated.
+    fn is_missing(&self) -> bool {
         self.has_code(&[SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_FUNCTION])
+            || self.has_code(&[SqlState::INTERNAL_ERROR])
+                && self.text.contains("cache lookup failed")
     }
 
     /// Whether it was in the way of another transaction, and may be repeated.

@@ -6,8 +6,6 @@ use std::time::Instant;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
-use postgres_server::PostgresServer;
-use tokio::task::spawn_blocking;
 
 use super::store::{Database, Store};
 use crate::harness::{dynamo, unix_now_s};
@@ -21,7 +19,7 @@ pub(super) struct Auditor {
 
 enum Tables {
     DynamoDb(Client),
-    PostgreSql { server: Arc<PostgresServer>, schema: String },
+    PostgreSql(Arc<Database>),
 }
 
 /// A message row: its version, and when it expires, if it does.
@@ -44,10 +42,7 @@ impl Auditor {
     pub(super) fn of(store: &Store, url: &str, ahead_s: i64) -> Self {
         let tables = match store {
             Store::DynamoDb => Tables::DynamoDb(dynamo::client(url)),
-            Store::PostgreSql(database) => {
-                let Database { server, schema, .. } = &**database;
-                Tables::PostgreSql { server: server.clone(), schema: schema.clone() }
-            }
+            Store::PostgreSql(database) => Tables::PostgreSql(database.clone()),
         };
         Self { tables, ahead_s }
     }
@@ -55,6 +50,10 @@ impl Auditor {
     /// Reads all message rows. A version that is missing was absent at some moment after
     /// `begun_at`.
     pub(super) async fn audit(&self) -> Audit {
+        let _turn = match &self.tables {
+            Tables::DynamoDb(_) => None,
+            Tables::PostgreSql(database) => Some(database.turn.lock().await),
+        };
         let (begun_at, now_s) = (Instant::now(), unix_now_s().saturating_add_signed(self.ahead_s));
         let mut audit = Audit { begun_at, rows: BTreeSet::new(), alive: BTreeSet::new() };
         for (version, expiry_s) in self.tables.messages().await {
@@ -73,9 +72,10 @@ impl Auditor {
                 let items = scan(client, "router", "uaid").await;
                 items.iter().filter_map(|item| text(item, "uaid")).collect()
             }
-            Tables::PostgreSql { server, schema } => {
-                let uaids = format!("SELECT replace(uaid::text, '-', '') FROM {schema}.router");
-                rows(server, uaids).await.into_iter().flatten().collect()
+            Tables::PostgreSql(database) => {
+                let uaids =
+                    format!("SELECT replace(uaid::text, '-', '') FROM {}.router", database.schema);
+                database.rows(uaids).await.into_iter().flatten().collect()
             }
         }
     }
@@ -85,7 +85,7 @@ impl Tables {
     async fn messages(&self) -> Vec<MessageRow> {
         match self {
             Self::DynamoDb(client) => messages_in_dynamodb(client).await,
-            Self::PostgreSql { server, schema } => messages_in_postgresql(server, schema).await,
+            Self::PostgreSql(database) => messages_in_postgresql(database).await,
         }
     }
 }
@@ -113,21 +113,17 @@ async fn scan(client: &Client, table: &str, attributes: &str) -> Vec<Item> {
     items
 }
 
-async fn messages_in_postgresql(server: &Arc<PostgresServer>, schema: &str) -> Vec<MessageRow> {
+async fn messages_in_postgresql(database: &Arc<Database>) -> Vec<MessageRow> {
+    let schema = &database.schema;
     let tables = format!(
         "SELECT tablename FROM pg_tables WHERE schemaname = '{schema}' AND tablename LIKE 'messages\\_%'"
     );
-    let selects = rows(server, tables).await.into_iter().flatten().map(|table| {
+    let selects = database.rows(tables).await.into_iter().flatten().map(|table| {
         format!("SELECT replace(id::text, '-', ''), expires_at / 1000 FROM {schema}.{table}")
     });
     let messages = selects.collect::<Vec<_>>().join(" UNION ALL ");
-    let messages = rows(server, messages).await;
+    let messages = database.rows(messages).await;
     messages.into_iter().map(|row| (row[0].clone(), row[1].parse().ok())).collect()
-}
-
-async fn rows(server: &Arc<PostgresServer>, query: String) -> Vec<Vec<String>> {
-    let server = server.clone();
-    spawn_blocking(move || server.rows(&query)).await.expect("the store answers")
 }
 
 fn text(item: &Item, name: &str) -> Option<String> {

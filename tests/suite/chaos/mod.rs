@@ -286,9 +286,7 @@ async fn drive_nodes(
 async fn inject_outages(store: &Store, proxy: &Proxy, outages: &[Outage], state: &RunState) {
     for outage in outages {
         state.until(state.began + outage.at).await;
-        store.begin_outage(outage, proxy).await;
-        state.until(state.began + outage.at + outage.lasts).await;
-        store.end_outage(proxy).await;
+        store.fail(outage, proxy, state.until(state.began + outage.at + outage.lasts)).await;
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use postgres_server::PostgresServer;
+use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
 use super::plan::Outage;
@@ -15,14 +16,16 @@ use crate::postgresql;
 pub(super) enum Store {
     /// Faults are those of its proxy.
     DynamoDb,
-    PostgreSql(Box<Database>),
+    PostgreSql(Arc<Database>),
 }
 
 /// A PostgreSQL server of one run.
 pub(super) struct Database {
-    pub(super) server: Arc<PostgresServer>,
+    server: PostgresServer,
     pub(super) schema: String,
     launch: Launch,
+    /// Held while the database is read by the test, and while it is away.
+    pub(super) turn: Mutex<()>,
     /// Outages until now: by turns it is stopped, and killed with -9.
     outages: AtomicUsize,
 }
@@ -44,11 +47,11 @@ const OUTAGES: [[&str; 2]; 2] = [["stop", "go"], ["kill", "start"]];
 
 impl Store {
     pub(super) fn postgresql() -> Self {
-        let server = Arc::new(PostgresServer::start());
+        let server = PostgresServer::start();
         let launch = postgresql::on(&server);
         let schema = postgresql::schema_of(&launch);
-        let outages = AtomicUsize::new(0);
-        Self::PostgreSql(Box::new(Database { server, schema, launch, outages }))
+        let (turn, outages) = (Mutex::default(), AtomicUsize::new(0));
+        Self::PostgreSql(Arc::new(Database { server, schema, launch, turn, outages }))
     }
 
     /// How its nodes are started; none of DynamoDB, which the cluster starts itself.
@@ -66,19 +69,21 @@ impl Store {
         }
     }
 
-    pub(super) async fn begin_outage(&self, outage: &Outage, proxy: &Proxy) {
+    /// Has a fault for as long as `lasts` takes.
+    pub(super) async fn fail(&self, outage: &Outage, proxy: &Proxy, lasts: impl Future) {
         match self {
-            Self::DynamoDb => proxy.rule(outage.rule.clone()),
-            Self::PostgreSql(database) => database.tell(0).await,
-        }
-    }
-
-    pub(super) async fn end_outage(&self, proxy: &Proxy) {
-        match self {
-            Self::DynamoDb => proxy.clear_rules(),
+            Self::DynamoDb => {
+                proxy.rule(outage.rule.clone());
+                lasts.await;
+                proxy.clear_rules();
+            }
             Self::PostgreSql(database) => {
-                database.tell(1).await;
-                database.outages.fetch_add(1, Ordering::Relaxed);
+                let _turn = database.turn.lock().await;
+                let number = database.outages.fetch_add(1, Ordering::Relaxed);
+                let [begin, end] = OUTAGES[number % OUTAGES.len()];
+                database.tell(begin).await;
+                lasts.await;
+                database.tell(end).await;
             }
         }
     }
@@ -96,9 +101,15 @@ impl Store {
 }
 
 impl Database {
-    async fn tell(&self, at: usize) {
-        let command = OUTAGES[self.outages.load(Ordering::Relaxed) % OUTAGES.len()][at];
-        let server = self.server.clone();
-        spawn_blocking(move || server.tell(command)).await.expect("it does what it is told");
+    async fn tell(self: &Arc<Self>, command: &'static str) {
+        let database = self.clone();
+        let done = spawn_blocking(move || database.server.tell(command)).await;
+        done.expect("the database does it");
+    }
+
+    /// The rows of a query, as texts.
+    pub(super) async fn rows(self: &Arc<Self>, query: String) -> Vec<Vec<String>> {
+        let database = self.clone();
+        spawn_blocking(move || database.server.rows(&query)).await.expect("the database answers")
     }
 }
