@@ -7,8 +7,9 @@
 //! - `storage_postgresql` in a database that many nodes share;
 //! - `storage_dynamodb` in tables that many nodes share.
 //!
-//! They share the [`rules`] above their rows and the [`queue`] with the order of an agent's writes. [`durable`] writes
-//! files, also those of other crates, and [`data_dir`] is where a server keeps them.
+//! They share the [`rules`] above their rows. Those of a server are one [`networked`] store, with the [`queue`] that keeps the
+//! order of an agent's writes. [`durable`] writes files, also those of other crates, and [`data_dir`] is where a server
+//! keeps them.
 //!
 //! Architecture Invariant: no other crate than an engine knows a table or SQL, and no engine knows another one. These
 //! crates know no sockets, actors or HTTP.
@@ -20,6 +21,7 @@ pub mod durable;
 pub mod feeds;
 pub mod inactive_users;
 pub mod maintenance;
+pub mod networked;
 pub mod notifications;
 pub mod owner;
 pub mod queue;

@@ -333,6 +333,20 @@ pub struct InactiveUser {
     pub last_connect: LastConnect,
 }
 
+impl InactiveUser {
+    /// The position behind this user, in the order of the index.
+    pub fn cursor(&self) -> Cursor {
+        Cursor::new(format!("{} {}", self.last_connect.0, self.uaid))
+    }
+
+    /// None if it is no position.
+    pub fn at(cursor: &Cursor) -> Option<Self> {
+        let (key, uaid) = cursor.as_str().split_once(' ')?;
+        let last_connect = LastConnect(key.parse().ok()?);
+        Some(Self { uaid: uaid.parse().ok()?, last_connect })
+    }
+}
+
 /// A user whose record is marked as dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MarkedUser {

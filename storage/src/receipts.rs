@@ -45,6 +45,12 @@ pub fn deletions(messages: Vec<MessageKey>, acks: &[(MessageId, AckCode)]) -> Ve
     messages.into_iter().map(with_ack).collect()
 }
 
+/// The deletion of a message by its sender.
+pub fn withdrawal(message: MessageKey) -> Deletion {
+    let settlement = message.id.may_want_receipt().then_some(Settlement::Withdrawn);
+    (message, settlement)
+}
+
 /// The result of [`ReceiptTables::expire_receipts`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExpiredReceipts {

@@ -7,11 +7,15 @@ use std::time::Duration;
 
 use postgres_server::{PostgresServer, shared};
 use serde_json::Value;
+use state_machine::{Month, Time};
+use storage::WaitingLimits;
+use storage_postgresql::{Postgres, PostgresOptions};
 use tempfile::TempDir;
 
 use crate::admin::operator_page::values_with;
 use crate::harness::{
-    Agent, Launch, Program, Role, Sender, Server, WireServer, dynamo, kalends, shared_keys, until,
+    Agent, Launch, Program, Role, Sender, Server, WireServer, dynamo, kalends, shared_keys,
+    unix_now_s, until,
 };
 
 /// A database is back sooner.
@@ -30,6 +34,36 @@ fn arguments(database: &PostgresServer) -> [String; 3] {
 
 pub(crate) fn on(database: &PostgresServer) -> Launch {
     Launch::default().with(&arguments(database))
+}
+
+fn argument(launch: &Launch, name: &str) -> String {
+    let value = launch.arguments.iter().find_map(|argument| argument.strip_prefix(name));
+    value.expect("a server on PostgreSQL has it").to_owned()
+}
+
+/// The schema of a server.
+pub(crate) fn schema_of(launch: &Launch) -> String {
+    argument(launch, "--postgresql-schema=")
+}
+
+/// The store of a server that has ended.
+pub(crate) fn opened(launch: &Launch) -> Postgres {
+    let limit = Duration::from_secs(30);
+    let options = PostgresOptions {
+        url: argument(launch, "--postgresql-url="),
+        password: None,
+        schema: schema_of(launch),
+        create_tables: false,
+        is_pooled: false,
+        connect_timeout: limit,
+        operation_timeout: limit,
+        requests_max: 4096,
+        agent_writes_max: 4096,
+        connections: 2,
+        threads: 2,
+        waiting: WaitingLimits::NONE,
+    };
+    storage_postgresql::open(&options).expect("the tables are there")
 }
 
 #[actix_web::test]
@@ -79,12 +113,7 @@ async fn a_dump_of_the_database_and_an_archive_of_the_keys_restore_everything() 
     let launch = on(&database);
     let mut server = Server::launch(launch.clone());
     let (uaid, channel) = Agent::offline_with(&server, "before").await;
-    let schema = launch
-        .arguments
-        .last()
-        .expect("it has arguments")
-        .trim_start_matches("--postgresql-schema=")
-        .to_owned();
+    let schema = schema_of(&launch);
     database.tell(&format!("dump {schema}"));
     assert!(server.terminate().success());
     database.sql(&format!("DROP SCHEMA {schema} CASCADE"));
@@ -175,6 +204,20 @@ async fn a_start_that_cannot_succeed_is_a_wrong_configuration_and_one_that_may_i
 }
 
 #[actix_web::test]
+async fn tables_of_a_newer_version_are_refused_with_a_sentence() {
+    let launch = on(shared());
+    let mut server = Server::launch(launch.clone());
+    assert!(server.terminate().success());
+    let schema =
+        launch.arguments.last().and_then(|last| last.split_once('=')).expect("it has one").1;
+    shared().sql(&format!("UPDATE {schema}.state SET number = 2 WHERE name = 'schema'"));
+    let mut command = launch.command(&["serve"]);
+    command.arg("--listen=127.0.0.1:0").arg("--data-dir").arg(server.data_dir());
+    let newer = "the tables have schema version 2 and this program knows none above 1: run the newer version again";
+    Program::run(command).await.failed(2, newer);
+}
+
+#[actix_web::test]
 async fn the_printed_statements_make_the_tables_of_a_server_that_may_make_none() {
     let launch = on(shared()).with(&["--create-tables=false"]);
     let home = TempDir::new().expect("a temporary directory can be made");
@@ -214,4 +257,56 @@ async fn settings_that_lose_answered_pushes_are_named_by_the_doctor_and_on_the_o
     let page = values_with(&server, is_warned).await;
     let sentence = "An answered push can be lost: synchronous_commit is off: ";
     assert!(page["warnings"][0].as_str().is_some_and(|text| text.starts_with(sentence)), "{page}");
+}
+
+/// The queries of the page for operators, in their order.
+fn monitoring_queries() -> Vec<&'static str> {
+    let page = include_str!("../../docs/operations/postgresql.md");
+    page.split("```sql\n").skip(1).filter_map(|rest| rest.split("```").next()).collect()
+}
+
+#[actix_web::test]
+async fn the_monitoring_queries_of_the_page_show_what_it_promises() {
+    let database = PostgresServer::start();
+    let launch = on(&database);
+    let server = Server::launch(launch.clone());
+    let (_uaid, _channel) = Agent::offline_with(&server, "waiting").await;
+    database.tell("standby");
+    database.sql("SELECT pg_create_physical_replication_slot('abandoned', true)");
+    let schema = schema_of(&launch);
+    let month = Month::of(Time(unix_now_s() * 1000)).to_string();
+    let here = |query: &str| {
+        let named = query.replace("'kalends'", &format!("'{schema}'"));
+        named.replace("kalends.", &format!("{schema}.")).replace("2026_11", &month)
+    };
+    // One holds the lock that the other waits for, until this test has seen both.
+    let lock = format!(
+        "BEGIN; LOCK TABLE {schema}.health IN SHARE ROW EXCLUSIVE MODE; SELECT pg_sleep(600)"
+    );
+    let holders = [(); 2].map(|()| database.session(&lock));
+    let [sizes, messages, dead, longest, waits, standbys, slots, wal] =
+        monitoring_queries().try_into().expect("the page has eight");
+    let shown = async |query: &str, what: &str, is_right: &dyn Fn(&[Vec<String>]) -> bool| {
+        until(LONG, what, async || is_right(&database.rows(&here(query)))).await;
+    };
+    let has = |rows: &[Vec<String>], column: usize, value: &str| {
+        rows.iter().any(|row| row[column] == value)
+    };
+    shown(sizes, "the sizes of tables", &|rows| has(rows, 0, &format!("messages_{month}"))).await;
+    let is_one = |rows: &[Vec<String>]| [0, 2, 3].iter().all(|at| rows[0][*at] == "1");
+    shown(messages, "the message that waits", &is_one).await;
+    shown(dead, "dead rows", &|rows| has(rows, 0, &format!("agents_{month}"))).await;
+    shown(longest, "the longest transaction", &|rows| {
+        rows.iter().any(|row| row[4].contains("LOCK"))
+    })
+    .await;
+    shown(waits, "a session that waits for a lock", &|rows| {
+        rows.iter().any(|row| row[3].contains("LOCK") && row[1].starts_with('{'))
+    })
+    .await;
+    shown(standbys, "the standby", &|rows| has(rows, 2, "async") && has(rows, 1, "streaming"))
+        .await;
+    shown(slots, "the slot", &|rows| has(rows, 0, "abandoned") && has(rows, 1, "f")).await;
+    shown(wal, "the log", &|rows| rows[0][0].parse::<u64>().is_ok_and(|bytes| bytes > 0)).await;
+    drop(holders);
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use storage::StoreAdmin;
 use storage::maintenance::Throughput;
-use storage_dynamodb::{Billing, Dynamo, DynamoOpenError, DynamoOptions};
+use storage_dynamodb::{Billing, DynamoOpenError, DynamoOptions};
 
 use super::open_error::OpenStoreError;
 use crate::settings::{BillingMode, PublicUrl, Settings};
 
 pub(super) fn open(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> {
-    let opened = Dynamo::open(&options(settings)).map_err(|error| {
+    let opened = storage_dynamodb::open(&options(settings)).map_err(|error| {
         let remedy = match error {
             DynamoOpenError::RouterMissing { .. } => {
                 " (`kalends tables create` makes it, or create_tables = true)"

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use storage::StoreAdmin;
-use storage_postgresql::{Postgres, PostgresOpenError, PostgresOptions};
+use storage_postgresql::{PostgresOpenError, PostgresOptions};
 
 use super::open_error::OpenStoreError;
 use crate::settings::{PostgresUrl, Settings};
 use crate::system::regular_file;
 
 pub(super) fn open(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> {
-    let opened = Postgres::open(&options(settings)?).map_err(|error| {
+    let opened = storage_postgresql::open(&options(settings)?).map_err(|error| {
         let remedy = match error {
             PostgresOpenError::Missing { .. } => {
                 " (`kalends tables create` makes them, or create_tables = true; postgresql_schema names the schema)"

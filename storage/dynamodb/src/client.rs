@@ -24,7 +24,7 @@ use crate::retries;
 const ROUTER_SHARE: usize = 4;
 
 #[derive(Debug)]
-pub(crate) struct DynamoClient {
+pub struct DynamoClient {
     /// Builds requests; [`DynamoClient::call`] sends them.
     pub(crate) sdk: Client,
     pub(crate) names: Names,
@@ -159,7 +159,9 @@ impl DynamoClient {
         self.gave_way.load(Relaxed)
     }
 
-    pub(crate) fn unreadable(&self) -> u64 {
+    /// How often a row of a message table was skipped since the engine was opened because it could
+    /// not be decoded. Such rows are deleted with their month.
+    pub fn unreadable(&self) -> u64 {
         self.unreadable.load(Relaxed)
     }
 

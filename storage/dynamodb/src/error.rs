@@ -55,7 +55,7 @@ const DENIED: [&str; 8] = [
 /// A failed request: operation, table and the service's message, never a key or a value.
 #[derive(Debug, thiserror::Error)]
 #[error("{operation} on table {table}: {kind}{}", partly_done(.kind, *.indeterminate))]
-pub(crate) struct CallError {
+pub struct CallError {
     operation: &'static str,
     table: String,
     kind: Kind,

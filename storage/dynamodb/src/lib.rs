@@ -10,26 +10,14 @@
 //! - **A flood or a hanging table** affects only its agent or its table: slots of the queue and
 //!   connections are reserved for others, above all for the router table.
 //! - **Reads** are consistent: they see every write that was answered before.
-//! - **Throttling** beyond the budget is [`StoreError::Busy`] if nothing was done, and
-//!   [`StoreError::Failed`] if a part may have been done.
+//! - **Throttling** beyond the budget is [`StoreError::Busy`](storage::StoreError::Busy) if nothing was done, and
+//!   [`StoreError::Failed`](storage::StoreError::Failed) if a part may have been done.
 //!
 //! Architecture Invariant: only `client` sends requests, so that every error names its operation
 //! and table, and none has a key or a payload.
 
 #[cfg(test)]
 extern crate self as storage_dynamodb;
-
-/// Implements methods of a contract: each runs one function of this engine, in no order.
-macro_rules! calls {
-    ($($name:ident($($arg:ident: $type:ty),*) -> $answer:ty = |$client:ident| $call:expr;)*) => {
-        $(fn $name(&self, $($arg: $type),*) -> StoreFuture<$answer> {
-            self.call(async move |client| {
-                let $client = &*client;
-                $call.await
-            })
-        })*
-    };
-}
 
 mod acked_rows;
 mod attributes;
@@ -39,6 +27,7 @@ mod client;
 mod copied_rows;
 mod copy_table;
 mod dropped_users;
+mod engine;
 mod error;
 mod feeds;
 mod fetch;
@@ -46,7 +35,6 @@ mod id_floor;
 mod inactive_users;
 mod key_fingerprints;
 mod last_connect_index;
-mod maintenance;
 mod message_items;
 mod messages;
 mod month_rows;
@@ -62,7 +50,6 @@ mod record_update;
 mod registration;
 mod retries;
 mod router;
-mod store;
 mod table_schema;
 mod tables;
 #[cfg(test)]
@@ -73,96 +60,35 @@ mod wait;
 mod waiting_counts;
 mod waiting_rows;
 
-use std::sync::Arc;
+use storage::networked::Networked;
+use storage::queue::{Queue, QueueLimits};
 
-use state_machine::Uaid;
-use storage::queue::{Priority, Queue, QueueLimits};
-use storage::store::{StoreError, StoreFuture};
-
-use self::client::DynamoClient;
+pub use self::client::DynamoClient;
 pub use self::open::{DynamoOpenError, TestOverrides};
 pub use self::options::{Billing, DynamoOptions};
 
 /// A store in DynamoDB.
+pub type Dynamo = Networked<DynamoClient>;
+
+/// Finds credentials, region and server, and creates the router table if it is missing and tables may be created.
 ///
-/// Dropping it without [`Store::close`](storage::Store::close) loses no write: the queued calls are
-/// finished in the background.
-pub struct Dynamo {
-    client: Arc<DynamoClient>,
-    queue: Queue,
+/// Blocks until the server has replied.
+pub fn open(options: &DynamoOptions) -> Result<Dynamo, DynamoOpenError> {
+    open_with(options, TestOverrides::default())
 }
 
-impl Dynamo {
-    /// Finds credentials, region and server, and creates the router table if it is missing and
-    /// tables may be created.
-    ///
-    /// Blocks until the server has replied.
-    pub fn open(options: &DynamoOptions) -> Result<Self, DynamoOpenError> {
-        Self::open_with(options, TestOverrides::default())
-    }
-
-    /// As [`Dynamo::open`], with parts of the environment replaced.
-    pub fn open_with(
-        options: &DynamoOptions,
-        overrides: TestOverrides,
-    ) -> Result<Self, DynamoOpenError> {
-        let queue = Queue::start("dynamodb", options.threads, queue_limits(options));
-        let queue = queue.map_err(DynamoOpenError::Thread)?;
-        let client = queue.block_on(open::client(options, overrides))?;
-        Ok(Self { client, queue })
-    }
-
-    /// How often a row of a message table was skipped since the engine was opened because it could
-    /// not be decoded. Such rows are deleted with their month.
-    pub fn rows_unreadable(&self) -> u64 {
-        self.client.unreadable()
-    }
-
-    /// Runs a call that is not ordered.
-    fn call<T, E, F>(&self, call: impl FnOnce(Arc<DynamoClient>) -> F) -> StoreFuture<T>
-    where
-        T: Send + 'static,
-        E: Into<StoreError>,
-        F: Future<Output = Result<T, E>> + Send + 'static,
-    {
-        self.run(Priority::Messages, None, call)
-    }
-
-    /// Runs a write of message rows, in order with the other writes of the user agent.
-    fn write<T, E, F>(
-        &self,
-        uaid: Uaid,
-        write: impl FnOnce(Arc<DynamoClient>) -> F,
-    ) -> StoreFuture<T>
-    where
-        T: Send + 'static,
-        E: Into<StoreError>,
-        F: Future<Output = Result<T, E>> + Send + 'static,
-    {
-        self.run(Priority::Messages, Some(uaid), write)
-    }
-
-    /// Runs a call, in order with the other writes of the user agent if one is named.
-    fn run<T, E, F>(
-        &self,
-        priority: Priority,
-        agent: Option<Uaid>,
-        call: impl FnOnce(Arc<DynamoClient>) -> F,
-    ) -> StoreFuture<T>
-    where
-        T: Send + 'static,
-        E: Into<StoreError>,
-        F: Future<Output = Result<T, E>> + Send + 'static,
-    {
-        let call = call(self.client.clone());
-        self.queue.run(priority, agent, async { call.await.map_err(Into::into) })
-    }
-}
-
-fn queue_limits(options: &DynamoOptions) -> QueueLimits {
-    QueueLimits {
+/// As [`open`], with parts of the environment replaced.
+pub fn open_with(
+    options: &DynamoOptions,
+    overrides: TestOverrides,
+) -> Result<Dynamo, DynamoOpenError> {
+    let limits = QueueLimits {
         calls_max: options.requests_max.max(1),
         agent_calls_max: options.agent_writes_max.max(1),
         agent_wait_max: options.operation_timeout,
-    }
+    };
+    let queue = Queue::start("dynamodb", options.threads, limits);
+    let queue = queue.map_err(DynamoOpenError::Thread)?;
+    let client = queue.block_on(open::client(options, overrides))?;
+    Ok(Networked::new(client, queue))
 }

@@ -1,40 +1,13 @@
 //! SimplePush notifications: one item per channel (docs/sources.md#table-functions).
 
 use state_machine::{Chid, Uaid};
-use storage::notifications::{Notification, NotificationTable};
-use storage::store::StoreFuture;
+use storage::Notification;
 
 use crate::attributes::{UAID, number, number_of, text, text_of};
 use crate::client::DynamoClient;
 use crate::error::{CallError, Item, applied_once, if_table};
-use crate::{Dynamo, tables};
 
 pub(crate) const CHID: &str = "chid";
-
-impl NotificationTable for Dynamo {
-    calls! {
-        ensure_notifications() -> () = |client| tables::ensure_legacy(client);
-
-        fetch_notifications(uaid: Uaid, after: Option<Chid>, limit: usize) -> Vec<Notification> =
-            |client| fetch(client, uaid, after, limit);
-    }
-
-    fn save_notification(&self, uaid: Uaid, notification: Notification) -> StoreFuture<bool> {
-        self.write(uaid, async move |client| {
-            let put = || put(&client, uaid, &notification);
-            tables::ensure_if_missing(tables::ensure_legacy(&client), put).await
-        })
-    }
-
-    fn delete_notification(
-        &self,
-        uaid: Uaid,
-        chid: Chid,
-        version: Option<u64>,
-    ) -> StoreFuture<bool> {
-        self.write(uaid, async move |client| delete(&client, uaid, chid, version).await)
-    }
-}
 
 pub(crate) async fn fetch(
     client: &DynamoClient,

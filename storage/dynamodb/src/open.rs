@@ -1,7 +1,6 @@
 //! Opens an engine: credentials, region, server and router table.
 
 use std::io;
-use std::sync::Arc;
 
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_dynamodb::Client;
@@ -57,10 +56,10 @@ pub struct TestOverrides {
 pub(crate) async fn client(
     options: &DynamoOptions,
     overrides: TestOverrides,
-) -> Result<Arc<DynamoClient>, DynamoOpenError> {
+) -> Result<DynamoClient, DynamoOpenError> {
     let environment = environment(options, overrides).await?;
     let sdk = Client::from_conf(config(&environment, options));
-    let client = Arc::new(DynamoClient::new(sdk, options));
+    let client = DynamoClient::new(sdk, options);
     match tables::ensure_router(&client).await {
         Ok(()) => Ok(client),
         Err(error) => Err(explain(&error, &client, &server(options, &environment))),

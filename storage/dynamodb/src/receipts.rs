@@ -1,82 +1,47 @@
 //! Receipts of messages: read from their rows, and written before the rows are deleted.
 
-use futures_util::{StreamExt, TryFutureExt, stream};
+use futures_util::{StreamExt, stream};
 use state_machine::feed::FeedName;
-use state_machine::{MessageKey, Month, Time, Uaid};
-use storage::queue::Priority;
-use storage::receipts::{Deletion, ExpectedReceipt, ExpiredReceipts, ReceiptTables, Settlement};
+use state_machine::{MessageKey, Month, Uaid};
+use storage::receipts::{Deletion, ExpectedReceipt, Settlement};
 use storage::rules::receipts as rules;
-use storage::store::{SettledMessages, StoreFuture};
+use storage::store::SettledMessages;
 
-use crate::Dynamo;
+use crate::client::DynamoClient;
 use crate::error::CallError;
 use crate::month_rows::{MonthRows, RowIdentity};
-use crate::{message_items, messages, tables};
+use crate::{message_items, messages};
 
-impl ReceiptTables for Dynamo {
-    fn expect_receipt(&self, expected: ExpectedReceipt, messages_max: u64) -> StoreFuture<bool> {
-        self.run(Priority::Store, None, async move |client| {
-            let expect = || rules::expect(&*client, &expected, messages_max);
-            tables::ensure_if_missing(tables::ensure_feeds(&client), expect).await
-        })
-    }
-
-    fn cancel_receipt(&self, expected: ExpectedReceipt) -> StoreFuture<()> {
-        self.call(async move |client| rules::cancel(&*client, &expected).await)
-    }
-
-    fn withdraw_message(
-        &self,
-        uaid: Uaid,
-        months: Vec<Month>,
-        message: MessageKey,
-    ) -> StoreFuture<bool> {
-        let withdrawn = match message.id.may_want_receipt() {
-            true => self.settle(uaid, months, vec![(message, Some(Settlement::Withdrawn))]),
-            false => self.delete(uaid, months, vec![message]),
-        };
-        Box::pin(withdrawn.map_ok(|settled| settled.deleted > 0))
-    }
-
-    fn expire_receipts(&self, now: Time) -> StoreFuture<ExpiredReceipts> {
-        self.call(async move |client| rules::expire(&*client, now).await)
-    }
-}
-
-impl Dynamo {
-    /// Deletes messages, and writes or cancels their receipts.
-    pub(crate) fn settle(
-        &self,
-        uaid: Uaid,
-        months: Vec<Month>,
-        deletions: Vec<Deletion>,
-    ) -> StoreFuture<SettledMessages> {
-        let (mut messages, mut others) = (Vec::new(), Vec::new());
-        for (message, settlement) in deletions {
-            match settlement {
-                Some(settlement) => messages.push((message, settlement)),
-                None => others.push(message),
-            }
+/// Deletes messages, and writes or cancels their receipts.
+pub(crate) async fn settle(
+    client: &DynamoClient,
+    uaid: Uaid,
+    months: &[Month],
+    deletions: Vec<Deletion>,
+) -> Result<SettledMessages, CallError> {
+    let (mut messages, mut others) = (Vec::new(), Vec::new());
+    for (message, settlement) in deletions {
+        match settlement {
+            Some(settlement) => messages.push((message, settlement)),
+            None => others.push(message),
         }
-        self.write(uaid, async move |client| {
-            let mut settled = SettledMessages::default();
-            if !others.is_empty() {
-                settled.deleted = messages::delete(&client, uaid, &months, &others).await?;
-            }
-            for month in months {
-                let rows = MonthRows::new(&client, uaid, month);
-                let done = rows.with_table(|| settle(&rows, &messages)).await;
-                let done = done.map_err(|error| error.after_writes(settled.deleted > 0))?;
-                let SettledMessages { deleted, subscriptions } = done.unwrap_or_default();
-                settled.deleted += deleted;
-                settled.subscriptions.extend(subscriptions);
-            }
-            Ok::<_, CallError>(settled)
-        })
     }
+    let mut settled = SettledMessages::default();
+    if !others.is_empty() {
+        settled.deleted = messages::delete(client, uaid, months, &others).await?;
+    }
+    for month in months {
+        let rows = MonthRows::new(client, uaid, *month);
+        let done = rows.with_table(|| settle_in(&rows, &messages)).await;
+        let done = done.map_err(|error| error.after_writes(settled.deleted > 0))?;
+        let SettledMessages { deleted, subscriptions } = done.unwrap_or_default();
+        settled.deleted += deleted;
+        settled.subscriptions.extend(subscriptions);
+    }
+    Ok(settled)
 }
 
-async fn settle(
+async fn settle_in(
     rows: &MonthRows<'_>,
     messages: &[(MessageKey, Settlement)],
 ) -> Result<SettledMessages, CallError> {

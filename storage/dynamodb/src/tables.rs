@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{BillingMode, TableDescription, TableStatus};
 use state_machine::Month;
-use storage::maintenance::{Capacity, Throughput};
+use storage::maintenance::{self, Capacity, Table, Throughput};
 
 use crate::client::DynamoClient;
 use crate::error::{CallError, if_table};
@@ -64,6 +64,33 @@ pub(crate) async fn months(client: &DynamoClient) -> Result<Vec<Month>, CallErro
     let names = names.await?;
     let months = names.iter().filter_map(|name| client.names.month_of_table(name));
     Ok(months.collect::<BTreeSet<_>>().into_iter().collect())
+}
+
+/// The tables that exist.
+pub(crate) async fn statuses(
+    client: &DynamoClient,
+) -> Result<Vec<maintenance::TableStatus>, CallError> {
+    let months = months(client).await?.into_iter().map(Table::Messages);
+    let mut statuses = Vec::new();
+    for table in Table::OF_NO_MONTH.into_iter().chain(months) {
+        let name = client.names.table(table);
+        let there = describe(client, &name).await?;
+        statuses.extend(there.map(|description| status(table, name, &description)));
+    }
+    Ok(statuses)
+}
+
+fn status(table: Table, name: String, description: &TableDescription) -> maintenance::TableStatus {
+    let state = description.table_status().map_or("unknown", |status| status.as_str());
+    let count = |count: Option<i64>| count.and_then(|count| count.try_into().ok()).unwrap_or(0);
+    maintenance::TableStatus {
+        table,
+        name,
+        state: state.to_lowercase(),
+        items: count(description.item_count()),
+        bytes: count(description.table_size_bytes()),
+        capacity: capacity_of(description),
+    }
 }
 
 /// Drops a month's table and waits for its end. Returns whether there was one.

@@ -42,9 +42,6 @@ pub(crate) struct Address {
     pub(crate) shown: String,
 }
 
-/// The variables of libpq that complete a URL.
-const VARIABLES: [&str; 4] = ["PGHOST", "PGPORT", "PGUSER", "PGDATABASE"];
-
 /// After this time without an answer of the machine of the server, a connection ends.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
@@ -64,24 +61,25 @@ impl Address {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, AddressError> {
         let Parsed { mut config, ssl_mode, root_certificates } = Parsed::of(url)?;
-        let [host, port, user, database] = VARIABLES.map(&variable);
         if config.get_hosts().is_empty() {
             let local = if Path::new(SOCKET_DIR).exists() { SOCKET_DIR } else { "localhost" };
-            config.host(host.unwrap_or_else(|| local.to_owned()));
+            config.host(variable("PGHOST").unwrap_or_else(|| local.to_owned()));
         }
         if config.get_ports().is_empty()
-            && let Some(port) = port
+            && let Some(port) = variable("PGPORT")
         {
             let number = port.parse().map_err(|_| AddressError::Url(format!("port {port}")))?;
             config.port(number);
         }
-        match user {
-            Some(user) if config.get_user().is_none() => drop(config.user(user)),
-            _ => {}
+        if config.get_user().is_none()
+            && let Some(user) = variable("PGUSER")
+        {
+            config.user(user);
         }
-        match database {
-            Some(database) if config.get_dbname().is_none() => drop(config.dbname(database)),
-            _ => {}
+        if config.get_dbname().is_none()
+            && let Some(database) = variable("PGDATABASE")
+        {
+            config.dbname(database);
         }
         if let Some(password) = password.map(str::to_owned).or_else(|| variable("PGPASSWORD"))
             && config.get_password().is_none()

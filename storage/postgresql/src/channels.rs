@@ -3,52 +3,59 @@
 use std::collections::BTreeSet;
 
 use state_machine::{Chid, Month, Uaid};
-use storage::store::StoreError;
+use storage::engine_calls;
+use storage::networked::ChannelCalls;
 
-use crate::client::{PostgresClient, in_month};
+use crate::client::PostgresClient;
 use crate::error::{SqlError, if_month};
 use crate::sql::{Columns, params};
 
-/// None if the agent is not known in the month, or the month has no tables.
-pub(crate) async fn read(
-    client: &PostgresClient,
-    uaid: Uaid,
-    month: Month,
-) -> Result<Option<BTreeSet<Chid>>, SqlError> {
-    let rows = if_month(client.read_month(month, READ, params![uaid]).await)?.unwrap_or_default();
-    let mut channels = None;
-    for row in rows {
-        let channels = channels.get_or_insert_with(BTreeSet::new);
-        if !row.column::<bool>(1)? {
-            channels.insert(row.chid(0)?);
+impl ChannelCalls for PostgresClient {
+    async fn channels(&self, uaid: Uaid, month: Month) -> Result<Option<BTreeSet<Chid>>, SqlError> {
+        let rows = if_month(self.read_month(month, READ, params![uaid]).await)?;
+        let mut channels = None;
+        for row in rows {
+            let channels = channels.get_or_insert_with(BTreeSet::new);
+            if !row.column::<bool>(1)? {
+                channels.insert(row.chid(0)?);
+            }
         }
+        Ok(channels)
     }
-    Ok(channels)
+
+    engine_calls! {
+        add_channels(uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> () =
+            |client| client.add(uaid, month, channels, false);
+
+        create_channels(uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> () =
+            |client| client.add(uaid, month, channels, true);
+    }
+
+    async fn remove_channel(
+        &self,
+        uaid: Uaid,
+        months: Vec<Month>,
+        chid: Chid,
+    ) -> Result<(), SqlError> {
+        for month in months {
+            if_month(self.write_month(uaid, month, REMOVE, params![uaid, chid]).await)?;
+        }
+        Ok(())
+    }
 }
 
-/// Adds channels; with `if_new` only if the agent is not known in the month.
-pub(crate) async fn add(
-    client: &PostgresClient,
-    uaid: Uaid,
-    month: Month,
-    channels: BTreeSet<Chid>,
-    if_new: bool,
-) -> Result<(), StoreError> {
-    let channels: Vec<Chid> = channels.into_iter().collect();
-    let added = client.write_month(uaid, month, ADD, params![uaid, channels, if_new]).await;
-    in_month(month, added.map(drop))
-}
-
-pub(crate) async fn remove(
-    client: &PostgresClient,
-    uaid: Uaid,
-    months: &[Month],
-    chid: Chid,
-) -> Result<(), SqlError> {
-    for month in months {
-        if_month(client.write_month(uaid, *month, REMOVE, params![uaid, chid]).await)?;
+impl PostgresClient {
+    /// Adds channels; with `if_new` only if the agent is not known in the month.
+    async fn add(
+        &self,
+        uaid: Uaid,
+        month: Month,
+        channels: BTreeSet<Chid>,
+        if_new: bool,
+    ) -> Result<(), SqlError> {
+        let channels: Vec<Chid> = channels.into_iter().collect();
+        self.write_month(uaid, month, ADD, params![uaid, channels, if_new]).await.map(drop)
     }
-    Ok(())
 }
 
 /// The first row is that of the agent, whose channel is none.

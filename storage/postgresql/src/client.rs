@@ -5,22 +5,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use state_machine::{Month, Uaid};
-use storage::store::StoreError;
-use storage::waiting_limits::WaitingLimits;
 use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_postgres::Row;
 
+use crate::PostgresOptions;
 use crate::connection::{Connection, Server};
-use crate::error::{ErrorKind, SqlError};
+use crate::error::{ErrorKind, SqlError, in_month};
 use crate::lanes::{Lanes, Written};
+use crate::schema::Migration;
 use crate::sql::{Names, Param, Query};
 
-pub(crate) struct PostgresClient {
+pub struct PostgresClient {
     server: Arc<Server>,
     pub(crate) names: Names,
-    pub(crate) create_tables: bool,
-    pub(crate) waiting: WaitingLimits,
+    pub(crate) options: PostgresOptions,
+    pub(crate) migrations: &'static [Migration],
     lanes: Lanes,
     readers: Vec<AsyncMutex<Option<Arc<Connection>>>>,
     next_reader: AtomicUsize,
@@ -62,13 +62,11 @@ impl PostgresClient {
     /// Each kind has `connections` of them, which are opened when they are needed.
     pub(crate) fn new(
         server: Server,
-        schema: String,
-        create_tables: bool,
-        waiting: WaitingLimits,
-        connections: usize,
+        options: PostgresOptions,
+        migrations: &'static [Migration],
     ) -> Self {
         let server = Arc::new(server);
-        let connections = connections.max(1);
+        let connections = options.connections.max(1);
         Self {
             lanes: Lanes::start(&server, connections),
             readers: (0..connections).map(|_| AsyncMutex::default()).collect(),
@@ -76,9 +74,9 @@ impl PostgresClient {
             transactions: Arc::new(Semaphore::new(connections)),
             idle: Mutex::default(),
             server,
-            names: Names { schema },
-            create_tables,
-            waiting,
+            names: Names { schema: options.schema.clone() },
+            options,
+            migrations,
             gave_way: AtomicU64::new(0),
         }
     }
@@ -89,8 +87,13 @@ impl PostgresClient {
     }
 
     /// Runs a write of an agent, in a transaction with others.
-    pub(crate) async fn write(&self, uaid: Uaid, query: Query) -> Result<Written, SqlError> {
-        self.lanes.write(uaid, query).await
+    pub(crate) async fn write(
+        &self,
+        uaid: Uaid,
+        template: &str,
+        params: Vec<Param>,
+    ) -> Result<Written, SqlError> {
+        self.lanes.write(uaid, self.names.query(template, params)).await
     }
 
     /// Runs a write of an agent in a month.
@@ -102,11 +105,29 @@ impl PostgresClient {
         params: Vec<Param>,
     ) -> Result<Vec<Row>, SqlError> {
         let query = self.names.of_month(month, template, params);
-        self.write(uaid, query).await.map(|written| written.rows)
+        let written = self.lanes.write(uaid, query).await.map(|written| written.rows);
+        in_month(month, written)
+    }
+
+    pub(crate) async fn read(
+        &self,
+        template: &str,
+        params: Vec<Param>,
+    ) -> Result<Vec<Row>, SqlError> {
+        self.run_read(&self.names.query(template, params)).await
+    }
+
+    pub(crate) async fn read_month(
+        &self,
+        month: Month,
+        template: &str,
+        params: Vec<Param>,
+    ) -> Result<Vec<Row>, SqlError> {
+        in_month(month, self.run_read(&self.names.of_month(month, template, params)).await)
     }
 
     /// Runs a read. It is repeated once if its connection ends.
-    pub(crate) async fn read(&self, query: &Query) -> Result<Vec<Row>, SqlError> {
+    async fn run_read(&self, query: &Query) -> Result<Vec<Row>, SqlError> {
         let at = self.next_reader.fetch_add(1, Ordering::Relaxed) % self.readers.len();
         let mut is_first = true;
         loop {
@@ -121,15 +142,6 @@ impl PostgresClient {
                 done => return done,
             }
         }
-    }
-
-    pub(crate) async fn read_month(
-        &self,
-        month: Month,
-        template: &str,
-        params: Vec<Param>,
-    ) -> Result<Vec<Row>, SqlError> {
-        self.read(&self.names.of_month(month, template, params)).await
     }
 
     /// A connection for reads of several steps, which others use too.
@@ -197,7 +209,8 @@ impl Transaction<'_> {
         template: &str,
         params: Vec<Param>,
     ) -> Result<Vec<Row>, SqlError> {
-        self.connection.run(&self.client.names.of_month(month, template, params)).await
+        let query = self.client.names.of_month(month, template, params);
+        in_month(month, self.connection.run(&query).await)
     }
 
     /// Runs statements without parameters and rows.
@@ -227,9 +240,4 @@ impl Transaction<'_> {
         }
         steps.and_then(|done| ended.map(|()| done))
     }
-}
-
-/// The tables of this month may be missing.
-pub(crate) fn in_month<T>(month: Month, result: Result<T, SqlError>) -> Result<T, StoreError> {
-    result.map_err(|error| error.of_month(month))
 }

@@ -4,20 +4,22 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use state_machine::{Chid, Message, Month, ReceiptRequest, Uaid};
+use state_machine::{Chid, Message, Month, ReceiptRequest, Topic, Uaid};
 use storage::copied_rows::{CopiedPage, CopiedRow, PAGE_BYTES_MAX, PAGE_ROWS_MAX};
+use storage::engine_calls;
 use storage::feeds::{FeedKey, FeedName, FeedSyncId, Version};
 use storage::maintenance::{CopyProgress, Table};
+use storage::networked::CopyCalls;
 use storage::receipts::ExpectedReceipt;
 use storage::record_row::RecordRow;
 use storage::rules::feed_rows::KeyRow;
 use storage::rules::record_rows::RecordRows;
-use storage::store::{Cursor, StoreError};
+use storage::store::Cursor;
 use tokio_postgres::Row;
 
-use crate::client::{PostgresClient, Transaction, in_month, transact};
+use crate::client::{PostgresClient, Transaction, transact};
 use crate::error::{SqlError, if_month};
-use crate::sql::{Columns, Param, count as first_number, exact, params};
+use crate::sql::{Columns, count, exact, holds, params};
 use crate::{channels, feed_rows, messages, notifications, router};
 
 /// Rows that one step of a copy of a month reads.
@@ -31,63 +33,42 @@ struct Part {
     /// null, the second the number of rows.
     statement: &'static str,
     decode: fn(&Row) -> Result<Decoded, SqlError>,
-    position: usize,
 }
 
 /// What a row is copied as, and the bytes of values in it.
 type Decoded = (Vec<CopiedRow>, usize);
 
+const VERSIONS: Part = Part {
+    name: "versions",
+    statement: READ_VERSIONS,
+    decode: |row| one(CopiedRow::Version(row.uaid(0)?, notifications::decode(1, row)?)),
+};
+const SEQUENCES: Part = Part {
+    name: "sequences",
+    statement: READ_SEQUENCES,
+    decode: |row| one(CopiedRow::Sequence(feed_rows::decode_state(row)?)),
+};
+const KEYS: Part = Part { name: "keys", statement: READ_KEYS, decode: decode_key };
+const EXPECTED: Part = Part { name: "expected", statement: READ_EXPECTED, decode: decode_expected };
+const CHANNELS: Part = Part { name: "channels", statement: READ_CHANNELS, decode: decode_channels };
+const MESSAGES: Part = Part {
+    name: "messages",
+    statement: READ_MESSAGES,
+    decode: |row| one(CopiedRow::Message(row.uaid(13)?, messages::decode(row)?)),
+};
+
 fn parts(table: Table) -> &'static [Part] {
     match table {
         Table::Router => &[],
-        Table::Notifications => &[Part {
-            name: "versions",
-            statement: READ_VERSIONS,
-            decode: |row| {
-                Ok((vec![CopiedRow::Version(row.uaid(0)?, notifications::decode(1, row)?)], 0))
-            },
-            position: 4,
-        }],
-        Table::Sequences => &[Part {
-            name: "sequences",
-            statement: READ_SEQUENCES,
-            decode: |row| Ok((vec![CopiedRow::Sequence(feed_rows::decode_state(row)?)], 0)),
-            position: 8,
-        }],
-        Table::Feeds => &[
-            Part { name: "keys", statement: READ_KEYS, decode: decode_key, position: 5 },
-            Part {
-                name: "expected",
-                statement: READ_EXPECTED,
-                decode: decode_expected,
-                position: 3,
-            },
-        ],
-        Table::Messages(_) => &[
-            Part {
-                name: "channels",
-                statement: READ_CHANNELS,
-                decode: decode_channels,
-                position: 2,
-            },
-            Part {
-                name: "messages",
-                statement: READ_MESSAGES,
-                decode: |row| {
-                    Ok((vec![CopiedRow::Message(row.uaid(13)?, messages::decode(row)?)], 0))
-                },
-                position: 14,
-            },
-        ],
+        Table::Notifications => &[VERSIONS],
+        Table::Sequences => &[SEQUENCES],
+        Table::Feeds => &[KEYS, EXPECTED],
+        Table::Messages(_) => &[CHANNELS, MESSAGES],
     }
 }
 
-pub(crate) async fn read(
-    client: &PostgresClient,
-    table: Table,
-    after: Option<Cursor>,
-) -> Result<CopiedPage, SqlError> {
-    read_page(client, table, after, PAGE_ROWS_MAX).await
+fn one(row: CopiedRow) -> Result<Decoded, SqlError> {
+    Ok((vec![row], 0))
 }
 
 async fn read_page(
@@ -117,10 +98,10 @@ async fn read_page(
     let rows = match table {
         Table::Messages(month) => {
             let rows = client.read_month(month, part.statement, params).await;
-            let Some(rows) = if_month(rows)? else { return Ok(CopiedPage::default()) };
+            let Some(rows) = if_month(rows.map(Some))? else { return Ok(CopiedPage::default()) };
             rows
         }
-        _ => client.read(&client.names.query(part.statement, params)).await?,
+        _ => client.read(part.statement, params).await?,
     };
     let (mut page, mut bytes, mut last) = (CopiedPage::default(), 0, None);
     for row in &rows {
@@ -130,7 +111,7 @@ async fn read_page(
         let (read, bytes_read) = (part.decode)(row)?;
         page.rows.extend(read);
         bytes += bytes_read;
-        last = Some(row.column::<&str>(part.position)?);
+        last = Some(row.column::<&str>(row.len() - 1)?);
     }
     let is_full = bytes >= PAGE_BYTES_MAX || rows.len() == rows_max;
     page.next = match (last.filter(|_| is_full), parts.get(at + 1)) {
@@ -154,45 +135,61 @@ fn decode_key(row: &Row) -> Result<Decoded, SqlError> {
 fn decode_expected(row: &Row) -> Result<Decoded, SqlError> {
     let ExpectedReceipt { request, deadline } = feed_rows::decode_expected(row)?;
     let ReceiptRequest { subscription: feed, key } = request;
-    Ok((vec![CopiedRow::ExpectedReceipt { feed, key, deadline }], 0))
+    one(CopiedRow::ExpectedReceipt { feed, key, deadline })
 }
 
 fn decode_channels(row: &Row) -> Result<Decoded, SqlError> {
     let chids = row.column::<Vec<uuid::Uuid>>(1)?;
     let chids: BTreeSet<Chid> = chids.into_iter().map(|chid| Chid(chid.into_bytes())).collect();
-    Ok((vec![CopiedRow::Channels(row.uaid(0)?, chids)], 0))
+    one(CopiedRow::Channels(row.uaid(0)?, chids))
 }
 
-/// Keys of feeds are read as two rows, and the channels of an agent as one.
-pub(crate) async fn count(client: &PostgresClient, table: Table) -> Result<u64, SqlError> {
-    let statement = match table {
-        Table::Router => "SELECT count(*) FROM {s}.router",
-        Table::Notifications => "SELECT count(*) FROM {s}.notifications",
-        Table::Sequences => "SELECT count(*) FROM {s}.sequences",
-        Table::Feeds => {
-            "SELECT 2 * (SELECT count(*) FROM {s}.feed_keys) + (SELECT count(*) FROM {s}.receipts_expected)"
-        }
-        Table::Messages(month) => {
-            let statement = "
-                SELECT (SELECT count(*) FROM {s}.agents_{m}) + (SELECT count(*) FROM {s}.messages_{m})";
-            let rows = if_month(client.read_month(month, statement, params![]).await)?;
-            return first_number(&rows.unwrap_or_default());
-        }
-    };
-    first_number(&client.read(&client.names.query(statement, params![])).await?)
-}
+impl CopyCalls for PostgresClient {
+    engine_calls! {
+        read_rows(table: Table, after: Option<Cursor>) -> CopiedPage =
+            |client| read_page(client, table, after, PAGE_ROWS_MAX);
+    }
 
-/// Writes a page in one transaction.
-pub(crate) async fn write(
-    client: &PostgresClient,
-    table: Table,
-    rows: Arc<Vec<CopiedRow>>,
-) -> Result<(), StoreError> {
-    let written: Result<(), SqlError> =
-        transact!(client, |transaction| write_page(&transaction, table, &rows).await);
-    match table {
-        Table::Messages(month) => in_month(month, written),
-        _ => Ok(written?),
+    /// Keys of feeds are read as two rows, and the channels of an agent as one.
+    async fn count_rows(&self, table: Table) -> Result<u64, SqlError> {
+        let statement = match table {
+            Table::Router => "SELECT count(*) FROM {s}.router",
+            Table::Notifications => "SELECT count(*) FROM {s}.notifications",
+            Table::Sequences => "SELECT count(*) FROM {s}.sequences",
+            Table::Feeds => COUNT_FEEDS,
+            Table::Messages(month) => {
+                return count(&if_month(self.read_month(month, COUNT_MONTH, params![]).await)?);
+            }
+        };
+        count(&self.read(statement, params![]).await?)
+    }
+
+    async fn write_rows(&self, table: Table, rows: Arc<Vec<CopiedRow>>) -> Result<(), SqlError> {
+        transact!(self, |transaction| write_page(&transaction, table, &rows).await)
+    }
+
+    /// First the channels, because a message is copied only if its channel is registered, then the messages.
+    async fn copy_rows(
+        &self,
+        from: Month,
+        to: Month,
+        after: Option<Cursor>,
+    ) -> Result<CopyProgress, SqlError> {
+        if from == to {
+            return Ok(CopyProgress::default());
+        }
+        self.read_month(from, "SELECT 1 FROM {s}.agents_{m} LIMIT 1", params![]).await?;
+        let page = read_page(self, Table::Messages(from), after, STEP_ROWS_MAX).await?;
+        let CopiedPage { rows, next, .. } = page;
+        let written = transact!(self, |transaction| async {
+            let mut written = 0;
+            for row in &rows {
+                written += copy_row(&transaction, to, row).await?;
+            }
+            Ok(written)
+        }
+        .await)?;
+        Ok(CopyProgress { seen: rows.len() as u64, written, next })
     }
 }
 
@@ -236,9 +233,7 @@ async fn write_page(
                 (channels::ADD, params![*uaid, chids, false])
             }
             CopiedRow::Message(uaid, message) => {
-                let mut params = messages::row_params(*uaid, message);
-                params.push(Param::from(i32::from(message.offers)));
-                (messages::INSERT_COPY, params)
+                (messages::INSERT, messages::insert_params(*uaid, message))
             }
         };
         match table {
@@ -250,34 +245,6 @@ async fn write_page(
     try_join_all(writes).await.map(drop)
 }
 
-/// Copies a page of a month to another month: first the channels, because a message is copied only if its channel is
-/// registered, then the messages.
-pub(crate) async fn copy_month(
-    client: &PostgresClient,
-    from: Month,
-    to: Month,
-    after: Option<Cursor>,
-) -> Result<CopyProgress, StoreError> {
-    if from == to {
-        return Ok(CopyProgress::default());
-    }
-    let table = Table::Messages(from);
-    in_month(
-        from,
-        client.read_month(from, "SELECT 1 FROM {s}.agents_{m} LIMIT 1", params![]).await,
-    )?;
-    let CopiedPage { rows, next, .. } = read_page(client, table, after, STEP_ROWS_MAX).await?;
-    let copied: Result<u64, SqlError> = transact!(client, |transaction| async {
-        let mut written = 0;
-        for row in &rows {
-            written += copy_row(&transaction, to, row).await?;
-        }
-        Ok(written)
-    }
-    .await);
-    Ok(CopyProgress { seen: rows.len() as u64, written: in_month(to, copied)?, next })
-}
-
 /// Returns the number of rows that were written.
 async fn copy_row(
     transaction: &Transaction<'_>,
@@ -287,9 +254,8 @@ async fn copy_row(
     let rows = match row {
         CopiedRow::Channels(uaid, chids) => {
             let chids: Vec<Chid> = chids.iter().copied().collect();
-            let there =
-                transaction.run_month(to, CHANNELS_THERE, params![*uaid, chids.clone()]).await?;
-            if there.first().map_or(Ok(false), |row| row.column(0))? {
+            let there = params![*uaid, chids.clone()];
+            if holds(&transaction.run_month(to, CHANNELS_THERE, there).await?)? {
                 return Ok(0);
             }
             transaction.run_month(to, channels::ADD, params![*uaid, chids, false]).await?
@@ -307,22 +273,16 @@ async fn copy_message(
     uaid: Uaid,
     message: &Message,
 ) -> Result<Vec<Row>, SqlError> {
-    let mut params = messages::row_params(uaid, message);
-    params.push(Param::from(i32::from(message.offers)));
-    transaction
-        .run_month(
-            to,
-            DELETE_OLDER,
-            params![
-                uaid,
-                message.chid,
-                message.topic.as_ref().map(|topic| topic.as_str()),
-                message.id
-            ],
-        )
-        .await?;
-    transaction.run_month(to, COPY_MESSAGE, params).await
+    let topic = message.topic.as_ref().map(Topic::as_str);
+    let older = params![uaid, message.chid, topic, message.id];
+    transaction.run_month(to, DELETE_OLDER, older).await?;
+    transaction.run_month(to, COPY_MESSAGE, messages::insert_params(uaid, message)).await
 }
+
+const COUNT_FEEDS: &str = "SELECT 2 * (SELECT count(*) FROM {s}.feed_keys) + (SELECT count(*) FROM {s}.receipts_expected)";
+
+const COUNT_MONTH: &str =
+    "SELECT (SELECT count(*) FROM {s}.agents_{m}) + (SELECT count(*) FROM {s}.messages_{m})";
 
 const PUT_SEQUENCE: &str = "
     INSERT INTO {s}.sequences (name, value, version, keys, horizon, forgotten, mark, marked_at)

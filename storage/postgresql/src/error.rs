@@ -12,7 +12,7 @@ use crate::address::AddressError;
 
 /// Why a statement failed.
 #[derive(Debug, Clone)]
-pub(crate) struct SqlError {
+pub struct SqlError {
     pub(crate) kind: ErrorKind,
     /// For an operator's log, without keys and payloads.
     text: String,
@@ -28,36 +28,38 @@ pub(crate) enum ErrorKind {
     Unreachable,
     /// A row has what this program does not write.
     Corrupt,
+    /// What the contract has a name for.
+    Store(StoreError),
 }
 
 impl SqlError {
+    fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into() }
+    }
+
     pub(crate) fn corrupt(what: &str) -> Self {
-        Self {
-            kind: ErrorKind::Corrupt,
-            text: format!("a row in PostgreSQL is unreadable: {what}"),
-        }
+        Self::new(ErrorKind::Corrupt, format!("a row in PostgreSQL is unreadable: {what}"))
     }
 
     /// Another transaction has made what this one was to make.
     pub(crate) fn conflict() -> Self {
-        let text = "another transaction was in the way".to_owned();
-        Self { kind: ErrorKind::Refused(SqlState::T_R_SERIALIZATION_FAILURE), text }
+        let kind = ErrorKind::Refused(SqlState::T_R_SERIALIZATION_FAILURE);
+        Self::new(kind, "another transaction was in the way")
     }
 
     pub(crate) fn late(limit: Duration) -> Self {
-        let text = format!("PostgreSQL did not answer within {} ms", limit.as_millis());
-        Self { kind: ErrorKind::Lost, text }
+        let limit_ms = limit.as_millis();
+        Self::new(ErrorKind::Lost, format!("PostgreSQL did not answer within {limit_ms} ms"))
     }
 
     pub(crate) fn lost() -> Self {
-        let text = "the connection to PostgreSQL ended".to_owned();
-        Self { kind: ErrorKind::Lost, text }
+        Self::new(ErrorKind::Lost, "the connection to PostgreSQL ended")
     }
 
     /// The connection could not be opened.
     pub(crate) fn unreachable(server: &str, reason: &str) -> Self {
         let text = format!("no PostgreSQL is reached at {server}: {reason}");
-        Self { kind: ErrorKind::Unreachable, text }
+        Self::new(ErrorKind::Unreachable, text)
     }
 
     pub(crate) fn has_code(&self, codes: &[SqlState]) -> bool {
@@ -71,9 +73,12 @@ impl SqlError {
         matches!(self.kind, ErrorKind::Refused(_)) && !self.has_code(&may_pass)
     }
 
-    /// Whether a table or function of a month is missing.
-    pub(crate) fn is_missing(&self) -> bool {
+    /// Whether a table or function of a month is missing. One that is dropped while it is called is a cache lookup that
+    /// failed; such internal messages are never translated.
+    fn is_missing(&self) -> bool {
         self.has_code(&[SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_FUNCTION])
+            || self.has_code(&[SqlState::INTERNAL_ERROR])
+                && self.text.contains("cache lookup failed")
     }
 
     /// Whether it was in the way of another transaction, and may be repeated.
@@ -100,13 +105,19 @@ impl SqlError {
     pub(crate) fn is_away(&self) -> bool {
         matches!(self.kind, ErrorKind::Lost | ErrorKind::Unreachable)
     }
+}
 
-    /// The same, if the tables of this month may be missing.
-    pub(crate) fn of_month(self, month: Month) -> StoreError {
-        match self.is_missing() {
-            true => StoreError::NoSuchMonth(month),
-            false => self.into(),
-        }
+/// The tables of this month may be missing.
+pub(crate) fn in_month<T>(month: Month, result: Result<T, SqlError>) -> Result<T, SqlError> {
+    result.map_err(|error| match error.is_missing() {
+        true => StoreError::NoSuchMonth(month).into(),
+        false => error,
+    })
+}
+
+impl From<StoreError> for SqlError {
+    fn from(error: StoreError) -> Self {
+        Self { text: error.to_string(), kind: ErrorKind::Store(error) }
     }
 }
 
@@ -125,13 +136,12 @@ impl From<tokio_postgres::Error> for SqlError {
 
 impl From<SqlError> for StoreError {
     fn from(error: SqlError) -> Self {
-        if error.is_conflict() {
-            return Self::Busy;
+        match error.kind {
+            ErrorKind::Store(error) => error,
+            _ if error.is_conflict() => Self::Busy,
+            _ if error.has_code(&[SqlState::DISK_FULL]) => Self::NoSpace,
+            _ => Self::Failed(error.text),
         }
-        if error.has_code(&[SqlState::DISK_FULL]) {
-            return Self::NoSpace;
-        }
-        Self::Failed(error.text)
     }
 }
 
@@ -142,10 +152,12 @@ impl std::fmt::Display for SqlError {
 }
 
 /// What a statement on a month returns that may have no table.
-pub(crate) fn if_month<T>(result: Result<T, SqlError>) -> Result<Option<T>, SqlError> {
+pub(crate) fn if_month<T: Default>(result: Result<T, SqlError>) -> Result<T, SqlError> {
     match result {
-        Err(error) if error.is_missing() => Ok(None),
-        result => result.map(Some),
+        Err(SqlError { kind: ErrorKind::Store(StoreError::NoSuchMonth(_)), .. }) => {
+            Ok(T::default())
+        }
+        result => result,
     }
 }
 
@@ -168,6 +180,12 @@ pub enum PostgresOpenError {
         "the tables have schema version {found} and this program knows none above {known}: run the newer version again"
     )]
     Newer { found: u64, known: u64 },
+    /// An older version of this program made the tables, and this one may not change them.
+    #[error(
+        "the tables have schema version {found} and this program needs {known}: run what `kalends tables create --print` prints, \
+         or allow the creation of tables"
+    )]
+    Older { found: u64, known: u64 },
     #[error("this is PostgreSQL {found}, and 13 or later is needed")]
     Old { found: String },
     /// A crash of the server would lose what was answered.

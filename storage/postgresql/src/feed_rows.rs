@@ -9,13 +9,15 @@ use futures_util::future::{join, try_join_all};
 use state_machine::feed::UnpublishedKey;
 use state_machine::{ReceiptRequest, Time, Uaid};
 use storage::feeds::{
-    FeedKey, FeedMark, FeedName, FeedState, FeedSyncId, FeedValue, Sequence, Update, Version,
+    FeedKey, FeedMark, FeedName, FeedPage, FeedState, FeedSyncId, FeedValue, Sequence, Update,
+    Version,
 };
 use storage::receipts::ExpectedReceipt;
 use storage::rules::feed_rows::{
     Attempts, CommitBounds, Committed, ExpectedChange, FeedChange, FeedRows, KeyChange, KeyRow,
     NumberedPage, PendingPage, PendingRow, Refused, SequenceChange, SequenceRow,
 };
+use storage::rules::feeds as rules;
 use storage::store::{Cursor, PageLimit};
 use tokio_postgres::Row;
 
@@ -215,9 +217,7 @@ impl FeedRows for Feeds<'_> {
     ) -> Result<(Vec<ExpectedReceipt>, Option<Cursor>), SqlError> {
         let rows = self.run(DUE, params![now, DECIDED_MAX as u64]).await?;
         let mut due = rows.iter().map(decode_expected).collect::<Result<Vec<_>, _>>()?;
-        due.sort_by(|one, other| {
-            one.request.subscription.as_str().cmp(other.request.subscription.as_str())
-        });
+        due.sort_by(|one, other| one.request.subscription.cmp(&other.request.subscription));
         let next = (due.len() == DECIDED_MAX).then(|| Cursor::new(""));
         Ok((due, next))
     }
@@ -228,9 +228,9 @@ impl FeedRows for Feeds<'_> {
         let Some(row) = rows.first() else { return Ok((0, false)) };
         let ended = row.parsed(0, FeedName::from_store)?;
         self.locked(&ended, SEQUENCE, params![ended.as_str()]).await?;
-        for statement in [REMOVE_KEYS, REMOVE_EXPECTED] {
+        for table in ["feed_keys", "receipts_expected"] {
             let params = params![ended.as_str(), DECIDED_MAX as u64];
-            if count(&self.run(statement, params).await?)? > 0 {
+            if count(&self.run(&REMOVE_ROWS.replace("{table}", table), params).await?)? > 0 {
                 return Ok((0, true));
             }
         }
@@ -285,6 +285,25 @@ impl FeedRows for Feeds<'_> {
     }
 }
 
+/// Fetches a page, again if its connection ends.
+pub(crate) async fn fetch(
+    client: &PostgresClient,
+    feed: &FeedName,
+    after: FeedSyncId,
+    limit: PageLimit,
+) -> Result<Option<FeedPage>, SqlError> {
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let connection = client.any_reader().await?;
+        let rows = Feeds::reading(&connection, &client.names);
+        match rules::fetch(&rows, feed, after, limit).await {
+            Err(error) if client.may_repeat(&error, attempt) => client.pause(attempt).await,
+            done => return done,
+        }
+    }
+}
+
 pub(crate) async fn list(
     client: &PostgresClient,
     after: Option<&FeedName>,
@@ -292,7 +311,7 @@ pub(crate) async fn list(
 ) -> Result<Vec<FeedState>, SqlError> {
     let [first, last] = [Time(0), Time(u64::MAX)].map(FeedName::receipts_ended);
     let params = params![after.map_or("", FeedName::as_str), limit as u64, first, last];
-    let rows = client.read(&client.names.query(LIST, params)).await?;
+    let rows = client.read(LIST, params).await?;
     rows.iter().map(decode_state).collect()
 }
 
@@ -302,8 +321,7 @@ pub(crate) async fn mark(
     FeedMark { number, at }: FeedMark,
 ) -> Result<(), SqlError> {
     let params = params![feed.as_str(), exact(number.0)?, at];
-    let query = client.names.query(MARK, params);
-    client.write(Uaid([0; 16]), query).await.map(drop)
+    client.write(Uaid([0; 16]), MARK, params).await.map(drop)
 }
 
 /// The parameters of [`PUT_KEY`].
@@ -423,14 +441,9 @@ const LIST: &str = "
 const ENDED: &str = "
     SELECT name FROM {s}.sequences WHERE name > $1 AND name < $2 ORDER BY name LIMIT 1";
 
-const REMOVE_KEYS: &str = "
-    WITH gone AS (DELETE FROM {s}.feed_keys WHERE feed = $1 AND key IN (
-        SELECT key FROM {s}.feed_keys WHERE feed = $1 LIMIT $2) RETURNING 1)
-    SELECT count(*) FROM gone";
-
-const REMOVE_EXPECTED: &str = "
-    WITH gone AS (DELETE FROM {s}.receipts_expected WHERE feed = $1 AND key IN (
-        SELECT key FROM {s}.receipts_expected WHERE feed = $1 LIMIT $2) RETURNING 1)
+const REMOVE_ROWS: &str = "
+    WITH gone AS (DELETE FROM {s}.{table} WHERE feed = $1 AND key IN (
+        SELECT key FROM {s}.{table} WHERE feed = $1 LIMIT $2) RETURNING 1)
     SELECT count(*) FROM gone";
 
 const REMOVE_SEQUENCE: &str = "DELETE FROM {s}.sequences WHERE name = $1";

@@ -4,56 +4,45 @@ use state_machine::{LastConnect, Month, Uaid};
 use storage::maintenance::{
     InactiveUser, InactiveUsers, MonthRange, ROWS_IN_A_STEP, USERS_IN_A_BATCH,
 };
+use storage::networked::UserCalls;
 use storage::store::Cursor;
 
 use crate::client::PostgresClient;
 use crate::error::{SqlError, if_month};
-use crate::sql::{Columns, count, params};
+use crate::sql::{Columns, count, holds, params, position};
 
-pub(crate) async fn find(
-    client: &PostgresClient,
-    seen: MonthRange,
-    after: Option<Cursor>,
-) -> Result<InactiveUsers, SqlError> {
-    let keys = seen.keys();
-    // No agent has a key below the first of its month, so that none is left out here.
-    let before_all = InactiveUser { uaid: Uaid([0; 16]), last_connect: keys.start };
-    let position = after.map(|after| position(&after)).transpose()?.unwrap_or(before_all);
-    let params =
-        params![position.last_connect.0, position.uaid, keys.end.0, USERS_IN_A_BATCH as u64];
-    let rows = client.read(&client.names.query(FIND, params)).await?;
-    let users = rows.iter().map(|row| {
-        Ok(InactiveUser { last_connect: LastConnect(row.number(0)?), uaid: row.uaid(1)? })
-    });
-    let users = users.collect::<Result<Vec<_>, SqlError>>()?;
-    let next = users.get(USERS_IN_A_BATCH - 1);
-    let next = next.map(|last| Cursor::new(format!("{} {}", last.last_connect.0, last.uaid)));
-    Ok(InactiveUsers { users, next })
-}
+impl UserCalls for PostgresClient {
+    async fn inactive_users(
+        &self,
+        seen: MonthRange,
+        after: Option<Cursor>,
+    ) -> Result<InactiveUsers, SqlError> {
+        let keys = seen.keys();
+        // No agent has a key below the first of its month, so that none is left out here.
+        let before_all = InactiveUser { uaid: Uaid([0; 16]), last_connect: keys.start };
+        let InactiveUser { uaid, last_connect } =
+            position(after.as_ref(), InactiveUser::at)?.unwrap_or(before_all);
+        let params = params![last_connect.0, uaid, keys.end.0, USERS_IN_A_BATCH as u64];
+        let rows = self.read(FIND, params).await?;
+        let users = rows.iter().map(|row| {
+            Ok(InactiveUser { last_connect: LastConnect(row.number(0)?), uaid: row.uaid(1)? })
+        });
+        let users = users.collect::<Result<Vec<_>, SqlError>>()?;
+        let next = users.get(USERS_IN_A_BATCH - 1).map(InactiveUser::cursor);
+        Ok(InactiveUsers { users, next })
+    }
 
-fn position(cursor: &Cursor) -> Result<InactiveUser, SqlError> {
-    let position = cursor.as_str().split_once(' ').and_then(|(key, uaid)| {
-        let last_connect = LastConnect(key.parse().ok()?);
-        Some(InactiveUser { uaid: uaid.parse().ok()?, last_connect })
-    });
-    position.ok_or_else(|| SqlError::corrupt("the position among inactive users"))
-}
+    async fn delete_rows(&self, uaids: Vec<Uaid>, month: Month) -> Result<bool, SqlError> {
+        let Some(first) = uaids.first().copied() else { return Ok(false) };
+        let params = params![uaids, ROWS_IN_A_STEP as u64];
+        let rows = if_month(self.write_month(first, month, DELETE, params).await)?;
+        Ok(count(&rows)? > 0)
+    }
 
-/// Deletes the channels of these users in a month, and a step of the messages of each. Returns whether there were rows.
-pub(crate) async fn delete_rows(
-    client: &PostgresClient,
-    uaids: Vec<Uaid>,
-    month: Month,
-) -> Result<bool, SqlError> {
-    let Some(first) = uaids.first().copied() else { return Ok(false) };
-    let params = params![uaids, ROWS_IN_A_STEP as u64];
-    let rows = if_month(client.write_month(first, month, DELETE, params).await)?;
-    Ok(count(&rows.unwrap_or_default())? > 0)
-}
-
-pub(crate) async fn has_rows(client: &PostgresClient, month: Month) -> Result<bool, SqlError> {
-    let rows = if_month(client.read_month(month, HAS_ROWS, params![]).await)?;
-    rows.unwrap_or_default().first().map_or(Ok(false), |row| row.column(0))
+    async fn has_rows(&self, month: Month) -> Result<bool, SqlError> {
+        let rows = if_month(self.read_month(month, HAS_ROWS, params![]).await)?;
+        holds(&rows)
+    }
 }
 
 const FIND: &str = "

@@ -42,6 +42,13 @@ pub(crate) struct Written {
     pub(crate) is_repeated: bool,
 }
 
+impl Written {
+    /// Whether it returned a row.
+    pub(crate) fn is_some(&self) -> bool {
+        !self.rows.is_empty()
+    }
+}
+
 impl Lanes {
     pub(crate) fn start(server: &Arc<Server>, count: usize) -> Self {
         let start = |_| {

@@ -13,26 +13,14 @@
 //! Architecture Invariant: whatever writes an agent's rows of a month locks its row of `agents` first, and whatever writes
 //! the rows of a feed holds the feed's lock (`feed_rows`).
 
-/// Implements methods of a contract: each runs one function of this engine, in no order.
-macro_rules! calls {
-    ($($name:ident($($arg:ident: $type:ty),*) -> $answer:ty = |$client:ident| $call:expr;)*) => {
-        $(fn $name(&self, $($arg: $type),*) -> StoreFuture<$answer> {
-            self.call(async move |client| {
-                let $client = &*client;
-                $call.await
-            })
-        })*
-    };
-}
-
 mod address;
 mod channels;
 mod client;
 mod connection;
 mod copied_rows;
+mod engine;
 mod error;
 mod feed_rows;
-mod feeds;
 mod inactive_users;
 mod lanes;
 mod maintenance;
@@ -40,26 +28,22 @@ mod messages;
 mod notifications;
 mod open;
 mod preflight;
-mod receipts;
 mod router;
 mod schema;
 mod snapshot;
 mod sql;
-mod store;
 mod waiting_counts;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use state_machine::Uaid;
-use storage::queue::{Priority, Queue, QueueLimits};
-use storage::store::{StoreError, StoreFuture};
+use storage::networked::Networked;
+use storage::queue::{Queue, QueueLimits};
 use storage::waiting_limits::WaitingLimits;
 
 pub use self::address::AddressError;
-use self::client::PostgresClient;
+pub use self::client::PostgresClient;
 pub use self::error::PostgresOpenError;
-pub use self::schema::statements;
+pub use self::schema::{MIGRATIONS, Migration, statements};
 pub use self::snapshot::{Snapshot, SnapshotError};
 /// What a [`Snapshot`] prepares and returns.
 pub use tokio_postgres::{Row, Statement};
@@ -81,9 +65,9 @@ pub struct PostgresOptions {
     pub connect_timeout: Duration,
     /// Limit of a statement, and of waiting for a connection.
     pub operation_timeout: Duration,
-    /// Calls of the store that wait or run; a further one is [`StoreError::Busy`].
+    /// Calls of the store that wait or run; a further one is [`StoreError::Busy`](storage::StoreError::Busy).
     pub requests_max: usize,
-    /// Writes of one user agent that wait or run; a further one is [`StoreError::Busy`].
+    /// Writes of one user agent that wait or run; a further one is [`StoreError::Busy`](storage::StoreError::Busy).
     pub agent_writes_max: usize,
     /// Connections for writes, as many for reads, and as many for transactions of several steps.
     pub connections: usize,
@@ -94,67 +78,27 @@ pub struct PostgresOptions {
 }
 
 /// A store in PostgreSQL.
+pub type Postgres = Networked<PostgresClient>;
+
+/// Connects, and makes or changes the tables if they are missing or old and may be created.
 ///
-/// Dropping it without [`Store::close`](storage::Store::close) loses no write: the queued calls are finished in the
-/// background.
-pub struct Postgres {
-    client: Arc<PostgresClient>,
-    queue: Queue,
+/// Blocks until the server has replied.
+pub fn open(options: &PostgresOptions) -> Result<Postgres, PostgresOpenError> {
+    open_with(options, MIGRATIONS)
 }
 
-impl Postgres {
-    /// Connects, and creates the tables if they are missing and may be created.
-    ///
-    /// Blocks until the server has replied.
-    pub fn open(options: &PostgresOptions) -> Result<Self, PostgresOpenError> {
-        let limits = QueueLimits {
-            calls_max: options.requests_max.max(1),
-            agent_calls_max: options.agent_writes_max.max(1),
-            agent_wait_max: options.operation_timeout,
-        };
-        let queue = Queue::start("postgresql", options.threads, limits);
-        let queue = queue.map_err(PostgresOpenError::Thread)?;
-        let client = Arc::new(queue.block_on(open::client(options))?);
-        Ok(Self { client, queue })
-    }
-
-    /// Runs a call that is not ordered.
-    fn call<T, E, F>(&self, call: impl FnOnce(Arc<PostgresClient>) -> F) -> StoreFuture<T>
-    where
-        T: Send + 'static,
-        E: Into<StoreError>,
-        F: Future<Output = Result<T, E>> + Send + 'static,
-    {
-        self.run(Priority::Messages, None, call)
-    }
-
-    /// Runs a write of message rows, in order with the other writes of the user agent.
-    fn write<T, E, F>(
-        &self,
-        uaid: Uaid,
-        write: impl FnOnce(Arc<PostgresClient>) -> F,
-    ) -> StoreFuture<T>
-    where
-        T: Send + 'static,
-        E: Into<StoreError>,
-        F: Future<Output = Result<T, E>> + Send + 'static,
-    {
-        self.run(Priority::Messages, Some(uaid), write)
-    }
-
-    /// Runs a call, in order with the other writes of the user agent if one is named.
-    fn run<T, E, F>(
-        &self,
-        priority: Priority,
-        agent: Option<Uaid>,
-        call: impl FnOnce(Arc<PostgresClient>) -> F,
-    ) -> StoreFuture<T>
-    where
-        T: Send + 'static,
-        E: Into<StoreError>,
-        F: Future<Output = Result<T, E>> + Send + 'static,
-    {
-        let call = call(self.client.clone());
-        self.queue.run(priority, agent, async { call.await.map_err(Into::into) })
-    }
+/// As [`open`], with other versions of the tables.
+pub fn open_with(
+    options: &PostgresOptions,
+    migrations: &'static [Migration],
+) -> Result<Postgres, PostgresOpenError> {
+    let limits = QueueLimits {
+        calls_max: options.requests_max.max(1),
+        agent_calls_max: options.agent_writes_max.max(1),
+        agent_wait_max: options.operation_timeout,
+    };
+    let queue = Queue::start("postgresql", options.threads, limits);
+    let queue = queue.map_err(PostgresOpenError::Thread)?;
+    let client = queue.block_on(open::client(options, migrations))?;
+    Ok(Networked::new(client, queue))
 }

@@ -5,16 +5,17 @@ use state_machine::{
     Chid, Encoding, Message, MessageId, MessageKey, Month, Payload, ReceiptRequest, Span, Time,
     Topic, Uaid,
 };
+use storage::networked::{MessageCalls, MonthCalls};
 use storage::receipts::{Deletion, ExpectedReceipt};
 use storage::rules::receipts as rules;
-use storage::store::{Cursor, Page, PageLimit, SettledMessages, StoreError, Stored};
-use storage::waiting_limits::WaitingSize;
+use storage::store::{Cursor, Page, PageLimit, SettledMessages, Stored};
+use storage::waiting_limits::{WaitingLimits, WaitingSize};
 use tokio_postgres::Row;
 
-use crate::client::{PostgresClient, Transaction, in_month, transact};
+use crate::client::{PostgresClient, Transaction, transact};
 use crate::error::{SqlError, if_month};
 use crate::feed_rows::Feeds;
-use crate::sql::{Columns, Param, count, params, urgency_column};
+use crate::sql::{Columns, Param, count, params, position, urgency_column};
 use crate::{schema, waiting_counts};
 
 /// Rows that one fetch reads: bounds its cost.
@@ -26,66 +27,137 @@ const EXPIRED_MAX: u64 = 200;
 /// Messages of one page of a move.
 const MOVED_MAX: u64 = 100;
 
-/// Stores a message. One that is within its bounds and replaces none with a receipt costs one statement.
-pub(crate) async fn store(
-    client: &PostgresClient,
-    uaid: Uaid,
-    month: Month,
-    message: &Message,
-) -> Result<Stored, StoreError> {
-    let mut params = row_params(uaid, message);
-    let limits = client.waiting;
-    params.extend(params![
-        limits.user.messages_max,
-        limits.user.bytes_max,
-        limits.channel.messages_max,
-        limits.channel.bytes_max
-    ]);
-    let rows = in_month(month, client.write_month(uaid, month, STORE, params).await)?;
-    let row = rows.first().ok_or_else(|| SqlError::corrupt("a message has no answer"))?;
-    match row.column::<i32>(0)? {
-        0 => Ok(Stored::Done),
-        1 => Ok(Stored::NoSuchChannel),
-        2 => Ok(Stored::Outranked(row.message_id(1)?)),
-        _ => in_month(month, store_with_care(client, uaid, month, message).await),
+impl MessageCalls for PostgresClient {
+    /// A message within its bounds that replaces none with a receipt costs one statement.
+    async fn store(&self, uaid: Uaid, month: Month, message: Message) -> Result<Stored, SqlError> {
+        let mut params = row_params(uaid, &message);
+        let WaitingLimits { user, channel, .. } = self.options.waiting;
+        params.extend(params![
+            user.messages_max,
+            user.bytes_max,
+            channel.messages_max,
+            channel.bytes_max
+        ]);
+        let rows = self.write_month(uaid, month, STORE, params).await?;
+        let row = rows.first().ok_or_else(|| SqlError::corrupt("a message has no answer"))?;
+        match row.column::<i32>(0)? {
+            0 => Ok(Stored::Done),
+            1 => Ok(Stored::NoSuchChannel),
+            2 => Ok(Stored::Outranked(row.message_id(1)?)),
+            _ => transact!(self, |transaction| {
+                store_with_care(&transaction, uaid, month, &message).await
+            }),
+        }
+    }
+
+    async fn fetch(
+        &self,
+        uaid: Uaid,
+        month: Month,
+        after: Option<Cursor>,
+        limit: PageLimit,
+        now: Time,
+    ) -> Result<Page, SqlError> {
+        let most = limit.rows.clamp(1, FETCHED_MAX);
+        let after = position(after.as_ref(), |after| MessageId::parse(after.as_str()).ok())?;
+        let params = params![uaid, after, now, most as u64 + 1];
+        let rows = if_month(self.read_month(month, FETCH, params).await)?;
+        let (mut page, mut bytes, mut last) = (Page::default(), 0, None);
+        for (at, row) in rows.iter().enumerate() {
+            if at >= most || limit.is_reached(page.messages.len(), bytes) {
+                page.next = last.map(|last: MessageId| Cursor::new(last.to_string()));
+                break;
+            }
+            let message = decode(row)?;
+            last = Some(message.id);
+            // The row of a message with a receipt is kept for a while after its TTL.
+            if now < message.expires_at() {
+                bytes += message.payload.as_ref().map_or(0, |payload| payload.data.len());
+                page.messages.push(message);
+            }
+        }
+        Ok(page)
+    }
+
+    async fn delete(
+        &self,
+        uaid: Uaid,
+        months: Vec<Month>,
+        messages: Vec<MessageKey>,
+    ) -> Result<usize, SqlError> {
+        let (ids, chids) = columns(&messages);
+        let mut deleted = 0;
+        for month in months {
+            let params = params![uaid, ids.clone(), chids.clone()];
+            let rows = if_month(self.write_month(uaid, month, DELETE, params).await)?;
+            deleted += count(&rows)?;
+        }
+        Ok(deleted as usize)
+    }
+
+    async fn settle(
+        &self,
+        uaid: Uaid,
+        months: Vec<Month>,
+        deletions: Vec<Deletion>,
+    ) -> Result<SettledMessages, SqlError> {
+        transact!(self, |transaction| settle(&transaction, uaid, &months, &deletions).await)
+    }
+
+    async fn record_offers(
+        &self,
+        uaid: Uaid,
+        month: Month,
+        messages: Vec<MessageKey>,
+    ) -> Result<(), SqlError> {
+        let (ids, chids) = columns(&messages);
+        let params = params![uaid, ids, chids];
+        if_month(self.write_month(uaid, month, RECORD_OFFERS, params).await).map(drop)
+    }
+
+    /// In pages of one transaction each.
+    async fn move_messages(&self, uaid: Uaid, from: Month, to: Month) -> Result<(), SqlError> {
+        let mut moved = if from == to { 0 } else { MOVED_MAX };
+        while moved == MOVED_MAX {
+            let page = transact!(self, |transaction| move_page(&transaction, uaid, from, to).await);
+            moved = page?;
+        }
+        Ok(())
     }
 }
 
 /// Stores a message that exceeds a bound, or replaces one with a receipt.
 async fn store_with_care(
-    client: &PostgresClient,
+    transaction: &Transaction<'_>,
     uaid: Uaid,
     month: Month,
     message: &Message,
 ) -> Result<Stored, SqlError> {
-    transact!(client, |transaction| async {
-        let Some(mut replaced) = lock_for_store(&transaction, uaid, month, message).await? else {
-            return Ok(Stored::NoSuchChannel);
-        };
-        match replaced.take_if(|there| there.id >= message.id) {
-            Some(there) if there.id > message.id => return Ok(Stored::Outranked(there.id)),
-            Some(_) => return Ok(Stored::Done),
-            None => {}
-        }
-        let found = transaction.run_month(month, FIND, params![uaid, message.id]).await?;
-        if !found.is_empty() {
-            return Ok(Stored::Done);
-        }
-        let size = replaced.as_ref().map_or(WaitingSize::NOTHING, |there| there.size);
-        let room = waiting_counts::make_room(&transaction, uaid, month, message, size).await?;
-        if let Err(scope) = room {
-            return Ok(Stored::Full(scope));
-        }
-        if let Some(there) = replaced {
-            transaction.run_month(month, DELETE_ONE, params![uaid, there.id]).await?;
-            if let Some(expected) = there.expected {
-                rules::cancel(&Feeds::writing(&transaction), &expected).await?;
-            }
-        }
-        transaction.run_month(month, INSERT, row_params(uaid, message)).await?;
-        Ok(Stored::Done)
+    let Some(mut replaced) = lock_for_store(transaction, uaid, month, message).await? else {
+        return Ok(Stored::NoSuchChannel);
+    };
+    match replaced.take_if(|there| there.id >= message.id) {
+        Some(there) if there.id > message.id => return Ok(Stored::Outranked(there.id)),
+        Some(_) => return Ok(Stored::Done),
+        None => {}
     }
-    .await)
+    let found = transaction.run_month(month, FIND, params![uaid, message.id]).await?;
+    if !found.is_empty() {
+        return Ok(Stored::Done);
+    }
+    let size = replaced.as_ref().map_or(WaitingSize::NOTHING, |there| there.size);
+    let room = waiting_counts::make_room(transaction, uaid, month, message, size).await?;
+    if let Err(scope) = room {
+        return Ok(Stored::Full(scope));
+    }
+    if let Some(there) = replaced {
+        transaction.run_month(month, DELETE_ONE, params![uaid, there.id]).await?;
+        if let Some(expected) = there.expected {
+            rules::cancel(&Feeds::writing(transaction), &expected).await?;
+        }
+    }
+    transaction.run_month(month, INSERT, insert_params(uaid, message)).await?;
+    Ok(Stored::Done)
 }
 
 /// A message of the same topic that waits.
@@ -127,8 +199,8 @@ pub(crate) async fn lock(
     transaction.run_month(month, LOCK, params![uaid]).await.map(drop)
 }
 
-/// The parameters of [`INSERT`].
-pub(crate) fn row_params(uaid: Uaid, message: &Message) -> Vec<Param> {
+/// The columns of a message but its offers.
+fn row_params(uaid: Uaid, message: &Message) -> Vec<Param> {
     let (encoding, encryption, crypto_key) = match message.payload.as_ref().map(|it| &it.encoding) {
         // A SimplePush version has a table of its own.
         None | Some(Encoding::Plain) => (None, None, None),
@@ -155,130 +227,49 @@ pub(crate) fn row_params(uaid: Uaid, message: &Message) -> Vec<Param> {
     ]
 }
 
-pub(crate) async fn fetch(
-    client: &PostgresClient,
-    uaid: Uaid,
-    month: Month,
-    after: Option<&Cursor>,
-    limit: PageLimit,
-    now: Time,
-) -> Result<Page, SqlError> {
-    let after = after.map(|after| MessageId::parse(after.as_str())).transpose();
-    let after = after.map_err(|_| SqlError::corrupt("the position of a page"))?;
-    let most = limit.rows.clamp(1, FETCHED_MAX);
-    let params = params![uaid, after, now, most as u64 + 1];
-    let rows = if_month(client.read_month(month, FETCH, params).await)?.unwrap_or_default();
-    let (mut page, mut bytes, mut last) = (Page::default(), 0, None);
-    for (at, row) in rows.iter().enumerate() {
-        if at >= most || limit.is_reached(page.messages.len(), bytes) {
-            page.next = last.map(|last: MessageId| Cursor::new(last.to_string()));
-            break;
-        }
-        let message = decode(row)?;
-        last = Some(message.id);
-        // The row of a message with a receipt is kept for a while after its TTL.
-        if now < message.expires_at() {
-            bytes += message.payload.as_ref().map_or(0, |payload| payload.data.len());
-            page.messages.push(message);
-        }
-    }
-    Ok(page)
-}
-
-/// Returns the number of deleted messages.
-pub(crate) async fn delete(
-    client: &PostgresClient,
-    uaid: Uaid,
-    months: &[Month],
-    messages: &[MessageKey],
-) -> Result<usize, SqlError> {
-    let mut deleted = 0;
-    for month in months {
-        let (ids, chids) = columns(messages);
-        let rows = client.write_month(uaid, *month, DELETE, params![uaid, ids, chids]).await;
-        deleted += count(&if_month(rows)?.unwrap_or_default())?;
-    }
-    Ok(deleted as usize)
+/// The parameters of [`INSERT`].
+pub(crate) fn insert_params(uaid: Uaid, message: &Message) -> Vec<Param> {
+    let mut params = row_params(uaid, message);
+    params.push(Param::from(i32::from(message.offers)));
+    params
 }
 
 fn columns<'a>(messages: impl IntoIterator<Item = &'a MessageKey>) -> (Vec<MessageId>, Vec<Chid>) {
     messages.into_iter().map(|message| (message.id, message.chid)).unzip()
 }
 
-/// Deletes messages, and writes or cancels their receipts in the same transaction.
-pub(crate) async fn settle(
-    client: &PostgresClient,
+async fn settle(
+    transaction: &Transaction<'_>,
     uaid: Uaid,
     months: &[Month],
     deletions: &[Deletion],
 ) -> Result<SettledMessages, SqlError> {
-    transact!(client, |transaction| async {
-        let mut settled = SettledMessages::default();
-        let mut receipts = Vec::new();
-        for month in months {
-            if !schema::is_there(&transaction, *month).await? {
-                continue;
-            }
-            lock(&transaction, uaid, *month).await?;
-            let (ids, chids) = columns(deletions.iter().map(|(key, _settlement)| key));
-            for row in &transaction.run_month(*month, SETTLE, params![uaid, ids, chids]).await? {
-                settled.deleted += 1;
-                let id = row.message_id(2)?;
-                let settlement =
-                    deletions.iter().find(|(key, _)| key.id == id).and_then(|(_, of)| *of);
-                receipts.extend(expected(0, row)?.zip(settlement));
-            }
+    let mut settled = SettledMessages::default();
+    let mut receipts = Vec::new();
+    for month in months {
+        if !schema::is_there(transaction, *month).await? {
+            continue;
         }
-        // The locks of feeds are taken in one order.
-        receipts.sort_by(|(one, _), (other, _)| {
-            one.request.subscription.as_str().cmp(other.request.subscription.as_str())
-        });
-        for (expected, settlement) in receipts {
-            let rows = Feeds::writing(&transaction);
-            let subscription = &expected.request.subscription;
-            let is_new = rules::settle(&rows, &expected, settlement).await?;
-            if is_new && !settled.subscriptions.contains(subscription) {
-                settled.subscriptions.push(subscription.clone());
-            }
-        }
-        Ok(settled)
-    }
-    .await)
-}
-
-pub(crate) async fn record_offers(
-    client: &PostgresClient,
-    uaid: Uaid,
-    month: Month,
-    messages: &[MessageKey],
-) -> Result<(), SqlError> {
-    let (ids, chids) = columns(messages);
-    let params = params![uaid, ids, chids];
-    if_month(client.write_month(uaid, month, RECORD_OFFERS, params).await).map(drop)
-}
-
-/// Moves an agent's messages to another month, in pages of one transaction each.
-pub(crate) async fn move_all(
-    client: &PostgresClient,
-    uaid: Uaid,
-    from: Month,
-    to: Month,
-) -> Result<(), StoreError> {
-    if from == to {
-        return Ok(());
-    }
-    loop {
-        let page: Result<_, SqlError> = transact!(client, |transaction| async {
-            if !schema::is_there(&transaction, from).await? {
-                return Ok(0);
-            }
-            move_page(&transaction, uaid, from, to).await
-        }
-        .await);
-        if in_month(to, page)? < MOVED_MAX {
-            return Ok(());
+        lock(transaction, uaid, *month).await?;
+        let (ids, chids) = columns(deletions.iter().map(|(key, _settlement)| key));
+        for row in &transaction.run_month(*month, SETTLE, params![uaid, ids, chids]).await? {
+            settled.deleted += 1;
+            let id = row.message_id(2)?;
+            let settlement = deletions.iter().find(|(key, _)| key.id == id).and_then(|(_, of)| *of);
+            receipts.extend(expected(0, row)?.zip(settlement));
         }
     }
+    // The locks of feeds are taken in one order.
+    receipts
+        .sort_by(|(one, _), (other, _)| one.request.subscription.cmp(&other.request.subscription));
+    for (expected, settlement) in receipts {
+        let subscription = &expected.request.subscription;
+        let is_new = rules::settle(&Feeds::writing(transaction), &expected, settlement).await?;
+        if is_new && !settled.subscriptions.contains(subscription) {
+            settled.subscriptions.push(subscription.clone());
+        }
+    }
+    Ok(settled)
 }
 
 /// Returns the number of rows of the old month that are gone.
@@ -288,6 +279,9 @@ async fn move_page(
     from: Month,
     to: Month,
 ) -> Result<u64, SqlError> {
+    if !schema::is_there(transaction, from).await? {
+        return Ok(0);
+    }
     for month in [from.min(to), from.max(to)] {
         lock(transaction, uaid, month).await?;
     }
@@ -307,11 +301,11 @@ async fn move_page(
 /// Deletes messages that expired before `now`, a page at a time.
 pub(crate) async fn delete_expired(client: &PostgresClient, now: Time) -> Result<u64, SqlError> {
     let mut deleted = 0;
-    for month in schema::months(client).await? {
+    for month in client.months().await? {
         loop {
             let params = params![now, EXPIRED_MAX];
             let rows = client.write_month(Uaid([0; 16]), month, DELETE_EXPIRED, params).await;
-            let page = count(&if_month(rows)?.unwrap_or_default())?;
+            let page = count(&if_month(rows)?)?;
             deleted += page;
             if page < EXPIRED_MAX {
                 break;
@@ -380,15 +374,8 @@ const STORE: &str = "
     SELECT code, other
     FROM {s}.store_{m}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
 
-const INSERT: &str = "
-    INSERT INTO {s}.messages_{m}
-        (uaid, id, expires_at, chid, topic, urgency, accepted_at, ttl,
-         encoding, encryption, crypto_key, data, receipt, size, offers)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 0)
-    ON CONFLICT DO NOTHING";
-
 /// Whether or not the channel is registered.
-pub(crate) const INSERT_COPY: &str = "
+pub(crate) const INSERT: &str = "
     INSERT INTO {s}.messages_{m}
         (uaid, id, expires_at, chid, topic, urgency, accepted_at, ttl,
          encoding, encryption, crypto_key, data, receipt, size, offers)

@@ -1,61 +1,50 @@
 //! SimplePush notifications, one row per channel.
 
 use state_machine::{Chid, Uaid};
-use storage::notifications::{Notification, NotificationTable};
-use storage::store::{StoreFuture, answered};
+use storage::Notification;
+use storage::networked::VersionCalls;
 use tokio_postgres::Row;
 
-use crate::Postgres;
 use crate::client::PostgresClient;
 use crate::error::SqlError;
 use crate::sql::{Columns, Param, params};
 
-impl NotificationTable for Postgres {
+impl VersionCalls for PostgresClient {
     /// The table is made with the router table.
-    fn ensure_notifications(&self) -> StoreFuture<()> {
-        answered(Ok(()))
+    async fn ensure_notifications(&self) -> Result<(), SqlError> {
+        Ok(())
     }
 
-    fn fetch_notifications(
+    async fn fetch_notifications(
         &self,
         uaid: Uaid,
         after: Option<Chid>,
         limit: usize,
-    ) -> StoreFuture<Vec<Notification>> {
-        self.call(async move |client| {
-            let params = params![uaid, after, limit as u64];
-            let rows = client.read(&client.names.query(FETCH, params)).await?;
-            rows.iter().map(|row| decode(0, row)).collect::<Result<_, SqlError>>()
-        })
+    ) -> Result<Vec<Notification>, SqlError> {
+        let rows = self.read(FETCH, params![uaid, after, limit as u64]).await?;
+        rows.iter().map(|row| decode(0, row)).collect()
     }
 
-    fn save_notification(&self, uaid: Uaid, notification: Notification) -> StoreFuture<bool> {
-        self.write(uaid, async move |client| {
-            let query = client.names.query(SAVE, save_params(uaid, &notification));
-            client.write(uaid, query).await.map(|written| !written.rows.is_empty())
-        })
+    async fn save_notification(
+        &self,
+        uaid: Uaid,
+        notification: Notification,
+    ) -> Result<bool, SqlError> {
+        self.write(uaid, SAVE, save_params(uaid, &notification))
+            .await
+            .map(|written| written.is_some())
     }
 
-    fn delete_notification(
+    async fn delete_notification(
         &self,
         uaid: Uaid,
         chid: Chid,
         version: Option<u64>,
-    ) -> StoreFuture<bool> {
-        self.write(uaid, async move |client| delete(&client, uaid, chid, version).await)
+    ) -> Result<bool, SqlError> {
+        let version = version.map(u64::to_be_bytes);
+        let params = params![uaid, chid, version.as_ref().map(<[u8; 8]>::as_slice)];
+        self.write(uaid, DELETE, params).await.map(|written| written.is_some())
     }
-}
-
-pub(crate) async fn delete(
-    client: &PostgresClient,
-    uaid: Uaid,
-    chid: Chid,
-    version: Option<u64>,
-) -> Result<bool, SqlError> {
-    let version = version.map(u64::to_be_bytes);
-    let params = params![uaid, chid, version.as_ref().map(<[u8; 8]>::as_slice)];
-    let written = client.write(uaid, client.names.query(DELETE, params)).await?;
-    Ok(!written.rows.is_empty())
 }
 
 /// The parameters of [`SAVE`]. A version is eight bytes, big-endian: PostgreSQL's integers are signed.

@@ -7,11 +7,14 @@ use crate::address::Address;
 use crate::client::PostgresClient;
 use crate::connection::Server;
 use crate::error::PostgresOpenError;
-use crate::schema;
+use crate::schema::{self, Migration};
 use crate::sql::{Columns, params};
 
 /// Connects, and ensures the tables.
-pub(crate) async fn client(options: &PostgresOptions) -> Result<PostgresClient, PostgresOpenError> {
+pub(crate) async fn client(
+    options: &PostgresOptions,
+    migrations: &'static [Migration],
+) -> Result<PostgresClient, PostgresOpenError> {
     let server = Server {
         address: Address::parse(&options.url, options.password.as_deref())?,
         is_pooled: options.is_pooled,
@@ -19,8 +22,7 @@ pub(crate) async fn client(options: &PostgresOptions) -> Result<PostgresClient, 
         operation_timeout: options.operation_timeout,
         failed: Mutex::default(),
     };
-    let PostgresOptions { schema, create_tables, waiting, connections, .. } = options.clone();
-    let client = PostgresClient::new(server, schema, create_tables, waiting, connections);
+    let client = PostgresClient::new(server, options.clone(), migrations);
     check_server(&client).await?;
     schema::ensure(&client).await?;
     Ok(client)
@@ -28,8 +30,7 @@ pub(crate) async fn client(options: &PostgresOptions) -> Result<PostgresClient, 
 
 /// Refuses a server that is too old, or that does not sync its disk.
 async fn check_server(client: &PostgresClient) -> Result<(), PostgresOpenError> {
-    let query = client.names.query(SERVER, params![]);
-    let rows = client.read(&query).await?;
+    let rows = client.read(SERVER, params![]).await?;
     let Some(row) = rows.first() else { return Ok(()) };
     let version: i32 = row.column(0)?;
     if version < VERSION_MIN {

@@ -1,17 +1,19 @@
 //! The rows of the router table.
 
-use state_machine::{BridgeRecipient, LastConnect, Month, NodeId, Time, Uaid};
+use state_machine::{BridgeRecipient, LastConnect, Month, NodeId, RouterRecord, Time, Uaid};
+use storage::networked::{RecordCalls, RouterCalls};
 use storage::record_row::RecordRow;
 use storage::registration::{self, NewRecord};
 use storage::rules::record_rows::{
     Changed, GuardedChange, RecordChange, RecordGuard, RecordPage, RecordRows,
 };
 use storage::store::{Cursor, RegisterResult};
+use storage::{record_rules, router_rules};
 use tokio_postgres::Row;
 
-use crate::client::{PostgresClient, transact};
+use crate::client::{PostgresClient, Transaction, transact};
 use crate::error::SqlError;
-use crate::sql::{Columns, Param, Query, params};
+use crate::sql::{Columns, Param, params, position};
 
 /// Records in one page.
 const RECORDS_MAX: u64 = 1000;
@@ -20,12 +22,13 @@ impl RecordRows for PostgresClient {
     type Error = SqlError;
 
     async fn record(&self, uaid: Uaid) -> Result<Option<RecordRow>, SqlError> {
-        let rows = self.read(&self.names.query(READ, params![uaid])).await?;
+        let rows = self.read(READ, params![uaid]).await?;
         rows.first().map(decode).transpose()
     }
 
     async fn change_record(&self, change: &GuardedChange) -> Result<Changed, SqlError> {
-        let written = self.write(change.uaid, self.change_query(change)).await?;
+        let (statement, params) = change_query(change);
+        let written = self.write(change.uaid, &statement, params).await?;
         Ok(match written.rows.first().map(decode).transpose()? {
             Some(before) => Changed::Done(before),
             None => Changed::Refused(None),
@@ -42,9 +45,9 @@ impl RecordRows for PostgresClient {
 
     /// In the order of the uaids.
     async fn records(&self, after: Option<&Cursor>) -> Result<RecordPage, SqlError> {
-        let after = after.map(|after| Uaid::parse(after.as_str()));
-        let after = after.transpose().map_err(|_| SqlError::corrupt("the position of a page"))?;
-        let rows = self.read(&self.names.query(RECORDS, params![after, RECORDS_MAX])).await?;
+        let params =
+            params![position(after, |after| Uaid::parse(after.as_str()).ok())?, RECORDS_MAX];
+        let rows = self.read(RECORDS, params).await?;
         let rows = rows.iter().map(decode).collect::<Result<Vec<_>, _>>()?;
         let last = rows.last().filter(|_| rows.len() as u64 == RECORDS_MAX);
         let next = last.map(|last| Cursor::new(last.uaid.to_string()));
@@ -52,28 +55,25 @@ impl RecordRows for PostgresClient {
     }
 }
 
-impl PostgresClient {
-    fn change_query(&self, GuardedChange { uaid, guards, change }: &GuardedChange) -> Query {
-        let (mut node, mut is_bridged, mut connected_at, mut last_connect) =
-            (None, false, None, None);
-        let (mut curmonth, mut oldmonth) = (None, None);
-        for guard in guards {
-            match guard {
-                RecordGuard::Node(of) => node = Some(of.as_str()),
-                RecordGuard::Bridged => is_bridged = true,
-                RecordGuard::ConnectedAt(at) => connected_at = Some(*at),
-                RecordGuard::LastConnect(key) => last_connect = Some(Time(key.0)),
-                RecordGuard::Curmonth(month) => curmonth = Some(month.to_string()),
-                // An empty text stands for none.
-                RecordGuard::Oldmonth(month) => oldmonth = Some(text(*month).unwrap_or_default()),
-            }
+fn change_query(GuardedChange { uaid, guards, change }: &GuardedChange) -> (String, Vec<Param>) {
+    let (mut node, mut is_bridged, mut connected_at, mut last_connect) = (None, false, None, None);
+    let (mut curmonth, mut oldmonth) = (None, None);
+    for guard in guards {
+        match guard {
+            RecordGuard::Node(of) => node = Some(of.as_str()),
+            RecordGuard::Bridged => is_bridged = true,
+            RecordGuard::ConnectedAt(at) => connected_at = Some(*at),
+            RecordGuard::LastConnect(key) => last_connect = Some(Time(key.0)),
+            RecordGuard::Curmonth(month) => curmonth = Some(month.to_string()),
+            // An empty text stands for none.
+            RecordGuard::Oldmonth(month) => oldmonth = Some(text(*month).unwrap_or_default()),
         }
-        let mut params =
-            params![*uaid, node, is_bridged, connected_at, last_connect, curmonth, oldmonth];
-        let (columns, values) = changed_columns(change);
-        params.extend(values);
-        self.names.query(&CHANGE.replace("{columns}", columns), params)
     }
+    let mut params =
+        params![*uaid, node, is_bridged, connected_at, last_connect, curmonth, oldmonth];
+    let (columns, values) = changed_columns(change);
+    params.extend(values);
+    (CHANGE.replace("{columns}", columns), params)
 }
 
 /// The columns that a change sets, from the eighth parameter on.
@@ -93,49 +93,94 @@ fn changed_columns(change: &RecordChange) -> (&'static str, Vec<Param>) {
     }
 }
 
-/// Registers an agent, unless the record's `connected_at` is as new. A known agent costs one statement.
-pub(crate) async fn register(
-    client: &PostgresClient,
+impl RouterCalls for PostgresClient {
+    router_rules!();
+
+    /// A known agent costs one statement.
+    async fn register(&self, new: NewRecord) -> Result<RegisterResult, SqlError> {
+        let mut is_repeated = false;
+        if let Some(node) = &new.node {
+            let (router_type, node) = (new.router_type.as_str(), node.as_str());
+            let params = params![new.uaid, router_type, node, new.connected_at, new.last_connect.0];
+            let written = self.write(new.uaid, RECONNECT, params).await?;
+            is_repeated = written.is_repeated;
+            if let Some(before) = written.rows.first().map(decode).transpose()? {
+                return Ok(new.registered(Some(&before)));
+            }
+        }
+        transact!(self, |transaction| register_in(&transaction, &new, is_repeated).await)
+    }
+
+    async fn drop_user(&self, uaid: Uaid) -> Result<bool, SqlError> {
+        self.write(uaid, DROP, params![uaid]).await.map(|dropped| dropped.is_some())
+    }
+
+    async fn drop_bridged(&self, uaid: Uaid, recipient: BridgeRecipient) -> Result<bool, SqlError> {
+        transact!(self, |transaction| async {
+            let there = locked(&transaction, uaid).await?.and_then(|row| row.recipient);
+            let is_it = there.is_some_and(|there| {
+                (there.bridge, &there.app, &there.token)
+                    == (recipient.bridge, &recipient.app, &recipient.token)
+            });
+            if is_it {
+                transaction.run(DROP, params![uaid]).await?;
+            }
+            Ok(is_it)
+        }
+        .await)
+    }
+
+    /// Writes the row of its session: nodes do not wait for each other.
+    async fn check(&self) -> Result<(), SqlError> {
+        let random = Uaid(fastrand::u128(..).to_be_bytes());
+        self.read(RECORDS, params![Some(random), 1_u64]).await?;
+        self.write(random, CHECK, params![]).await.map(drop)
+    }
+}
+
+impl RecordCalls for PostgresClient {
+    record_rules!();
+
+    async fn create_record(&self, record: RouterRecord) -> Result<bool, SqlError> {
+        let (uaid, params) = (record.uaid, write_params(&record.into(), false));
+        self.write(uaid, WRITE, params).await.map(|written| written.is_some())
+    }
+
+    async fn delete_uaids(&self, uaids: Vec<Uaid>) -> Result<(), SqlError> {
+        let Some(first) = uaids.first().copied() else { return Ok(()) };
+        let delete = "DELETE FROM {s}.router WHERE uaid = ANY($1)";
+        self.write(first, delete, params![uaids]).await.map(drop)
+    }
+}
+
+async fn locked(transaction: &Transaction<'_>, uaid: Uaid) -> Result<Option<RecordRow>, SqlError> {
+    let rows = transaction.run(&format!("{READ} FOR UPDATE"), params![uaid]).await?;
+    rows.first().map(decode).transpose()
+}
+
+/// Registers an agent, unless the record's `connected_at` is as new.
+async fn register_in(
+    transaction: &Transaction<'_>,
     new: &NewRecord,
+    is_repeated: bool,
 ) -> Result<RegisterResult, SqlError> {
-    let mut is_repeated = false;
-    if let Some(node) = &new.node {
-        let params = params![
-            new.uaid,
-            new.router_type.as_str(),
-            node.as_str(),
-            new.connected_at,
-            new.last_connect.0
-        ];
-        let written = client.write(new.uaid, client.names.query(RECONNECT, params)).await?;
-        is_repeated = written.is_repeated;
-        if let Some(before) = written.rows.first().map(decode).transpose()? {
-            return Ok(new.registered(Some(&before)));
+    let there = locked(transaction, new.uaid).await?;
+    let result = new.over(there.as_ref());
+    match (&result, there) {
+        // The first attempt wrote it and its answer was lost, with the former binding.
+        (RegisterResult::Superseded(_), Some(there)) if is_repeated && new.is_in(&there) => {
+            return Ok(new.registered(Some(&RecordRow { node: None, ..there })));
         }
-    }
-    transact!(client, |transaction| async {
-        let rows = transaction.run(&format!("{READ} FOR UPDATE"), params![new.uaid]).await?;
-        let there = rows.first().map(decode).transpose()?;
-        let result = new.over(there.as_ref());
-        match (&result, there) {
-            // The first attempt wrote it and its answer was lost, with the former binding.
-            (RegisterResult::Superseded(_), Some(there)) if is_repeated && new.is_in(&there) => {
-                return Ok(new.registered(Some(&RecordRow { node: None, ..there })));
+        (RegisterResult::Registered(record, _), there) => {
+            let params = write_params(&record.clone().into(), there.is_some());
+            // A record that another transaction makes meanwhile is not replaced.
+            if transaction.run(WRITE, params).await?.is_empty() {
+                return Err(SqlError::conflict());
             }
-            (RegisterResult::Registered(record, _), there) => {
-                let record = RecordRow::from(record.clone());
-                // A record that another transaction makes meanwhile is not replaced.
-                let written =
-                    transaction.run(WRITE, write_params(&record, there.is_some())).await?;
-                if written.is_empty() {
-                    return Err(SqlError::conflict());
-                }
-            }
-            _ => {}
         }
-        Ok(result)
+        _ => {}
     }
-    .await)
+    Ok(result)
 }
 
 /// The parameters of [`WRITE`].
@@ -151,51 +196,6 @@ pub(crate) fn write_params(record: &RecordRow, may_replace: bool) -> Vec<Param> 
         record.recipient.as_ref().map(|recipient| registration::encode(recipient).to_string()),
         may_replace,
     ]
-}
-
-/// Creates a record, unless there is one. Returns whether it did.
-pub(crate) async fn create(client: &PostgresClient, record: RecordRow) -> Result<bool, SqlError> {
-    let query = client.names.query(WRITE, write_params(&record, false));
-    Ok(!client.write(record.uaid, query).await?.rows.is_empty())
-}
-
-/// Returns whether there was a record.
-pub(crate) async fn drop_user(client: &PostgresClient, uaid: Uaid) -> Result<bool, SqlError> {
-    let query = client.names.query(DROP, params![uaid]);
-    Ok(!client.write(uaid, query).await?.rows.is_empty())
-}
-
-pub(crate) async fn drop_bridged(
-    client: &PostgresClient,
-    uaid: Uaid,
-    recipient: &BridgeRecipient,
-) -> Result<bool, SqlError> {
-    transact!(client, |transaction| async {
-        let rows = transaction.run(&format!("{READ} FOR UPDATE"), params![uaid]).await?;
-        let there = rows.first().map(decode).transpose()?.and_then(|row| row.recipient);
-        let is_it = there.is_some_and(|there| {
-            (there.bridge, &there.app, &there.token)
-                == (recipient.bridge, &recipient.app, &recipient.token)
-        });
-        if is_it {
-            transaction.run(DROP, params![uaid]).await?;
-        }
-        Ok(is_it)
-    }
-    .await)
-}
-
-pub(crate) async fn drop_all(client: &PostgresClient, uaids: Vec<Uaid>) -> Result<(), SqlError> {
-    let Some(first) = uaids.first().copied() else { return Ok(()) };
-    let query = client.names.query("DELETE FROM {s}.router WHERE uaid = ANY($1)", params![uaids]);
-    client.write(first, query).await.map(drop)
-}
-
-/// The write of a health check, in the row of its session: nodes do not wait for each other.
-pub(crate) async fn check(client: &PostgresClient) -> Result<(), SqlError> {
-    let random = Uaid(fastrand::u128(..).to_be_bytes());
-    client.read(&client.names.query(RECORDS, params![Some(random), 1_u64])).await?;
-    client.write(random, client.names.query(CHECK, params![])).await.map(drop)
 }
 
 pub(crate) fn decode(row: &Row) -> Result<RecordRow, SqlError> {

@@ -1,247 +1,115 @@
-//! The tables, and the functions of each month.
+//! The tables, and the functions of each month: `tables.sql`, `month.sql`, and what later versions change of them.
 //!
 //! A row of `agents` marks an agent as known in its month and counts what waits for it; a row of `channels` is a
 //! registered channel and counts what waits in it. Triggers of `messages` keep both counts, so that no statement can forget
 //! them. Whatever writes an agent's rows of a month locks its row of `agents` first: two nodes never wait for each other.
+//!
+//! The version of the tables is in the row `schema` of `state`. A month has a version of its own, in a row with its name if
+//! it is not 1: a node of the version before may make its tables after the others were changed.
 
 use state_machine::Month;
+use storage::networked::MonthCalls;
 use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
 
 use crate::client::{PostgresClient, Transaction, transact};
 use crate::error::{PostgresOpenError, SqlError};
-use crate::sql::{Columns, params};
+use crate::sql::{Columns, Names, holds, params};
 
-/// The version of the tables that this program knows.
-const VERSION: u64 = 1;
+/// What makes a version of the tables from the one before. Nodes of that one go on, so that it only adds, and nothing that
+/// they leave out is required. `{s}` stands for the schema and `{m}` for a month.
+#[derive(Debug)]
+pub struct Migration {
+    /// Statements on the tables that are no month's.
+    pub tables: &'static str,
+    /// Statements on those of each month.
+    pub month: &'static str,
+}
 
-/// A lock of this number is held while tables are made or changed.
-const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended('kalends tables', 0))";
+/// The second version and those after it.
+pub const MIGRATIONS: &[Migration] = &[];
+
+/// A lock that is held while tables are made or changed. What then waits for a table's lock holds up what comes after it,
+/// and so gives up soon.
+const LOCK: &str = "
+    SELECT pg_advisory_xact_lock(hashtextextended('kalends tables', 0));
+    SET LOCAL lock_timeout = '1s'";
 
 const SCHEMA: &str = "CREATE SCHEMA IF NOT EXISTS {s};";
 
-/// Texts of feeds are compared by their bytes, as the names of keys are.
-const TABLES: &str = r#"
-CREATE TABLE IF NOT EXISTS {s}.state (
-    name text PRIMARY KEY,
-    number bigint NOT NULL DEFAULT 0,
-    marks text[] NOT NULL DEFAULT '{}'
-);
-CREATE TABLE IF NOT EXISTS {s}.health (session int PRIMARY KEY, checks bigint NOT NULL) WITH (fillfactor = 50);
-CREATE TABLE IF NOT EXISTS {s}.router (
-    uaid uuid PRIMARY KEY,
-    router_type text NOT NULL,
-    node_id text,
-    connected_at bigint NOT NULL,
-    last_connect bigint NOT NULL,
-    curmonth text NOT NULL,
-    oldmonth text,
-    router_data text
-) WITH (fillfactor = 70);
-CREATE INDEX IF NOT EXISTS router_by_last_connect ON {s}.router (last_connect, uaid);
-CREATE TABLE IF NOT EXISTS {s}.notifications (
-    uaid uuid NOT NULL,
-    chid uuid NOT NULL,
-    version bytea NOT NULL,
-    data bytea,
-    PRIMARY KEY (uaid, chid)
-) WITH (fillfactor = 80);
-CREATE TABLE IF NOT EXISTS {s}.sequences (
-    name text COLLATE "C" PRIMARY KEY,
-    value bigint NOT NULL,
-    version bigint NOT NULL,
-    keys bigint NOT NULL,
-    horizon bigint NOT NULL DEFAULT 0,
-    forgotten bigint NOT NULL DEFAULT 0,
-    mark bigint,
-    marked_at bigint
-) WITH (fillfactor = 70);
-CREATE TABLE IF NOT EXISTS {s}.feed_keys (
-    feed text COLLATE "C" NOT NULL,
-    key text COLLATE "C" NOT NULL,
-    version bigint NOT NULL,
-    feed_sync_id bigint,
-    value bytea,
-    PRIMARY KEY (feed, key)
-);
-CREATE UNIQUE INDEX IF NOT EXISTS feed_keys_by_number ON {s}.feed_keys (feed, feed_sync_id)
-    WHERE feed_sync_id IS NOT NULL;
-CREATE INDEX IF NOT EXISTS feed_keys_pending ON {s}.feed_keys (feed, key) WHERE feed_sync_id IS NULL;
-CREATE TABLE IF NOT EXISTS {s}.receipts_expected (
-    feed text COLLATE "C" NOT NULL,
-    key text COLLATE "C" NOT NULL,
-    deadline bigint NOT NULL,
-    PRIMARY KEY (feed, key)
-);
-CREATE INDEX IF NOT EXISTS receipts_expected_by_deadline ON {s}.receipts_expected (deadline);
-INSERT INTO {s}.state (name, number) VALUES ('schema', 1), ('id_floor', 0), ('keys', 0)
-    ON CONFLICT DO NOTHING;
-"#;
+const TABLES: &str = include_str!("tables.sql");
 
-/// Payloads are encrypted, which no compression makes smaller. `expires_at` of an agent is a time before which none of its
-/// messages expires.
-///
-/// The codes of `store`: 0 is stored, 1 is a channel that is not registered, 2 is outranked by the other id. With 3 more is
-/// to be done first (`messages::store_with_care`).
-const MONTH: &str = r"
-CREATE TABLE IF NOT EXISTS {s}.agents_{m} (
-    uaid uuid PRIMARY KEY,
-    messages bigint NOT NULL,
-    bytes bigint NOT NULL,
-    expires_at bigint NOT NULL
-) WITH (fillfactor = 50);
-CREATE TABLE IF NOT EXISTS {s}.channels_{m} (
-    uaid uuid NOT NULL,
-    chid uuid NOT NULL,
-    messages bigint NOT NULL,
-    bytes bigint NOT NULL,
-    PRIMARY KEY (uaid, chid)
-) WITH (fillfactor = 50);
-CREATE TABLE IF NOT EXISTS {s}.messages_{m} (
-    uaid uuid NOT NULL,
-    id uuid NOT NULL,
-    expires_at bigint NOT NULL,
-    chid uuid NOT NULL,
-    topic text,
-    urgency smallint NOT NULL,
-    accepted_at bigint NOT NULL,
-    ttl bigint NOT NULL,
-    encoding smallint,
-    encryption text,
-    crypto_key text,
-    data bytea,
-    offers int NOT NULL,
-    receipt text,
-    size int NOT NULL,
-    PRIMARY KEY (uaid, id)
-) WITH (autovacuum_vacuum_scale_factor = 0.05);
-ALTER TABLE {s}.messages_{m} ALTER data SET STORAGE EXTERNAL;
-CREATE UNIQUE INDEX IF NOT EXISTS messages_{m}_by_topic ON {s}.messages_{m} (uaid, chid, topic)
-    WHERE topic IS NOT NULL;
-CREATE INDEX IF NOT EXISTS messages_{m}_by_expiry ON {s}.messages_{m} (expires_at);
+const MONTH: &str = include_str!("month.sql");
 
-CREATE OR REPLACE FUNCTION {s}.count_added_{m}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    UPDATE {s}.agents_{m} a
-        SET messages = a.messages + n.messages, bytes = a.bytes + n.bytes,
-            expires_at = least(a.expires_at, n.expires_at)
-        FROM (SELECT uaid, count(*) messages, sum(size) bytes, min(expires_at) expires_at FROM added GROUP BY uaid) n
-        WHERE a.uaid = n.uaid;
-    UPDATE {s}.channels_{m} c SET messages = c.messages + n.messages, bytes = c.bytes + n.bytes
-        FROM (SELECT uaid, chid, count(*) messages, sum(size) bytes FROM added GROUP BY uaid, chid) n
-        WHERE c.uaid = n.uaid AND c.chid = n.chid;
-    RETURN NULL;
-END $$;
-CREATE OR REPLACE FUNCTION {s}.count_removed_{m}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    UPDATE {s}.agents_{m} a SET messages = a.messages - n.messages, bytes = a.bytes - n.bytes
-        FROM (SELECT uaid, count(*) messages, sum(size) bytes FROM removed GROUP BY uaid) n
-        WHERE a.uaid = n.uaid;
-    UPDATE {s}.channels_{m} c SET messages = c.messages - n.messages, bytes = c.bytes - n.bytes
-        FROM (SELECT uaid, chid, count(*) messages, sum(size) bytes FROM removed GROUP BY uaid, chid) n
-        WHERE c.uaid = n.uaid AND c.chid = n.chid;
-    RETURN NULL;
-END $$;
-DROP TRIGGER IF EXISTS count_added ON {s}.messages_{m};
-CREATE TRIGGER count_added AFTER INSERT ON {s}.messages_{m}
-    REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION {s}.count_added_{m}();
-DROP TRIGGER IF EXISTS count_removed ON {s}.messages_{m};
-CREATE TRIGGER count_removed AFTER DELETE ON {s}.messages_{m}
-    REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION {s}.count_removed_{m}();
+const MONTH_VERSION: &str = "
+INSERT INTO {s}.state (name, number) VALUES ('messages_{m}', 1) ON CONFLICT DO NOTHING;";
 
-CREATE OR REPLACE FUNCTION {s}.store_{m}(
-    u uuid, i uuid, expiry bigint, c uuid, t text, urgent smallint, accepted bigint, lifetime bigint, coding smallint,
-    salt text, sender_key text, payload bytea, receipt_of text, bytes_of int,
-    user_messages bigint, user_bytes bigint, channel_messages bigint, channel_bytes bigint,
-    OUT code int, OUT other uuid
-) LANGUAGE plpgsql AS $$
-DECLARE
-    of_user record; of_channel record; there record;
-    more_messages bigint := 1; more_bytes bigint := bytes_of;
-BEGIN
-    SELECT messages, bytes INTO of_user FROM {s}.agents_{m} WHERE uaid = u FOR UPDATE;
-    SELECT messages, bytes INTO of_channel FROM {s}.channels_{m} WHERE uaid = u AND chid = c;
-    IF NOT FOUND THEN code := 1; RETURN; END IF;
-    IF t IS NOT NULL THEN
-        SELECT id, size, receipt INTO there FROM {s}.messages_{m} WHERE uaid = u AND chid = c AND topic = t;
-        IF FOUND THEN
-            IF there.id > i THEN code := 2; other := there.id; RETURN; END IF;
-            IF there.id = i THEN code := 0; RETURN; END IF;
-            IF there.receipt IS NOT NULL THEN code := 3; RETURN; END IF;
-            more_messages := 0; more_bytes := bytes_of - there.size;
-        END IF;
+/// Does nothing if the version is there already.
+const STEP: &str = "
+DO $step$ BEGIN
+    IF (SELECT number FROM {s}.state WHERE name = '{name}') < {version} THEN
+        {statements};
+        UPDATE {s}.state SET number = {version} WHERE name = '{name}';
     END IF;
-    IF more_messages > 0 AND (
-            user_messages > 0 AND of_user.messages >= user_messages
-            OR channel_messages > 0 AND of_channel.messages >= channel_messages)
-        OR more_bytes > 0 AND (
-            user_bytes > 0 AND of_user.bytes + more_bytes > user_bytes
-            OR channel_bytes > 0 AND of_channel.bytes + more_bytes > channel_bytes)
-    THEN code := 3; RETURN; END IF;
-    IF more_messages = 0 THEN
-        DELETE FROM {s}.messages_{m} WHERE uaid = u AND id = there.id;
-    END IF;
-    INSERT INTO {s}.messages_{m} VALUES (
-        u, i, expiry, c, t, urgent, accepted, lifetime, coding, salt, sender_key, payload, 0, receipt_of, bytes_of)
-        ON CONFLICT DO NOTHING;
-    code := 0;
-END $$;
-CREATE OR REPLACE FUNCTION {s}.delete_{m}(u uuid, ids uuid[], chids uuid[]) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE deleted bigint;
-BEGIN
-    PERFORM 1 FROM {s}.agents_{m} WHERE uaid = u FOR UPDATE;
-    DELETE FROM {s}.messages_{m} d USING unnest(ids, chids) AS gone(id, chid)
-        WHERE d.uaid = u AND d.id = gone.id AND d.chid = gone.chid;
-    GET DIAGNOSTICS deleted = ROW_COUNT;
-    RETURN deleted;
-END $$;
-CREATE OR REPLACE FUNCTION {s}.add_channels_{m}(u uuid, chids uuid[], if_new boolean) RETURNS void LANGUAGE plpgsql
-AS $$ BEGIN
-    INSERT INTO {s}.agents_{m}
-        SELECT u, count(*), coalesce(sum(size), 0), coalesce(min(expires_at), 9223372036854775807)
-        FROM {s}.messages_{m} WHERE uaid = u
-        ON CONFLICT DO NOTHING;
-    IF if_new AND NOT FOUND THEN RETURN; END IF;
-    PERFORM 1 FROM {s}.agents_{m} WHERE uaid = u FOR UPDATE;
-    INSERT INTO {s}.channels_{m}
-        SELECT u, c,
-            (SELECT count(*) FROM {s}.messages_{m} WHERE uaid = u AND chid = c),
-            (SELECT coalesce(sum(size), 0) FROM {s}.messages_{m} WHERE uaid = u AND chid = c)
-        FROM unnest(chids) c
-        ON CONFLICT DO NOTHING;
-END $$;
-";
+END $step$;";
 
 /// In the order in which writers lock them, so that none waits for the other in a circle.
 const DROP_MONTH: &str = "
 DROP TABLE {s}.agents_{m}, {s}.channels_{m}, {s}.messages_{m};
 DROP FUNCTION {s}.count_added_{m}, {s}.count_removed_{m}, {s}.store_{m}, {s}.delete_{m}, {s}.add_channels_{m};
+DELETE FROM {s}.state WHERE name = 'messages_{m}';
 ";
 
-/// The statements that make all tables but those of months, and those of these months.
+/// The version that the last of the migrations makes.
+fn newest(migrations: &[Migration]) -> u64 {
+    1 + migrations.len() as u64
+}
+
+fn steps(migrations: &[Migration], name: &str, of: fn(&Migration) -> &'static str) -> String {
+    let step = |(migration, version): (_, u64)| {
+        let statements = of(migration).trim().trim_end_matches(';');
+        let statements = if statements.is_empty() { "NULL" } else { statements };
+        let step = STEP.replace("{name}", name).replace("{version}", &version.to_string());
+        step.replace("{statements}", statements)
+    };
+    migrations.iter().zip(2..).map(step).collect()
+}
+
+/// The statements that make or change the tables which are no month's.
+fn of_no_month(migrations: &[Migration]) -> String {
+    format!("{TABLES}{}", steps(migrations, "schema", |migration| migration.tables))
+}
+
+/// The statements that make the tables of a month.
+fn of_month(migrations: &[Migration]) -> String {
+    format!("{MONTH}{}", to_newest_month(migrations))
+}
+
+/// The statements that change the tables of a month.
+fn to_newest_month(migrations: &[Migration]) -> String {
+    let version = if migrations.is_empty() { "" } else { MONTH_VERSION };
+    format!("{version}{}", steps(migrations, "messages_{m}", |migration| migration.month))
+}
+
+/// The statements that make all tables but those of months, and those of these months. They change those of an older
+/// version.
 pub fn statements(schema: &str, months: &[Month]) -> String {
-    let names = crate::sql::Names { schema: schema.to_owned() };
-    let tables = names.text(&format!("{SCHEMA}\n{TABLES}"));
-    let months = months.iter().map(|month| names.month_text(*month, MONTH));
+    let names = Names { schema: schema.to_owned() };
+    let tables = names.text(&format!("{SCHEMA}\n{}", of_no_month(MIGRATIONS)));
+    let months = months.iter().map(|month| names.month_text(*month, &of_month(MIGRATIONS)));
     std::iter::once(tables).chain(months).collect::<Vec<_>>().join("\n")
 }
 
-/// Makes the tables, or compares their version with the one that this program knows.
+/// Makes or changes the tables, or compares their version with the one that this program knows.
 pub(crate) async fn ensure(client: &PostgresClient) -> Result<(), PostgresOpenError> {
+    let known = newest(client.migrations);
     match version(client).await? {
-        Some(VERSION) => Ok(()),
-        Some(found) => Err(PostgresOpenError::Newer { found, known: VERSION }),
-        None if client.create_tables => {
-            let made: Result<(), SqlError> = transact!(client, |transaction| async {
-                transaction.execute(LOCK).await?;
-                // A role that owns a schema may not make others.
-                let there = "SELECT to_regnamespace('{s}') IS NOT NULL";
-                let there = transaction.run(there, params![]).await?;
-                if !there.first().map_or(Ok(false), |row| row.column(0))? {
-                    transaction.execute(&client.names.text(SCHEMA)).await?;
-                }
-                transaction.execute(&client.names.text(TABLES)).await
-            }
-            .await);
-            Ok(made?)
+        Some(found) if found == known => Ok(()),
+        Some(found) if found > known => Err(PostgresOpenError::Newer { found, known }),
+        _ if client.options.create_tables => {
+            Ok(transact!(client, |transaction| make(&transaction).await)?)
         }
+        Some(found) => Err(PostgresOpenError::Older { found, known }),
         None => Err(PostgresOpenError::Missing {
             schema: client.names.schema.clone(),
             server: client.shown().to_owned(),
@@ -249,43 +117,83 @@ pub(crate) async fn ensure(client: &PostgresClient) -> Result<(), PostgresOpenEr
     }
 }
 
+/// Makes the tables, or brings them to the newest version with those of all months.
+async fn make(transaction: &Transaction<'_>) -> Result<(), SqlError> {
+    let PostgresClient { names, migrations, .. } = transaction.client;
+    transaction.execute(LOCK).await?;
+    // A role that owns a schema may not make others.
+    let is_there = "SELECT to_regnamespace('{s}') IS NOT NULL";
+    if !holds(&transaction.run(is_there, params![]).await?)? {
+        transaction.execute(&names.text(SCHEMA)).await?;
+    }
+    transaction.execute(&names.text(&of_no_month(migrations))).await?;
+    if !migrations.is_empty() {
+        let rows = transaction.run(MONTHS, params![names.schema.as_str()]).await?;
+        for month in decode_months(&rows)? {
+            transaction.execute(&names.month_text(month, &to_newest_month(migrations))).await?;
+        }
+    }
+    Ok(())
+}
+
 /// The version in the row of the schema. None without tables.
 async fn version(client: &PostgresClient) -> Result<Option<u64>, PostgresOpenError> {
-    let exists = client.names.query("SELECT to_regclass('{s}.state') IS NOT NULL", params![]);
-    let rows = client.read(&exists).await?;
-    if !rows.first().map_or(Ok(false), |row| row.column(0))? {
+    let exists = "SELECT to_regclass('{s}.state') IS NOT NULL";
+    if !holds(&client.read(exists, params![]).await?)? {
         return Ok(None);
     }
-    let query = client.names.query("SELECT number FROM {s}.state WHERE name = 'schema'", params![]);
+    let query = "SELECT number FROM {s}.state WHERE name = 'schema'";
     let foreign = || PostgresOpenError::Foreign { schema: client.names.schema.clone() };
-    let rows = client.read(&query).await.map_err(|error| match error.has_code(&FOREIGN) {
-        true => foreign(),
-        false => error.into(),
+    // A table of this name is another program's.
+    let rows = client.read(query, params![]).await.map_err(|error| {
+        match error.has_code(&[SqlState::UNDEFINED_COLUMN]) {
+            true => foreign(),
+            false => error.into(),
+        }
     })?;
     rows.first().map(|row| row.number(0).map_err(Into::into)).ok_or_else(foreign)?.map(Some)
 }
 
-/// A table of this name is another program's.
-const FOREIGN: [tokio_postgres::error::SqlState; 1] =
-    [tokio_postgres::error::SqlState::UNDEFINED_COLUMN];
-
-/// Makes the tables of a month.
-pub(crate) async fn ensure_month(client: &PostgresClient, month: Month) -> Result<(), SqlError> {
-    if months(client).await?.contains(&month) {
-        return Ok(());
-    }
-    if !client.create_tables {
-        let remedy = "create them with `kalends tables create`, or allow the creation of tables";
-        return Err(SqlError::corrupt(&format!("the tables of {month} are missing: {remedy}")));
-    }
-    transact!(client, |transaction| async {
-        transaction.execute(LOCK).await?;
-        if !is_there(&transaction, month).await? {
-            transaction.execute(&client.names.month_text(month, MONTH)).await?;
+impl MonthCalls for PostgresClient {
+    async fn ensure_month(&self, month: Month) -> Result<(), SqlError> {
+        let version = newest(self.migrations);
+        if holds(&self.read_month(month, IS_CURRENT, params![version]).await?)? {
+            return Ok(());
         }
-        Ok(())
+        if !self.options.create_tables {
+            let remedy =
+                "create them with `kalends tables create`, or allow the creation of tables";
+            return Err(SqlError::corrupt(&format!(
+                "the tables of {month} are missing or old: {remedy}"
+            )));
+        }
+        transact!(self, |transaction| async {
+            transaction.execute(LOCK).await?;
+            let statements = match is_there(&transaction, month).await? {
+                true => to_newest_month(self.migrations),
+                false => of_month(self.migrations),
+            };
+            transaction.execute(&self.names.month_text(month, &statements)).await
+        }
+        .await)
     }
-    .await)
+
+    async fn months(&self) -> Result<Vec<Month>, SqlError> {
+        decode_months(&self.read(MONTHS, params![self.names.schema.as_str()]).await?)
+    }
+
+    /// Other months are not waited for, nor do they wait.
+    async fn drop_month(&self, month: Month) -> Result<bool, SqlError> {
+        transact!(self, |transaction| async {
+            transaction.execute(LOCK).await?;
+            let is_there = is_there(&transaction, month).await?;
+            if is_there {
+                transaction.execute(&self.names.month_text(month, DROP_MONTH)).await?;
+            }
+            Ok(is_there)
+        }
+        .await)
+    }
 }
 
 /// Whether the month has its tables.
@@ -293,33 +201,21 @@ pub(crate) async fn is_there(
     transaction: &Transaction<'_>,
     month: Month,
 ) -> Result<bool, SqlError> {
-    let exists = "SELECT to_regclass('{s}.messages_{m}') IS NOT NULL";
-    let rows = transaction.run_month(month, exists, params![]).await?;
-    rows.first().map_or(Ok(false), |row| row.column(0))
+    let is_there = "SELECT to_regclass('{s}.messages_{m}') IS NOT NULL";
+    holds(&transaction.run_month(month, is_there, params![]).await?)
 }
 
-/// The months with tables, oldest first.
-pub(crate) async fn months(client: &PostgresClient) -> Result<Vec<Month>, SqlError> {
-    let schema = client.names.schema.as_str();
-    let rows = client.read(&client.names.query(MONTHS, params![schema])).await?;
+fn decode_months(rows: &[Row]) -> Result<Vec<Month>, SqlError> {
     let month = |row: &Row| row.parsed(0, |name| name.trim_start_matches("messages_").parse());
     rows.iter().map(month).collect()
 }
 
-/// Drops a month's tables. Other months are not waited for, nor do they wait.
-pub(crate) async fn drop_month(client: &PostgresClient, month: Month) -> Result<bool, SqlError> {
-    transact!(client, |transaction| async {
-        transaction.execute("SET LOCAL lock_timeout = '1s'").await?;
-        transaction.execute(LOCK).await?;
-        let is_there = is_there(&transaction, month).await?;
-        if is_there {
-            transaction.execute(&client.names.month_text(month, DROP_MONTH)).await?;
-        }
-        Ok(is_there)
-    }
-    .await)
-}
+/// Whether the month has its tables, in this version.
+const IS_CURRENT: &str = "
+    SELECT to_regclass('{s}.messages_{m}') IS NOT NULL
+        AND coalesce((SELECT number FROM {s}.state WHERE name = 'messages_{m}'), 1) >= $1";
 
+/// Those with tables, oldest first.
 const MONTHS: &str = "
     SELECT relname::text FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace
     WHERE nspname = $1 AND relkind = 'r' AND relname ~ '^messages_[0-9]{4}_[0-9]{2}$' ORDER BY relname";

@@ -104,7 +104,7 @@ impl From<SqlError> for SnapshotError {
         match error.kind {
             ErrorKind::Refused(code) => Self::Refused { code: code.code().to_owned(), text },
             ErrorKind::Unreachable => Self::Unreachable(text),
-            ErrorKind::Lost | ErrorKind::Corrupt => Self::Lost(text),
+            _ => Self::Lost(text),
         }
     }
 }

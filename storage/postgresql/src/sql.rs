@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use state_machine::{Chid, MessageId, Month, Time, Uaid, Urgency};
+use storage::Cursor;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 use uuid::Uuid;
@@ -158,6 +159,20 @@ impl Columns for Row {
 /// The first number of the first row; 0 without rows.
 pub(crate) fn count(rows: &[Row]) -> Result<u64, SqlError> {
     rows.first().map_or(Ok(0), |row| row.number(0))
+}
+
+/// The first column of the first row; false without rows.
+pub(crate) fn holds(rows: &[Row]) -> Result<bool, SqlError> {
+    rows.first().map_or(Ok(false), |row| row.column(0))
+}
+
+/// The row after which a page begins.
+pub(crate) fn position<T>(
+    after: Option<&Cursor>,
+    parse: impl FnOnce(&Cursor) -> Option<T>,
+) -> Result<Option<T>, SqlError> {
+    let of = |after| parse(after).ok_or_else(|| SqlError::corrupt("the position of a page"));
+    after.map(of).transpose()
 }
 
 pub(crate) fn urgency_column(urgency: Urgency) -> i16 {

@@ -11,7 +11,7 @@ use tokio_postgres::Row;
 
 use crate::client::{PostgresClient, Transaction};
 use crate::error::{SqlError, if_month};
-use crate::sql::{Columns, params};
+use crate::sql::{Columns, params, position};
 
 /// User agents in a page.
 const USERS_MAX: u64 = 1000;
@@ -25,7 +25,7 @@ pub(crate) async fn make_room(
     message: &Message,
     replaced: WaitingSize,
 ) -> Result<Result<(), FullScope>, SqlError> {
-    let limits = &transaction.client.waiting;
+    let limits = &transaction.client.options.waiting;
     let (counts, expires_at) = read(transaction, uaid, month, message).await?;
     let size = WaitingSize::of(message);
     if limits.exceeded_by(&counts, size, replaced).is_none() {
@@ -82,10 +82,9 @@ pub(crate) async fn page(
     month: Month,
     after: Option<Cursor>,
 ) -> Result<WaitingPage, SqlError> {
-    let after = after.map(|after| Uaid::parse(after.as_str())).transpose();
-    let after = after.map_err(|_| SqlError::corrupt("the position of a page"))?;
-    let params = params![after, USERS_MAX];
-    let rows = if_month(client.read_month(month, PAGE, params).await)?.unwrap_or_default();
+    let params =
+        params![position(after.as_ref(), |after| Uaid::parse(after.as_str()).ok())?, USERS_MAX];
+    let rows = if_month(client.read_month(month, PAGE, params).await)?;
     let mut page = WaitingPage::default();
     for row in &rows {
         page.messages += row.number(1)?;

@@ -1,6 +1,5 @@
 //! The SQL of inactive users, which are found by the index on `last_connect`, and of dropping users.
 
-use rusqlite::types::Type;
 use rusqlite::{Connection, params};
 use state_machine::{LastConnect, Uaid};
 use storage::maintenance::{
@@ -8,7 +7,7 @@ use storage::maintenance::{
 };
 use storage::store::Cursor;
 
-use crate::columns::{corrupt, from_i64, to_i64};
+use crate::columns::{from_i64, no_position, to_i64};
 use crate::messages::PAGE_ROWS_MAX;
 use crate::router;
 
@@ -19,8 +18,10 @@ pub(crate) fn find(
 ) -> rusqlite::Result<InactiveUsers> {
     let keys = seen.keys();
     let before_all = InactiveUser { uaid: Uaid([0; 16]), last_connect: keys.start };
-    let InactiveUser { uaid, last_connect } =
-        after.map(position).transpose()?.unwrap_or(before_all);
+    let InactiveUser { uaid, last_connect } = after
+        .map(|after| InactiveUser::at(after).ok_or_else(no_position))
+        .transpose()?
+        .unwrap_or(before_all);
     let mut statement = conn.prepare_cached(FIND)?;
     let parameters =
         params![to_i64(last_connect.0), uaid.0, to_i64(keys.end.0), USERS_IN_A_BATCH as i64];
@@ -31,7 +32,7 @@ pub(crate) fn find(
         })
     })?;
     let users = rows.collect::<rusqlite::Result<Vec<_>>>()?;
-    let next = users.get(USERS_IN_A_BATCH - 1).map(cursor);
+    let next = users.get(USERS_IN_A_BATCH - 1).map(InactiveUser::cursor);
     Ok(InactiveUsers { users, next })
 }
 
@@ -52,21 +53,6 @@ pub(crate) fn delete_page(conn: &Connection, uaids: &[Uaid]) -> rusqlite::Result
 
 pub(crate) fn drop_all(conn: &Connection, uaids: &[Uaid]) -> rusqlite::Result<()> {
     uaids.iter().try_for_each(|uaid| router::drop_user(conn, *uaid).map(|_there| ()))
-}
-
-fn cursor(user: &InactiveUser) -> Cursor {
-    Cursor::new(format!("{} {}", user.last_connect.0, user.uaid))
-}
-
-fn position(cursor: &Cursor) -> rusqlite::Result<InactiveUser> {
-    let text = cursor.as_str();
-    let position = text.split_once(' ').and_then(|(key, uaid)| {
-        Some(InactiveUser {
-            uaid: uaid.parse().ok()?,
-            last_connect: LastConnect(key.parse().ok()?),
-        })
-    });
-    position.ok_or_else(|| corrupt(0, Type::Text, "not a position among inactive users"))
 }
 
 pub(crate) const FIND: &str = "

@@ -10,7 +10,9 @@ use rusqlite::Connection;
 use state_machine::feed::FeedName;
 use state_machine::{MessageKey, Month, Time, Uaid};
 use storage::data_dir::FileKey;
-use storage::receipts::{Deletion, ExpectedReceipt, ExpiredReceipts, ReceiptTables, Settlement};
+use storage::receipts::{
+    Deletion, ExpectedReceipt, ExpiredReceipts, ReceiptTables, Settlement, withdrawal,
+};
 use storage::rules::finished;
 use storage::rules::receipts as rules;
 use storage::store::{SettledMessages, StoreFuture};
@@ -44,10 +46,7 @@ impl ReceiptTables for Embedded {
         months: Vec<Month>,
         message: MessageKey,
     ) -> StoreFuture<bool> {
-        let withdrawn = match message.id.may_want_receipt() {
-            true => self.settle(uaid, months, vec![(message, Some(Settlement::Withdrawn))]),
-            false => self.delete(uaid, months, vec![message]),
-        };
+        let withdrawn = self.settle(uaid, months, vec![withdrawal(message)]);
         Box::pin(withdrawn.map_ok(|settled| settled.deleted > 0))
     }
 
@@ -64,10 +63,14 @@ impl Embedded {
         &self,
         uaid: Uaid,
         months: Vec<Month>,
-        messages: Vec<Deletion>,
+        deletions: Vec<Deletion>,
     ) -> StoreFuture<SettledMessages> {
+        if deletions.iter().all(|(_message, settlement)| settlement.is_none()) {
+            let messages = deletions.into_iter().map(|(message, _none)| message);
+            return self.delete(uaid, months, messages.collect());
+        }
         self.writer.submit(Some(uaid), Target::ManyFiles, move |files| {
-            settle(files, uaid, &months, &messages)
+            settle(files, uaid, &months, &deletions)
         })
     }
 }

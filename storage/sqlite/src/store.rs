@@ -29,7 +29,6 @@ use crate::writer::Target;
 use crate::{Embedded, channels, messages, move_messages, router, unwritten, waiting_counts};
 
 impl Store for Embedded {
-    #[expect(clippy::too_many_lines, reason = "an arm for each operation")]
     fn execute(&self, op: StoreOp) -> StoreFuture<StoreAnswer> {
         use StoreAnswer as Answer;
         match op {
@@ -44,9 +43,6 @@ impl Store for Embedded {
             }
             StoreOp::FetchVersions { uaid, after, limit, now } => {
                 answer(versions::fetch_page(self, uaid, after, limit, now), Answer::Fetched)
-            }
-            StoreOp::Delete { uaid, months, messages, acks } if acks.is_empty() => {
-                answer(self.delete(uaid, months, messages), Answer::Deleted)
             }
             StoreOp::Delete { uaid, months, messages, acks } => {
                 answer(self.settle(uaid, months, deletions(messages, &acks)), Answer::Deleted)

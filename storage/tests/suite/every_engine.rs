@@ -45,7 +45,7 @@ fn every_engine_answers_every_call_as_the_reference() {
 fn engines() -> (tempfile::TempDir, Embedded, Dynamo, Postgres) {
     let home = tempfile::tempdir().unwrap();
     let embedded = Embedded::open(home.path(), &EmbeddedOptions::new(4096)).unwrap();
-    (home, embedded, Tables::new().open(), Postgres::open(&fresh_schema()).unwrap())
+    (home, embedded, Tables::new().open(), storage_postgresql::open(&fresh_schema()).unwrap())
 }
 
 /// Few enough names that calls meet each other's traces.

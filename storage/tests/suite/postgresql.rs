@@ -12,7 +12,7 @@ use postgres_server::{PROGRAMS, PostgresServer, shared};
 use state_machine::{Chid, Month, Uaid};
 use storage::maintenance::Table;
 use storage::{PageLimit, Store, StoreAdmin, StoreError, Stored};
-use storage_postgresql::{Postgres, PostgresOptions, statements};
+use storage_postgresql::{Migration, Postgres, PostgresOpenError, PostgresOptions, statements};
 use tokio::time::sleep;
 
 use crate::engines::fresh_schema;
@@ -45,7 +45,8 @@ fn on(url: &str) -> PostgresOptions {
 
 async fn opened(options: &PostgresOptions) -> Postgres {
     let options = options.clone();
-    let opened = tokio::task::spawn_blocking(move || Postgres::open(&options)).await.unwrap();
+    let opened =
+        tokio::task::spawn_blocking(move || storage_postgresql::open(&options)).await.unwrap();
     opened.unwrap()
 }
 
@@ -236,7 +237,8 @@ async fn a_store_works_behind_a_pooler_that_gives_each_transaction_to_any_sessio
 /// Runs the conformance tests again in a process of their own, whose server has this version.
 fn conforms_on(version: u32) {
     let installed = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/node/node_modules");
-    let programs = format!("{installed}/postgresql-{version}/native/bin");
+    let processor = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
+    let programs = format!("{installed}/postgresql-{version}-{processor}/native/bin");
     let found = Command::new(format!("{programs}/postgres")).arg("--version").output();
     let found = String::from_utf8(found.expect("`make tools` installs it").stdout).unwrap();
     assert!(found.contains(&format!(" {version}.")), "{found}");
@@ -247,6 +249,8 @@ fn conforms_on(version: u32) {
     assert!(ended.status.success() && !printed.contains(" 0 passed"), "{printed}");
 }
 
+/// There is no package of it for another processor.
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn the_oldest_supported_version_conforms() {
     conforms_on(13);
@@ -257,37 +261,112 @@ fn the_newest_supported_version_conforms() {
     conforms_on(18);
 }
 
-/// Why a store is not opened.
-async fn refused(options: PostgresOptions) -> String {
-    let opened = tokio::task::spawn_blocking(move || Postgres::open(&options).map(drop));
-    opened.await.unwrap().unwrap_err().to_string()
+/// A version after the first.
+const SECOND: &[Migration] = &[Migration {
+    tables: "ALTER TABLE {s}.router ADD seen text; CREATE INDEX router_by_seen ON {s}.router (seen);",
+    month: "ALTER TABLE {s}.messages_{m} ADD seen text DEFAULT 'no'",
+}];
+
+/// A third one that cannot be made.
+const BROKEN: &[Migration] = &[
+    Migration { tables: SECOND[0].tables, month: SECOND[0].month },
+    Migration { tables: "DROP TABLE {s}.health; DROP TABLE {s}.nothing", month: "" },
+];
+
+async fn migrated(
+    options: &PostgresOptions,
+    migrations: &'static [Migration],
+) -> Result<Postgres, PostgresOpenError> {
+    let options = options.clone();
+    let opened = move || storage_postgresql::open_with(&options, migrations);
+    tokio::task::spawn_blocking(opened).await.unwrap()
+}
+
+/// The tables of a schema with the column that the second version adds.
+fn second_version_of(options: &PostgresOptions) -> Vec<String> {
+    let query = format!(
+        "SELECT table_name FROM information_schema.columns
+         WHERE table_schema = '{}' AND column_name = 'seen' ORDER BY 1",
+        options.schema
+    );
+    shared().rows(&query).into_iter().flatten().collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_are_migrated_while_nodes_of_the_version_before_go_on() {
+    let options = on(&shared().url);
+    let old = with_agents(&options).await;
+    let load = Load::start(&old, 1);
+    load.more(200).await;
+    // A version that fails leaves everything as it was.
+    let failed = migrated(&options, BROKEN).await.err().unwrap().to_string();
+    assert!(failed.contains("nothing"), "{failed}");
+    assert_eq!(second_version_of(&options), [""; 0]);
+    // Nodes start at once, and one of them migrates.
+    let [one, other] = [migrated(&options, SECOND), migrated(&options, SECOND)];
+    let (one, other) = tokio::join!(one, other);
+    let new = one.unwrap();
+    other.unwrap();
+    assert_eq!(second_version_of(&options), ["messages_2026_11", "router"]);
+    load.more(200).await;
+    for number in 0..AGENTS {
+        let of = names::message(1_000_000, channel(), NOW);
+        new.store_message(agent(number), november(), of).await.unwrap();
+    }
+    let answered = load.end().await;
+    verify(&new, &answered).await;
+    verify(&old, &answered).await;
+
+    // The node of the version before makes the tables of a month as it knows them.
+    let december = month("2026_12");
+    old.ensure_month(december).await.unwrap();
+    assert_eq!(second_version_of(&options), ["messages_2026_11", "router"]);
+    new.ensure_month(december).await.unwrap();
+    assert_eq!(second_version_of(&options), ["messages_2026_11", "messages_2026_12", "router"]);
+    assert!(new.drop_month(december).await.unwrap());
+    new.ensure_month(december).await.unwrap();
+    assert_eq!(second_version_of(&options), ["messages_2026_11", "messages_2026_12", "router"]);
+    refused(options, "schema version 2 and this program knows none above 1").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn old_tables_that_may_not_be_changed_are_refused() {
+    let options = on(&shared().url);
+    drop(opened(&options).await);
+    let options = PostgresOptions { create_tables: false, ..options };
+    drop(opened(&options).await);
+    let why = migrated(&options, SECOND).await.err().unwrap().to_string();
+    assert!(why.contains("schema version 1 and this program needs 2"), "{why}");
+    assert_eq!(second_version_of(&options), [""; 0]);
+}
+
+/// A store is not opened, with this reason.
+async fn refused(options: PostgresOptions, part: &str) {
+    let opened = tokio::task::spawn_blocking(move || storage_postgresql::open(&options).map(drop));
+    let why = opened.await.unwrap().unwrap_err().to_string();
+    assert!(why.contains(part), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_is_refused_with_the_reason() {
     let url = &shared().url;
-    let refused_with = async |options: PostgresOptions, part: &str| {
-        let why = refused(options).await;
-        assert!(why.contains(part), "{why}");
-    };
     let missing = PostgresOptions { create_tables: false, ..on(url) };
-    refused_with(missing, "there are no tables of Kalends in the schema").await;
-    refused_with(on("postgresql://kalends@%2Fno%2Fsuch/db"), "no PostgreSQL is reached at").await;
-    refused_with(on(&url.replace("/postgres", "/nothing")), "database \"nothing\" does not exist")
-        .await;
-    refused_with(on(&url.replace("kalends@", "nobody@")), "role \"nobody\" does not exist").await;
+    refused(missing, "there are no tables of Kalends in the schema").await;
+    refused(on("postgresql://kalends@%2Fno%2Fsuch/db"), "no PostgreSQL is reached at").await;
+    refused(on(&url.replace("/postgres", "/nothing")), "database \"nothing\" does not exist").await;
+    refused(on(&url.replace("kalends@", "nobody@")), "role \"nobody\" does not exist").await;
 
     let newer = on(url);
     drop(opened(&newer).await);
     shared().sql(&format!("UPDATE {}.state SET number = 99 WHERE name = 'schema'", newer.schema));
-    refused_with(newer, "schema version 99").await;
+    refused(newer, "schema version 99").await;
     let foreign = on(url);
     shared().sql(&format!("CREATE SCHEMA {0}; CREATE TABLE {0}.state (id int)", foreign.schema));
-    refused_with(foreign, "tables of another program").await;
+    refused(foreign, "tables of another program").await;
 
     let server = PostgresServer::start();
     server.tell("unsafe");
-    refused_with(on(&server.url), "fsync = off").await;
+    refused(on(&server.url), "fsync = off").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

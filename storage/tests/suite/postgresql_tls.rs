@@ -4,7 +4,7 @@ use std::fs;
 
 use postgres_server::PostgresServer;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use storage_postgresql::{Postgres, PostgresOptions};
+use storage_postgresql::PostgresOptions;
 use tempfile::TempDir;
 
 use crate::engines::fresh_schema;
@@ -32,7 +32,7 @@ fn pair(authority: &Authority) -> (String, String) {
 async fn opened(address: &str, name: &str, options: &str) -> Result<(), String> {
     let url = format!("postgresql://kalends@{name}/postgres?hostaddr={address}{options}");
     let options = PostgresOptions { url, ..fresh_schema() };
-    let opened = tokio::task::spawn_blocking(move || Postgres::open(&options).map(drop));
+    let opened = tokio::task::spawn_blocking(move || storage_postgresql::open(&options).map(drop));
     opened.await.unwrap().map_err(|error| error.to_string())
 }
 

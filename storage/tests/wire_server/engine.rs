@@ -26,7 +26,7 @@ pub(crate) fn fresh_tables() -> DynamoOptions {
 
 /// Opens the tables, which keep their rows until the next call.
 pub(crate) fn open(options: &DynamoOptions) -> Arc<Dynamo> {
-    let opened = Dynamo::open_with(options, overrides(None));
+    let opened = storage_dynamodb::open_with(options, overrides(None));
     Arc::new(opened.expect("the wire server makes its tables"))
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use storage::{StoreAdmin, WaitingLimits};
 use storage_dynamodb::DynamoOptions;
-use storage_postgresql::{Postgres, PostgresOptions};
+use storage_postgresql::PostgresOptions;
 use storage_sqlite::{Embedded, EmbeddedOptions};
 use tempfile::TempDir;
 
@@ -62,7 +62,7 @@ impl OnPostgres {
 
 impl Engine for OnPostgres {
     fn open(&self) -> Arc<dyn StoreAdmin> {
-        Arc::new(Postgres::open(&self.0).unwrap())
+        Arc::new(storage_postgresql::open(&self.0).unwrap())
     }
 }
 

@@ -16,6 +16,7 @@ mod pusher;
 mod reconnects;
 mod report;
 mod state;
+mod store;
 mod topics;
 
 use std::mem::take;
@@ -25,6 +26,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::iter;
+use tokio::sync::Mutex;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
@@ -36,6 +38,7 @@ use plan::{NodeAction, NodeActionKind, Outage, Plan, Size};
 use pusher::Pusher;
 use report::Report;
 use state::{RunState, Stage};
+use store::Store;
 
 use crate::harness::{
     self, Agent, Cluster, Disconnected, Fault, Proxy, Rule, Server, number_from_env,
@@ -69,21 +72,27 @@ const RECONNECT_AFTER: Duration = Duration::from_millis(100);
 /// Maximum duration of a run beyond its storm, on a busy machine.
 const ACT_WAIT: Duration = Duration::from_secs(180);
 
-/// Arguments of all nodes. Timeouts are short, except for requests to the store. If a node gave up
-/// such a request and DynamoDB executed it later, after the ack was settled, the message would be
-/// delivered again. No DynamoDB client can prevent that (docs/storage.md).
-const FOR_ALL: [&str; 5] = [
-    "--store-retry-ms=200",
-    "--dynamodb-backoff-ms=10",
-    "--dynamodb-attempts-max=4",
-    "--dynamodb-attempt-timeout-ms=20000",
-    "--dynamodb-operation-timeout-ms=30000",
-];
+/// Held by a storm: two at a time would exceed the timeouts of their pushes.
+static TURN: Mutex<()> = Mutex::const_new(());
+
+/// An argument of all nodes.
+const FOR_ALL: [&str; 1] = ["--store-retry-ms=200"];
 const FOR_CONNECTS: [&str; 2] = ["--drain-s=2", "--connects-per-second-max=150"];
 const FOR_ENDPOINTS: [&str; 1] = ["--drain-lame-duck-s=1"];
 
 #[actix_web::test]
 async fn no_message_is_lost_or_redelivered_after_a_settled_ack_in_chaos() {
+    storm_over(Store::DynamoDb).await;
+}
+
+/// The database is killed and stopped too.
+#[actix_web::test]
+async fn no_message_is_lost_or_redelivered_after_a_settled_ack_in_chaos_on_postgresql() {
+    storm_over(Store::postgresql()).await;
+}
+
+async fn storm_over(store: Store) {
+    let _turn = TURN.lock().await;
     let storm = number_from_env("CHAOS_SECONDS").map_or(DEFAULT_STORM, Duration::from_secs);
     let size = Size {
         clients: 500,
@@ -93,7 +102,7 @@ async fn no_message_is_lost_or_redelivered_after_a_settled_ack_in_chaos() {
         storm,
         is_stormy: true,
     };
-    let mut run = Run::begin(size).await;
+    let mut run = Run::begin(store, size).await;
     let report = run.play().await;
     println!("{report}");
     let tally = report.messages;
@@ -106,7 +115,7 @@ async fn no_message_is_lost_or_redelivered_after_a_settled_ack_in_chaos() {
 #[actix_web::test]
 #[should_panic(expected = "is lost")]
 async fn a_store_that_loses_messages_is_reported_in_chaos() {
-    let mut run = Run::begin(SMALL).await;
+    let mut run = Run::begin(Store::DynamoDb, SMALL).await;
     run.cluster.proxy.rule(Rule::on("PutItem", Fault::NotExecuted).table("message_"));
     run.play().await.assert_no_findings();
 }
@@ -115,7 +124,7 @@ async fn a_store_that_loses_messages_is_reported_in_chaos() {
 #[actix_web::test]
 #[should_panic(expected = "was acked and still has a row")]
 async fn a_store_that_loses_deletes_is_reported_in_chaos() {
-    let mut run = Run::begin(SMALL).await;
+    let mut run = Run::begin(Store::DynamoDb, SMALL).await;
     run.cluster.proxy.rule(Rule::on("DeleteItem", Fault::NotExecuted).table("message_"));
     run.play().await.assert_no_findings();
 }
@@ -132,6 +141,7 @@ const SMALL: Size = Size {
 /// A run with its nodes, agents and auditor.
 struct Run {
     plan: Plan,
+    store: Store,
     cluster: Cluster,
     state: RunState,
     auditor: Auditor,
@@ -139,12 +149,13 @@ struct Run {
 
 impl Run {
     /// Starts the nodes and registers the user agents.
-    async fn begin(size: Size) -> Self {
+    async fn begin(store: Store, size: Size) -> Self {
         raise_open_file_limit();
         let plan = Plan::draw(number_from_env("CHAOS_SEED").unwrap_or(DEFAULT_SEED), size);
         println!("CHAOS_SEED={} CHAOS_SECONDS={}", plan.seed, size.storm.as_secs());
         let nodes =
             harness::ClusterPlan::of(size.connection_nodes, size.endpoint_nodes).with(&FOR_ALL);
+        let nodes = nodes.on(store.launch()).with(store.arguments());
         let nodes = nodes.with_clocks(plan.clocks.clone());
         let nodes =
             nodes.with_connection_arguments(&FOR_CONNECTS).with_endpoint_arguments(&FOR_ENDPOINTS);
@@ -153,18 +164,19 @@ impl Run {
         let connection_nodes = cluster.connection_nodes.iter().map(Server::address).collect();
         let endpoints = cluster.endpoint_nodes.iter().map(Server::origin).collect();
         let state = RunState::new(connection_nodes, endpoints, clients, &plan);
-        let auditor = Auditor::of(&cluster.wire.url, plan.clocks.latest_of_connection_nodes_s());
-        Self { plan, cluster, state, auditor }
+        let ahead_s = plan.clocks.latest_of_connection_nodes_s();
+        let auditor = Auditor::of(&store, &cluster.wire.url, ahead_s);
+        Self { plan, store, cluster, state, auditor }
     }
 
     async fn play(&mut self) -> Report {
-        let Self { plan, cluster, state, auditor } = self;
+        let Self { plan, store, cluster, state, auditor } = self;
         let sessions = plan.sessions();
         let clients = state.clients.iter().zip(sessions);
         let last = Pusher::new();
         let clients_running =
             join_all(clients.map(|(client, sessions)| client.run(state, sessions, &last)));
-        let stages = Box::pin(run_stages(plan, cluster, state, auditor));
+        let stages = Box::pin(run_stages(plan, store, cluster, state, auditor));
         within(plan.size.storm + ACT_WAIT, "the run", async {
             tokio::join!(clients_running, stages)
         })
@@ -172,7 +184,7 @@ impl Run {
         state.ledger().check_versions();
         let records = auditor.records().await;
         let lost = state.clients.iter().filter(|client| !records.contains(&client.uaid)).count();
-        Report::of(plan, state, cluster, lost)
+        Report::of(plan, state, store.faults(&cluster.proxy), lost)
     }
 }
 
@@ -202,10 +214,16 @@ async fn connect_new(node: &Server) -> Agent {
 }
 
 /// Runs the stages one after the other.
-async fn run_stages(plan: &Plan, cluster: &mut Cluster, state: &RunState, auditor: &Auditor) {
+async fn run_stages(
+    plan: &Plan,
+    store: &Store,
+    cluster: &mut Cluster,
+    state: &RunState,
+    auditor: &Auditor,
+) {
     let pushing = plan.pushes(LANES).into_iter().map(|lanes| Pusher::new().push_all(state, lanes));
     let faults = async {
-        inject_faults(plan, cluster, state).await;
+        inject_faults(plan, store, cluster, state).await;
         state.until(state.began + plan.size.storm).await;
         state.set_stage(Stage::Drain);
     };
@@ -219,7 +237,7 @@ async fn run_stages(plan: &Plan, cluster: &mut Cluster, state: &RunState, audito
 
 /// Carries out the planned faults of nodes and store. At the end all nodes run and the store is
 /// healthy.
-async fn inject_faults(plan: &Plan, cluster: &mut Cluster, state: &RunState) {
+async fn inject_faults(plan: &Plan, store: &Store, cluster: &mut Cluster, state: &RunState) {
     let (connection_nodes, endpoints) =
         (take(&mut cluster.connection_nodes), take(&mut cluster.endpoint_nodes));
     let connection_nodes = connection_nodes.into_iter().zip(plan.connection_nodes.iter().cloned());
@@ -230,7 +248,8 @@ async fn inject_faults(plan: &Plan, cluster: &mut Cluster, state: &RunState) {
             drive_nodes(endpoints, false, state)
         )
     };
-    let (nodes, ()) = tokio::join!(faults, inject_outages(&cluster.proxy, &plan.outages, state));
+    let (nodes, ()) =
+        tokio::join!(faults, inject_outages(store, &cluster.proxy, &plan.outages, state));
     (cluster.connection_nodes, cluster.endpoint_nodes) = nodes;
 }
 
@@ -264,12 +283,10 @@ async fn drive_nodes(
 }
 
 /// Injects the planned faults of the store.
-async fn inject_outages(proxy: &Proxy, outages: &[Outage], state: &RunState) {
+async fn inject_outages(store: &Store, proxy: &Proxy, outages: &[Outage], state: &RunState) {
     for outage in outages {
         state.until(state.began + outage.at).await;
-        proxy.rule(outage.rule.clone());
-        state.until(state.began + outage.at + outage.lasts).await;
-        proxy.clear_rules();
+        store.fail(outage, proxy, state.until(state.began + outage.at + outage.lasts)).await;
     }
 }
 

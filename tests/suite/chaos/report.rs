@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::ledger::Tally;
 use super::plan::Plan;
 use super::state::{Hellos, NodeTally, RunState};
-use crate::harness::Cluster;
 
 /// The figures of a completed run.
 pub(super) struct Report {
@@ -31,7 +30,7 @@ impl Report {
     pub(super) fn of(
         plan: &Plan,
         state: &RunState,
-        cluster: &Cluster,
+        faults: BTreeMap<&'static str, usize>,
         records_lost: usize,
     ) -> Self {
         let (ledger, reconnects) = (state.ledger(), state.reconnects());
@@ -50,7 +49,7 @@ impl Report {
             storm: plan.size.storm,
             clients: plan.size.clients,
             nodes,
-            faults: cluster.proxy.faults(),
+            faults,
             hellos: state.hellos(),
             messages: ledger.tally(),
             reconnects: took(false),

@@ -1,4 +1,4 @@
-//! Connection nodes and endpoint nodes as processes, over one DynamoDB server.
+//! Connection nodes and endpoint nodes as processes, over one DynamoDB server or another store.
 
 use kalends::settings::keys;
 
@@ -28,6 +28,8 @@ pub(crate) struct ClusterPlan {
     pub(crate) connection_arguments: Vec<String>,
     /// Arguments of endpoint nodes only.
     pub(crate) endpoint_arguments: Vec<String>,
+    /// How a node on another store than DynamoDB is started. The proxy has no requests then.
+    pub(crate) store: Option<Launch>,
     /// The clocks of the first nodes of each role. Those of the others are right.
     pub(crate) clocks: Clocks,
 }
@@ -51,6 +53,7 @@ impl ClusterPlan {
             arguments,
             connection_arguments,
             endpoint_arguments,
+            store: None,
             clocks: Clocks::default(),
         }
     }
@@ -58,6 +61,11 @@ impl ClusterPlan {
     /// Starts nodes whose clocks are apart.
     pub(crate) fn with_clocks(self, clocks: Clocks) -> Self {
         Self { clocks, ..self }
+    }
+
+    /// Keeps the tables in another store than DynamoDB.
+    pub(crate) fn on(self, store: Option<Launch>) -> Self {
+        Self { store, ..self }
     }
 
     /// Adds arguments for every node; an argument with the same name is replaced.
@@ -132,7 +140,9 @@ impl Cluster {
         };
         let public_url =
             self.endpoint_nodes.first().map(|first| format!("--public-url={}", first.origin()));
-        let launch = dynamo::launch(&self.proxy.url()).with(&self.plan.arguments).with(own);
+        let store = self.plan.store.clone();
+        let launch = store.unwrap_or_else(|| dynamo::launch(&self.proxy.url()));
+        let launch = launch.with(&self.plan.arguments).with(own);
         let launch = launch.with(&public_url.into_iter().collect::<Vec<_>>());
         Launch { role, keys: Some(self.keys.clone()), ..launch }
     }

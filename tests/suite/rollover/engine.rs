@@ -3,11 +3,13 @@
 #[path = "../../../storage/tests/wire_server/options.rs"]
 mod options;
 
+use postgres_server::shared;
 use storage::StoreAdmin;
-use storage_dynamodb::{Dynamo, DynamoOptions, TestOverrides};
+use storage_dynamodb::{DynamoOptions, TestOverrides};
 use storage_sqlite::{Embedded, EmbeddedOptions};
 
 use crate::harness::{Launch, Proxy, Rule, Server, WireServer, dynamo};
+use crate::postgresql;
 
 /// Where a server keeps its records and messages.
 pub(super) trait Engine {
@@ -29,6 +31,9 @@ pub(super) struct LossyTables {
     tables: Tables,
     proxy: Proxy,
 }
+
+/// Tables of a PostgreSQL server, whose nodes are started like this.
+pub(super) struct InSchema(Launch);
 
 /// A short drain wait, after which unacked messages are moved.
 const SHORT_DRAIN_WAIT: &str = "--drain-wait-ms=1000";
@@ -68,8 +73,25 @@ impl Engine for Tables {
         };
         let overrides =
             TestOverrides { credentials: Some(dynamo::credentials()), ..TestOverrides::default() };
-        let store = Dynamo::open_with(&options, overrides);
+        let store = storage_dynamodb::open_with(&options, overrides);
         Box::new(store.expect("the tables are there"))
+    }
+}
+
+impl InSchema {
+    pub(super) fn start() -> Self {
+        let launch = postgresql::on(shared()).with(&["--postgresql-operation-timeout-ms=120000"]);
+        Self(launch.with(&[SHORT_DRAIN_WAIT]))
+    }
+}
+
+impl Engine for InSchema {
+    fn launch(&self) -> Launch {
+        self.0.clone()
+    }
+
+    fn open(&self, _: &Server) -> Box<dyn StoreAdmin> {
+        Box::new(postgresql::opened(&self.0))
     }
 }
 

@@ -26,7 +26,7 @@ use tokio::sync::Mutex;
 
 use agent::{AckPolicy, MovingAgent};
 pub(crate) use calendar::Calendar;
-use engine::{Engine, Files, LossyTables, Tables};
+use engine::{Engine, Files, InSchema, LossyTables, Tables};
 use ledger::Slot;
 use state::RunState;
 
@@ -60,6 +60,12 @@ async fn a_thousand_agents_move_to_december_on_sqlite_without_loss_or_duplicate(
 async fn a_thousand_agents_move_to_december_in_dynamodb_without_loss_or_duplicate() {
     let _turn = TURN.lock().await;
     roll_over(&Tables::start(), A_THOUSAND).await;
+}
+
+#[actix_web::test]
+async fn a_thousand_agents_move_to_december_on_postgresql_without_loss_or_duplicate() {
+    let _turn = TURN.lock().await;
+    roll_over(&InSchema::start(), A_THOUSAND).await;
 }
 
 /// Shows that the ledger reports lost messages.

@@ -14,7 +14,7 @@ const PAGES_MAX: u32 = 1024;
 
 /// The first feeds after `after`, by name. DynamoDB has no order of partition keys: the scan reads
 /// all, and keeps `limit`.
-pub(super) async fn list(
+pub(crate) async fn list(
     client: &DynamoClient,
     after: Option<&FeedName>,
     limit: usize,
@@ -57,7 +57,7 @@ fn decode(client: &DynamoClient, item: &Item) -> Option<(FeedName, Sequence)> {
 }
 
 /// Replaces the mark of a feed that exists.
-pub(super) async fn mark(
+pub(crate) async fn mark(
     client: &DynamoClient,
     feed: &FeedName,
     mark: FeedMark,

@@ -29,50 +29,14 @@ mod feed_rows;
 mod list;
 pub(super) mod transaction;
 
-use storage::feeds::{
-    FeedKey, FeedMark, FeedName, FeedPage, FeedState, FeedSyncId, FeedTables, FeedValue, Forgotten,
-    PublishResult, Version, WriteResult,
-};
+use storage::feeds::{FeedKey, FeedName, Version};
 use storage::rules::feeds::{self as rules, Rewrite};
-use storage::store::{PageLimit, StoreFuture};
 
-use super::client::DynamoClient;
-use super::error::{CallError, if_table};
-use super::{Dynamo, tables};
+pub(crate) use self::list::{list, mark};
+use crate::client::DynamoClient;
+use crate::error::{CallError, if_table};
 
-impl FeedTables for Dynamo {
-    calls! {
-        ensure_feeds() -> () = |client| tables::ensure_feeds(client);
-
-        write_key(feed: FeedName, key: FeedKey, value: FeedValue, keys_max: u64) -> WriteResult =
-            |client| tables::ensure_if_missing(tables::ensure_feeds(client), || {
-                rules::write(client, &feed, &key, &value, keys_max)
-            });
-
-        republish_key(feed: FeedName, key: FeedKey) -> Option<Version> =
-            |client| rewrite(client, &feed, &key, Rewrite::Republish);
-
-        delete_key(feed: FeedName, key: FeedKey) -> Option<Version> =
-            |client| rewrite(client, &feed, &key, Rewrite::Delete);
-
-        publish(feed: FeedName, after: Option<FeedKey>, limit: usize) -> Option<PublishResult> =
-            |client| rules::publish(client, &feed, after.as_ref(), limit);
-
-        fetch_feed(feed: FeedName, after: FeedSyncId, limit: PageLimit) -> Option<FeedPage> =
-            |client| rules::fetch(client, &feed, after, limit);
-
-        forget(feed: FeedName, through: FeedSyncId, limit: usize) -> Option<Forgotten> =
-            |client| rules::forget(client, &feed, through, limit);
-
-        mark_feed(feed: FeedName, mark: FeedMark) -> () =
-            |client| list::mark(client, &feed, mark);
-
-        feeds(after: Option<FeedName>, limit: usize) -> Vec<FeedState> =
-            |client| list::list(client, after.as_ref(), limit);
-    }
-}
-
-async fn rewrite(
+pub(crate) async fn rewrite(
     client: &DynamoClient,
     feed: &FeedName,
     key: &FeedKey,

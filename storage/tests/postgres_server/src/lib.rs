@@ -133,25 +133,26 @@ impl PostgresServer {
         rows.lines().map(|row| row.split('\x1f').map(str::to_owned).collect()).collect()
     }
 
+    /// A session that executes statements until it is dropped.
+    pub fn session(&self, statements: &str) -> Session {
+        let mut command = self.client(statements);
+        Session(
+            command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("there is a psql"),
+        )
+    }
+
     fn psql(&self, statements: &str) -> String {
-        let host = self.dir.to_str().expect("a temporary path is text");
-        let mut command = Command::new("psql");
-        command.env("PATH", path()).args([
-            "-q",
-            "-t",
-            "-A",
-            "-F",
-            "\x1f",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "-h",
-            host,
-            "-U",
-            "kalends",
-        ]);
-        let done = command.args(["postgres", "-c", statements]).output().expect("there is a psql");
+        let done = self.client(statements).output().expect("there is a psql");
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         String::from_utf8(done.stdout).expect("it prints UTF-8")
+    }
+
+    fn client(&self, statements: &str) -> Command {
+        let host = self.dir.to_str().expect("a temporary path is text");
+        let mut command = Command::new("psql");
+        command.env("PATH", path()).args(["-q", "-t", "-A", "-F", "\x1f", "-v", "ON_ERROR_STOP=1"]);
+        command.args(["-h", host, "-U", "kalends", "postgres", "-c", statements]);
+        command
     }
 
     /// Starts a pooler before the server, and returns its URL.
@@ -187,6 +188,17 @@ impl PostgresServer {
     fn wait(&self) {
         let answer = self.answers.lock().unwrap_or_else(PoisonError::into_inner).next();
         assert!(matches!(answer, Some(Ok(_))), "PostgreSQL does not run: try `make tools`");
+    }
+}
+
+/// A client of the server. It ends when this is dropped.
+pub struct Session(Child);
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // It may have ended already, which is no error.
+        let _ended = self.0.kill();
+        let _ended = self.0.wait();
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 
 use storage::{Store, StoreError};
-use storage_dynamodb::{Dynamo, DynamoOptions};
+use storage_dynamodb::DynamoOptions;
 
 use crate::dynamo::script::{ROUTER, Script, ok, refused};
 use crate::dynamo::things::*;
@@ -52,7 +52,7 @@ async fn an_empty_body_is_an_error_with_and_without_a_content_length() {
         let url = format!("http://{}", listener.local_addr().unwrap());
         thread::spawn(move || serve(&listener, empty));
         let options = DynamoOptions { endpoint_url: Some(url), ..options() };
-        let store = Dynamo::open_with(&options, overrides(None)).unwrap();
+        let store = storage_dynamodb::open_with(&options, overrides(None)).unwrap();
         let told = format!("GetItem on table router: {TOLD}");
         assert_eq!(store.record(AGENT).await, Err(StoreError::Failed(told)), "{empty}");
     }

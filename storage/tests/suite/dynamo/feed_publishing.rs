@@ -80,7 +80,7 @@ async fn a_key_that_changed_meanwhile_is_published_as_it_is_now() {
     let script = Script::new(first.into_iter().chain(again));
     let store = script.open();
     assert_eq!(store.publish(feed(), None, 10).await, done(2, 5));
-    assert_eq!(store.rows_unreadable(), 0);
+    assert_eq!(store.engine().unreadable(), 0);
 }
 
 /// Such a row is left by no transaction of ours.
@@ -99,7 +99,7 @@ async fn a_waiting_row_with_a_wrong_version_blocks_no_other_key() {
     ]);
     let store = script.open();
     assert_eq!(store.publish(feed(), None, 10).await, done(1, 4));
-    assert_eq!(store.rows_unreadable(), 1);
+    assert_eq!(store.engine().unreadable(), 1);
     let items = &script.of("TransactWriteItems")[1]["TransactItems"];
     assert_eq!(items[0]["Put"]["Item"]["item"]["S"], "k:b");
 }

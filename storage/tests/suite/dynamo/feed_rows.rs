@@ -80,7 +80,7 @@ async fn updates_that_make_no_sense_are_passed_over_and_counted() {
     tables.put_feed_row(&format!("{}x", number(2)), &[("key", s("b")), ("version", n(2))]).await;
     let expected = vec![(3, "c".to_owned()), (4, "d".to_owned())];
     assert_eq!(published(&store).await, expected);
-    assert_eq!(store.rows_unreadable(), 3);
+    assert_eq!(store.engine().unreadable(), 3);
     // A page of one is not kept up by them either.
     let one = PageLimit { rows: 1, ..ALL };
     let page = store.fetch_feed(feed(), FeedSyncId::NONE, one).await.unwrap().unwrap();
@@ -99,7 +99,7 @@ async fn unreadable_waiting_rows_block_no_other_key() {
     let first = store.publish(feed(), None, 1).await.unwrap().unwrap();
     assert_eq!((first.count, first.head), (1, FeedSyncId(1)));
     assert_eq!(published(&store).await, [(1, "m".to_owned())]);
-    assert!(store.rows_unreadable() >= 4);
+    assert!(store.engine().unreadable() >= 4);
     write(&store, "m").await;
     assert_eq!(publish(&store).await.count, 1);
 }
@@ -112,7 +112,7 @@ async fn feeds_that_make_no_sense_hide_no_other() {
     tables.put("sequences", &[("name", s("a-feed"))]).await;
     let feeds = store.feeds(None, 10).await.unwrap();
     assert_eq!(feeds.iter().map(|state| state.name.as_str()).collect::<Vec<_>>(), ["f"]);
-    assert_eq!(store.rows_unreadable(), 2);
+    assert_eq!(store.engine().unreadable(), 2);
     let broken = FeedName::parse("a-feed").unwrap();
     let read = store.fetch_feed(broken.clone(), FeedSyncId::NONE, ALL).await;
     assert!(matches!(read, Err(StoreError::Failed(_))), "{read:?}");

@@ -251,7 +251,7 @@ async fn an_unreadable_row_blocks_no_other_row_and_is_counted() {
     world.put_row(&format!("{CHANNEL}:x"), [("data", s("%%"))]).await;
     world.store(november(), message(1)).await;
     assert_eq!(world.waiting(november()).await, [message(1)]);
-    assert_eq!(world.store.rows_unreadable(), 2);
+    assert_eq!(world.store.engine().unreadable(), 2);
     world.store.move_messages(AGENT, november(), december()).await.unwrap();
     assert_eq!(world.waiting(december()).await, [message(1)]);
     assert_eq!(world.message_rows(november()).await.len(), 1, "its owner is unknown");

@@ -3,7 +3,7 @@
 use std::env;
 use std::process::Command;
 
-use storage_dynamodb::{Dynamo, DynamoOpenError, DynamoOptions};
+use storage_dynamodb::{DynamoOpenError, DynamoOptions};
 
 use crate::dynamo::script::Script;
 use crate::dynamo::things::{Tables, options};
@@ -11,7 +11,7 @@ use crate::names::output_of;
 use crate::wire_engine::{self, wire_server};
 
 fn open(options: &DynamoOptions) -> DynamoOpenError {
-    match Dynamo::open_with(options, wire_engine::overrides(None)) {
+    match storage_dynamodb::open_with(options, wire_engine::overrides(None)) {
         Ok(_opened) => panic!("it opens"),
         Err(error) => error,
     }
@@ -97,11 +97,13 @@ fn in_process_with(environment: &[(&str, &str)], expected: &str) {
 
 fn open_in_environment(expected: &str) {
     let endpoint_url = Some(env::var(ENDPOINT).unwrap());
-    let told =
-        match Dynamo::open(&DynamoOptions { endpoint_url, ..wire_engine::options::options() }) {
-            Ok(_opened) => String::new(),
-            Err(error) => error.to_string(),
-        };
+    let told = match storage_dynamodb::open(&DynamoOptions {
+        endpoint_url,
+        ..wire_engine::options::options()
+    }) {
+        Ok(_opened) => String::new(),
+        Err(error) => error.to_string(),
+    };
     assert!(told.starts_with(expected) && told.is_empty() == expected.is_empty(), "{told}");
 }
 

@@ -96,7 +96,7 @@ impl Script {
     }
 
     pub(crate) fn open_with(&self, options: &DynamoOptions) -> Result<Dynamo, DynamoOpenError> {
-        Dynamo::open_with(options, overrides(Some(SharedHttpClient::new(self.clone()))))
+        storage_dynamodb::open_with(options, overrides(Some(SharedHttpClient::new(self.clone()))))
     }
 
     /// The operations that were asked for, in order, but for the description of the router table.

@@ -56,7 +56,7 @@ impl Tables {
 
     /// Opens a further node on the tables.
     pub(crate) fn open(&self) -> Dynamo {
-        Dynamo::open_with(&self.options, overrides(None)).unwrap()
+        storage_dynamodb::open_with(&self.options, overrides(None)).unwrap()
     }
 
     pub(crate) fn name(&self, table: &str) -> String {

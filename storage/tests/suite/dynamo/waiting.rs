@@ -95,7 +95,7 @@ async fn the_count_follows_the_rows() {
     assert_eq!(page.messages.len(), 1);
     world.store.move_messages(AGENT, november(), december()).await.unwrap();
     assert_eq!(world.counted().await, None);
-    assert_eq!(world.store.rows_unreadable(), 0, "the count is no message");
+    assert_eq!(world.store.engine().unreadable(), 0, "the count is no message");
 }
 
 #[tokio::test]

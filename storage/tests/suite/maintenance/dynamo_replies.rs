@@ -45,7 +45,7 @@ fn options() -> DynamoOptions {
 }
 
 fn open_on(server: SharedHttpClient) -> Result<Dynamo, DynamoOpenError> {
-    Dynamo::open_with(&options(), wire_engine::overrides(Some(server)))
+    storage_dynamodb::open_with(&options(), wire_engine::overrides(Some(server)))
 }
 
 fn open(

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use storage_dynamodb::{Dynamo, DynamoOpenError, DynamoOptions};
-use storage_postgresql::Postgres;
 use storage_sqlite::{Embedded, EmbeddedOptions};
 use tokio::task::spawn_blocking;
 
@@ -24,7 +23,7 @@ pub(crate) fn dynamodb() -> World {
 }
 
 pub(crate) fn postgresql() -> World {
-    World::new(Arc::new(Postgres::open(&fresh_schema()).unwrap()), None)
+    World::new(Arc::new(storage_postgresql::open(&fresh_schema()).unwrap()), None)
 }
 
 /// Tables of its own on the server that all tests share. The cases make more concurrent calls than one agent may.
@@ -35,7 +34,7 @@ pub(crate) fn options() -> DynamoOptions {
 }
 
 pub(crate) fn open(options: &DynamoOptions) -> Result<Dynamo, DynamoOpenError> {
-    Dynamo::open_with(options, wire_engine::overrides(None))
+    storage_dynamodb::open_with(options, wire_engine::overrides(None))
 }
 
 /// Nodes that start at the same time.

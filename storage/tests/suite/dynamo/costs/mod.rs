@@ -111,7 +111,8 @@ impl Shop {
         let server = aws_smithy_http_client::Builder::new().build_http();
         let till = Till { server, bill: bill.clone() };
         let overrides = overrides(Some(SharedHttpClient::new(till)));
-        let store = tokio::task::spawn_blocking(move || Dynamo::open_with(&options, overrides));
+        let store =
+            tokio::task::spawn_blocking(move || storage_dynamodb::open_with(&options, overrides));
         let store = store.await.unwrap().unwrap();
         store.ensure_feeds().await.unwrap();
         let shop = Self { store, bill };

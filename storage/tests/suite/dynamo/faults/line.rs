@@ -58,7 +58,8 @@ impl Line<SharedHttpClient> {
     }
 
     pub(super) fn open(&self, options: &DynamoOptions) -> Dynamo {
-        Dynamo::open_with(options, overrides(Some(SharedHttpClient::new(self.clone())))).unwrap()
+        storage_dynamodb::open_with(options, overrides(Some(SharedHttpClient::new(self.clone()))))
+            .unwrap()
     }
 
     pub(super) fn fails_at(&self, number: usize, fault: Fault) {
