@@ -9,6 +9,11 @@
 //! CPU µs of the server for a handshake, as the median of the rounds. The exit status is 1 if a handshake was not what it
 //! should be.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a measurement writes files that no power loss meets"
+)]
+
 #[expect(dead_code, reason = "each tool uses a part")]
 #[path = "shared/mod.rs"]
 mod shared;
