@@ -1,9 +1,9 @@
 //! The work that a peer may cause over HTTP/2 beside requests: frames of all kinds share a budget.
 //!
 //! h2 answers pings and settings, decodes headers and forgets streams as fast as a peer sends. So [`Budgeted`] follows the
-//! frames in the bytes that h2 reads, and charges each. A request that reaches the routes is charged by other limits, and
-//! gives back what its frames cost, unless its headers are large, and so do the bytes of answers. Above the budget h2 gets a frame for which it ends the
-//! connection with ENHANCE_YOUR_CALM, and nothing more.
+//! frames in the bytes that h2 reads, and charges each. A request that reaches the routes is charged by other limits. It
+//! gives back what its frames cost, unless its headers are large, and the bytes of answers give back their window updates.
+//! Above the budget h2 gets a frame for which it ends the connection with ENHANCE_YOUR_CALM, and nothing more.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
