@@ -1,7 +1,7 @@
 //! What a TLS handshake costs the server, in full and resumed.
 //!
 //! ```text
-//! handshake_load --kalends PATH [--handshakes 2000] [--rounds 3]
+//! handshake_load --kalends PATH [--handshakes 2000] [--rounds 3] [--rsa]
 //! ```
 //!
 //! Each round has connections with a request each, one after the other: with full handshakes, and with the ticket of the
@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Parser;
-use rcgen::{CertificateParams, KeyPair};
+use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256};
 use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -55,6 +55,9 @@ struct Args {
     /// Rounds, of which the medians are taken
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
+    /// A certificate with an RSA key of 2,048 bits, in place of one with P-256
+    #[arg(long)]
+    rsa: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +96,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 async fn start(args: &Args) -> Result<Target, Box<dyn Error>> {
     let dir = TempDir::with_prefix("kalends-handshakes-")?;
-    let key = KeyPair::generate()?;
+    let algorithm = if args.rsa { &PKCS_RSA_SHA256 } else { &PKCS_ECDSA_P256_SHA256 };
+    let key = KeyPair::generate_for(algorithm)?;
     let certificate = CertificateParams::new(["127.0.0.1".to_owned()])?.self_signed(&key)?;
     let [chain, secret] = ["pair.pem", "pair.key"].map(|name| dir.path().join(name));
     fs::write(&chain, certificate.pem())?;

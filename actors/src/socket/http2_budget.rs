@@ -1,9 +1,9 @@
 //! The work that a peer may cause over HTTP/2 beside requests: frames of all kinds share a budget.
 //!
 //! h2 answers pings and settings, decodes headers and forgets streams as fast as a peer sends. So [`Budgeted`] follows the
-//! frames in the bytes that h2 reads, and charges each. A request that reaches the routes is charged by other limits, and
-//! gives back what its frames cost, unless its headers are large. Above the budget h2 gets a frame for which it ends the
-//! connection with ENHANCE_YOUR_CALM, and nothing more.
+//! frames in the bytes that h2 reads, and charges each. A request that reaches the routes is charged by other limits. It
+//! gives back what its frames cost, unless its headers are large, and the bytes of answers give back their window updates.
+//! Above the budget h2 gets a frame for which it ends the connection with ENHANCE_YOUR_CALM, and nothing more.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -33,6 +33,9 @@ const HEADERS_UNITS: u64 = 8;
 const REQUEST_UNITS: u64 = 16;
 const CREDIT_UNITS_MAX: u64 = 2048;
 
+/// Bytes of an answer that give a unit back: some clients return the window of each 4 KiB of a stream and of its connection.
+const SENT_BYTES_OF_UNIT: u64 = 1024;
+
 /// Headers of a request, and their bytes, above which it gives nothing back. A push has fewer.
 const HEADERS_MAX: usize = 64;
 const HEADERS_BYTES_MAX: usize = 4096;
@@ -55,8 +58,10 @@ const SMALLEST_FIELD: u8 = 0x80 | 15;
 pub(super) struct Budget {
     rate: Rate,
     bucket: Cell<TokenBucket>,
-    /// Units that requests gave back.
+    /// Units that requests and answers gave back.
     credit: Cell<u64>,
+    /// Bytes of answers since the last unit that they gave back.
+    sent: Cell<u64>,
     is_over: Cell<bool>,
     began: Instant,
 }
@@ -85,15 +90,32 @@ struct Frames {
 impl Budget {
     pub(super) fn new() -> Rc<Self> {
         let rate = Rate::new(UNITS_PER_SECOND, Span::from_secs(1), UNITS_AT_ONCE);
-        let (bucket, began) = (Cell::new(rate.bucket()), Instant::now());
-        Rc::new(Self { rate, bucket, credit: Cell::new(0), is_over: Cell::new(false), began })
+        Rc::new(Self {
+            rate,
+            bucket: Cell::new(rate.bucket()),
+            credit: Cell::new(0),
+            sent: Cell::new(0),
+            is_over: Cell::new(false),
+            began: Instant::now(),
+        })
     }
 
     /// A request with so many headers, of so many bytes, has reached the routes.
     pub(super) fn requested(&self, headers: usize, bytes: usize) {
         if headers <= HEADERS_MAX && bytes <= HEADERS_BYTES_MAX {
-            self.credit.set((self.credit.get() + REQUEST_UNITS).min(CREDIT_UNITS_MAX));
+            self.give_back(REQUEST_UNITS);
         }
+    }
+
+    /// So many bytes were sent.
+    fn sent(&self, bytes: usize) {
+        let sent = self.sent.get() + bytes as u64;
+        self.sent.set(sent % SENT_BYTES_OF_UNIT);
+        self.give_back(sent / SENT_BYTES_OF_UNIT);
+    }
+
+    fn give_back(&self, units: u64) {
+        self.credit.set((self.credit.get() + units).min(CREDIT_UNITS_MAX));
     }
 
     fn charge(&self, units: u64) {
@@ -225,7 +247,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Budgeted<T> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, bytes)
+        let written = ready!(Pin::new(&mut self.io).poll_write(cx, bytes))?;
+        self.budget.sent(written);
+        Poll::Ready(Ok(written))
     }
 
     fn poll_write_vectored(
@@ -233,7 +257,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Budgeted<T> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, slices)
+        let written = ready!(Pin::new(&mut self.io).poll_write_vectored(cx, slices))?;
+        self.budget.sent(written);
+        Poll::Ready(Ok(written))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -310,6 +336,27 @@ mod tests {
         assert!(!budget.is_over.get());
         budget.charge(1);
         assert!(budget.is_over.get());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_download_gives_back_what_its_window_updates_cost() {
+        let (budget, mut frames) = (Budget::new(), Frames::new());
+        frames.read(&[0; PREFACE_BYTES], &budget);
+        let update = frame(8, 4);
+        for part in 0..100_000 {
+            budget.sent(4096);
+            // Of the stream and of the connection.
+            for _ in 0..2 {
+                assert_eq!(frames.read(&update, &budget), None, "{part}");
+            }
+        }
+        // The answers to pings are small.
+        let ping = frame(6, 8);
+        let pings = (0..100_000).position(|_| {
+            budget.sent(ping.len());
+            frames.read(&ping, &budget).is_some()
+        });
+        assert!(pings.is_some_and(|pings| pings < 4000), "{pings:?}");
     }
 
     #[tokio::test(start_paused = true)]
