@@ -8,7 +8,7 @@ mod postgresql_imports;
 mod redis_database;
 mod refusals;
 
-pub(crate) use autopush::{Autopush, Database};
+pub(crate) use autopush::{Autopush, Database, User, Waiting};
 pub(crate) use imports::crypto_keys;
 pub(crate) use postgresql_database::PostgresDatabase;
 pub(crate) use redis_database::RedisDatabase;
