@@ -6,6 +6,7 @@ mod interruptions;
 mod postgresql_database;
 mod postgresql_imports;
 mod redis_database;
+mod redis_imports;
 mod refusals;
 
 pub(crate) use autopush::{Autopush, Database, User, Waiting};
