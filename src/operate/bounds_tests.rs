@@ -12,7 +12,6 @@ use super::tables::drop_old::DropOld;
 use super::users::drop_inactive::DropInactive;
 use crate::command::StoreCommand;
 
-/// A hundred years.
 const EXPIRES_S_MAX: u64 = 100 * 365 * 86_400;
 
 /// Replaces a field of a command that has these words on the command line.
