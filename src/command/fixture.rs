@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use actors::Clock;
 use state_machine::{Chid, LastConnect, Month, NodeId, RouterType, Time, Uaid};
-use storage::{Registration, Store, StoreOp};
+use storage::{Registration, Store, StoreAdmin, StoreOp};
 use storage_sqlite::{Embedded, EmbeddedOptions};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
@@ -32,11 +32,20 @@ pub struct Fixture {
 pub type Asked<C> = (Vec<Output<<C as StoreCommand>::Report>>, Completion);
 
 impl Fixture {
-    /// With tables of these months.
+    /// With tables of these months. The store has empty pages and pages of one row, and executes each write twice.
     pub async fn with(months: &[&str]) -> Self {
+        Self::on(UnkindStore::repeating, months).await
+    }
+
+    /// For results that depend on how often a write is executed.
+    pub async fn with_short_pages(months: &[&str]) -> Self {
+        Self::on(UnkindStore::with_short_pages, months).await
+    }
+
+    async fn on(unkind: fn(Arc<dyn StoreAdmin>) -> UnkindStore, months: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = Embedded::open(dir.path(), &EmbeddedOptions::new(4096)).unwrap();
-        let store = Arc::new(UnkindStore::with_short_pages(Arc::new(store)));
+        let store = Arc::new(unkind(Arc::new(store)));
         for text in months {
             store.ensure_month(month(text)).await.unwrap();
         }

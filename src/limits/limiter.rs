@@ -113,6 +113,14 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_is_told_in_whole_seconds_and_never_as_none() {
+        for (wait, seconds) in [(0, 1), (1, 1), (1000, 1), (1001, 2), (60_000, 60)] {
+            let over = OverLimit { policy: "address", per_minute: 1, wait: Span(wait) };
+            assert_eq!(over.retry_after_s(), seconds, "{wait}");
+        }
+    }
+
+    #[test]
     fn so_many_senders_are_remembered_and_the_others_are_free() {
         let (limiter, _) = limiter(1, 100);
         for number in 0..10_000 {

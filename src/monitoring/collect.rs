@@ -14,7 +14,7 @@ use actors::{ClientShared, NodeDirectory, Observe};
 use state_machine::connection::PhaseName;
 use state_machine::feed::FeedName;
 use state_machine::store::PageLimit;
-use storage::EngineState;
+use storage::{DiskSpace, EngineState};
 use tokio::time::timeout;
 
 use super::process;
@@ -201,10 +201,14 @@ fn of_store(samples: &mut Samples, common: &SharedState) {
         samples.add(&table::FAILED_READS, failed);
     }
     if let Some(disk) = disk {
-        samples.add(&table::DISK_FREE, disk.free_bytes);
-        samples.add(&table::DISK_FREE_MIN, disk.free_bytes_min);
-        samples.refused("disk_free_min", disk.messages_refused + disk.subscriptions_refused);
+        of_disk(samples, &disk);
     }
+}
+
+fn of_disk(samples: &mut Samples, disk: &DiskSpace) {
+    samples.add(&table::DISK_FREE, disk.free_bytes);
+    samples.add(&table::DISK_FREE_MIN, disk.free_bytes_min);
+    samples.refused("disk_free_min", disk.messages_refused + disk.subscriptions_refused);
 }
 
 fn of_feeds(samples: &mut Samples, PublisherState { mailbox, feeds, failing }: &PublisherState) {
@@ -273,11 +277,14 @@ fn of_pushes(samples: &mut Samples, endpoints: &EndpointRole) {
 fn of_nodes(samples: &mut Samples, nodes: &dyn NodeDirectory) {
     nodes.peers().iter().for_each(|peer| of_node(samples, peer));
     for clock in nodes.clocks().clocks {
-        let node = || Cow::from(clock.name().to_owned());
-        let seconds = clock.ahead.seconds();
-        samples.labelled(&table::NODE_CLOCK, [node(), "ahead".into()], seconds.max(0));
-        samples.labelled(&table::NODE_CLOCK, [node(), "behind".into()], -seconds.min(0));
+        of_clock(samples, clock.name(), clock.ahead.seconds());
     }
+}
+
+fn of_clock(samples: &mut Samples, node: &str, seconds_ahead: i64) {
+    let node = || Cow::from(node.to_owned());
+    samples.labelled(&table::NODE_CLOCK, [node(), "ahead".into()], seconds_ahead.max(0));
+    samples.labelled(&table::NODE_CLOCK, [node(), "behind".into()], -seconds_ahead.min(0));
 }
 
 fn of_node(samples: &mut Samples, peer: &PeerStatus) {
@@ -293,4 +300,69 @@ fn of_node(samples: &mut Samples, peer: &PeerStatus) {
     }
     samples.labelled(&table::NODE_PUSHES, [node()], peer.pushes_in_flight);
     samples.labelled(&table::NODE_NOTIFICATIONS, [node()], peer.notifications_pending);
+}
+
+#[cfg(test)]
+mod tests {
+    use state_machine::{NodeId, Span};
+
+    use super::*;
+
+    /// The values of a metric in the order of the samples.
+    fn values(samples: &Samples, metric: &'static Metric) -> Vec<u64> {
+        let of_metric = samples.0.iter().filter(|sample| sample.is_of(metric));
+        let number = |sample: &Sample| match sample.value {
+            Value::Number(number) => number,
+            Value::Histogram(_) => panic!("it is no number"),
+        };
+        of_metric.map(number).collect()
+    }
+
+    #[test]
+    fn a_clock_is_ahead_or_behind_and_both_are_shown_without_a_sign() {
+        for (seconds, expected) in [(-3, [0, 3]), (0, [0, 0]), (3, [3, 0])] {
+            let mut samples = Samples::default();
+            of_clock(&mut samples, "a", seconds);
+            assert_eq!(values(&samples, &table::NODE_CLOCK), expected, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn a_full_disk_has_refused_messages_and_subscriptions() {
+        let disk = DiskSpace {
+            free_bytes: 1,
+            free_bytes_min: 2,
+            messages_refused: 40,
+            subscriptions_refused: 300,
+        };
+        for (metric, expected) in
+            [(&table::DISK_FREE, 1), (&table::DISK_FREE_MIN, 2), (&table::LIMIT_REFUSALS, 340)]
+        {
+            let mut samples = Samples::default();
+            of_disk(&mut samples, &disk);
+            assert_eq!(values(&samples, metric), [expected]);
+        }
+    }
+
+    #[test]
+    fn a_breaker_is_in_one_of_its_states() {
+        for (breaker, expected) in [
+            (BreakerState::Closed, "closed"),
+            (BreakerState::Open { probe_in: Span::ZERO }, "open"),
+            (BreakerState::HalfOpen, "half_open"),
+        ] {
+            let peer = PeerStatus {
+                node: NodeId::new("a"),
+                breaker,
+                pushes_in_flight: 2,
+                notifications_pending: 3,
+            };
+            let mut samples = Samples::default();
+            of_node(&mut samples, &peer);
+            let is_in = |sample: &&Sample| matches!(sample.value, Value::Number(1));
+            let shown: Vec<_> = samples.0.iter().filter(is_in).collect();
+            assert_eq!(shown.len(), 1);
+            assert_eq!(shown[0].labels, ["a", expected]);
+        }
+    }
 }

@@ -104,6 +104,8 @@ fn is_plain(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use actors::counters::HistogramCounts;
+
     use super::super::table;
     use super::*;
 
@@ -133,5 +135,40 @@ mod tests {
         let packets = Growth::default().packets(&samples);
         assert!(packets.len() > 1 && packets.iter().all(|packet| packet.len() <= PACKET_BYTES_MAX));
         assert_eq!(packets.iter().map(|packet| packet.lines().count()).sum::<usize>(), 500);
+    }
+
+    /// A packet is filled to the last byte, and a line above the bound is not sent.
+    #[test]
+    fn a_packet_is_as_large_as_the_bound() {
+        let line = |bytes: usize| {
+            let rest = format!("{}.:1|g", table::NODE_NOTIFICATIONS.name).len();
+            let node = "n".repeat(bytes - rest);
+            Sample::new(&table::NODE_NOTIFICATIONS, [node.into()], Value::Number(1))
+        };
+        let half = PACKET_BYTES_MAX / 2;
+        let sizes = |lines: [usize; 2]| {
+            let packets = Growth::default().packets(&lines.map(line));
+            packets.iter().map(String::len).collect::<Vec<_>>()
+        };
+        // Each line ends with one more byte.
+        assert_eq!(sizes([half - 1, half - 1]), [PACKET_BYTES_MAX]);
+        assert_eq!(sizes([half - 1, half]), [half, half + 1]);
+        assert_eq!(sizes([PACKET_BYTES_MAX - 1, 100]), [PACKET_BYTES_MAX, 101]);
+        assert_eq!(sizes([PACKET_BYTES_MAX, 100]), [101]);
+    }
+
+    #[test]
+    fn a_histogram_is_sent_as_the_growth_of_its_count_and_sum() {
+        let times = |counts: &[u64], sum_ms| {
+            let sum = Duration::from_millis(sum_ms);
+            let times = HistogramCounts { bounds: &[], counts: counts.to_vec(), sum };
+            [Sample::new(&table::PUSH_DIRECT, [], Value::Histogram(times))]
+        };
+        let name = table::PUSH_DIRECT.name;
+        let lines = |count, sum| format!("{name}.count:{count}|c\n{name}.sum_ms:{sum}|c\n");
+        let mut growth = Growth::default();
+        assert_eq!(growth.packets(&times(&[1, 20], 300)), [lines(21, 300)]);
+        assert_eq!(growth.packets(&times(&[2, 20], 307)), [lines(1, 7)]);
+        assert_eq!(growth.packets(&times(&[2, 20], 307)), Vec::<String>::new());
     }
 }

@@ -137,6 +137,8 @@ mod tests {
             assert_eq!(url.as_str(), asked);
             assert_eq!(is_loopback(&url), listen != "10.0.0.5:80");
         }
+        // A name may lead elsewhere, so that its certificate is checked.
+        assert!(!is_loopback(&"https://localhost".parse().unwrap()));
     }
 
     #[test]

@@ -5,6 +5,8 @@
 
 pub mod access;
 pub mod backup;
+#[cfg(test)]
+mod bounds_tests;
 pub mod completions;
 pub mod doctor;
 pub mod exclusive;

@@ -238,7 +238,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_receipts_that_are_due_are_written_before_the_next_interval() {
-        let fixture = Fixture::with(&[]).await;
+        let fixture = Fixture::with_short_pages(&[]).await;
         let store = &*fixture.context.store;
         let subscription = FeedName::receipts(Time(u64::MAX), 7);
         // More than one page of the store.

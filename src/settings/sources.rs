@@ -274,6 +274,8 @@ mod tests {
         let lines: Vec<_> = error.lines().collect();
         assert!(lines[0].starts_with("payload_bytes_max = 1000000") && lines[0].contains("380000"));
         assert!(lines[1].starts_with("channels_max = 20000") && lines[1].contains("10000"));
+        let largest = [("payload_bytes_max", "380000"), ("channels_max", "10000")];
+        assert!(load(&largest, &[], "store = \"dynamodb\"").is_ok());
         assert!(load(&[], &[], "store = \"dynamodb\"").is_ok());
     }
 

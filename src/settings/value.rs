@@ -414,6 +414,20 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_a_name_has_at_most_64_plain_characters() {
+        let longest = "a".repeat(64);
+        for (text, is_one) in [
+            ("", true),
+            ("kalends.test_1-", true),
+            (&*longest, true),
+            (&*format!("{longest}a"), false),
+            ("a b", false),
+        ] {
+            assert_eq!(NamePart::parse(text).is_ok(), is_one, "{text}");
+        }
+    }
+
+    #[test]
     fn a_list_of_vapid_keys_is_read_as_it_is_shown() {
         let key = "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4";
         for (text, shown) in
@@ -423,6 +437,7 @@ mod tests {
             assert_eq!(keys.show(), shown);
             assert_eq!(AllowedVapidKeys::parse(&shown), Ok(keys));
         }
+        assert!(AllowedVapidKeys::parse(&vec![key; 1000].join(",")).is_ok());
         let off_the_curve = format!("{}A", &key[..key.len() - 1].replace("xsr7", "xsr8"));
         for wrong in [",", "x", &format!("{key},"), &off_the_curve, &vec![key; 1001].join(",")] {
             assert!(AllowedVapidKeys::parse(wrong).is_err(), "{wrong}");

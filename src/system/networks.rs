@@ -107,8 +107,17 @@ mod tests {
             assert_eq!(networks.to_string(), shown);
             assert_eq!(Networks::parse(shown), Ok(networks));
         }
-        for wrong in [",", "10.0.0.1,", "proxy", "10.0.0.1/8", "10.0.0.0/33", "[::1", "10.0.0.1:80"]
-        {
+        for wrong in [
+            ",",
+            "10.0.0.1,",
+            "proxy",
+            "10.0.0.1/8",
+            "10.0.0.0/33",
+            "10.0.0.0/08",
+            "10.0.0.0/+8",
+            "[::1",
+            "10.0.0.1:80",
+        ] {
             assert!(Networks::parse(wrong).is_err(), "{wrong}");
         }
         assert!(Networks::parse(&vec!["10.0.0.1"; NETWORKS_MAX + 1].join(",")).is_err());

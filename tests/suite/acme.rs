@@ -20,7 +20,7 @@ use crate::metrics::scrape;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A Pebble, and the ports at which it expects the server.
-struct Pebble {
+pub(crate) struct Pebble {
     process: Child,
     /// Its files, with the certificate of its own port.
     files: Authority,
@@ -32,7 +32,7 @@ struct Pebble {
 
 impl Pebble {
     /// Starts a Pebble that refuses so many percent of nonces.
-    async fn start(nonces_refused: u8) -> Self {
+    pub(crate) async fn start(nonces_refused: u8) -> Self {
         let (files, [api, management, http, tls]) = (Authority::new(), free_ports());
         let config = json!({"pebble": {
             "listenAddress": api, "managementListenAddress": management,
@@ -72,7 +72,7 @@ impl Pebble {
         .await;
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.files.path("log")).expect("Pebble has a log")
     }
 
@@ -86,7 +86,7 @@ impl Pebble {
     }
 
     /// A server of this authority's.
-    fn launch(&self, http: bool) -> Launch {
+    pub(crate) fn launch(&self, http: bool) -> Launch {
         let listen = if http { self.http.to_string() } else { "off".to_owned() };
         self.launch_on(&listen)
     }
@@ -136,7 +136,7 @@ impl Pebble {
         printed[begin..].trim_end().to_owned() + "\n"
     }
 
-    async fn issued(&self) -> String {
+    pub(crate) async fn issued(&self) -> String {
         let mut presented = None;
         until(AT_ONCE, "the server presents a certificate of Pebble's", async || {
             presented = self.presented();
@@ -148,10 +148,15 @@ impl Pebble {
 
     /// The folder of the server that has its certificates from this authority.
     fn certificates(&self, server: &Server) -> PathBuf {
-        server.data_dir().join("acme").join(format!("127.0.0.1_{}", self.api.port()))
+        server.data_dir().join("acme").join(self.folder())
     }
 
-    fn orders(&self) -> usize {
+    /// The name of the folder.
+    pub(crate) fn folder(&self) -> String {
+        format!("127.0.0.1_{}", self.api.port())
+    }
+
+    pub(crate) fn orders(&self) -> usize {
         self.log().matches("Added order").count()
     }
 }

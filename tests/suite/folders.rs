@@ -229,12 +229,12 @@ fn modules_of(text: &str) -> Vec<String> {
     declared.map(str::to_owned).collect()
 }
 
-fn is_of_tests(name: &str) -> bool {
+pub(crate) fn is_of_tests(name: &str) -> bool {
     matches!(name, "tests.rs" | "fixture.rs") || name.ends_with("_tests.rs")
 }
 
 /// The text of a file without its items for tests, each of which ends where its indentation does.
-fn without_tests(text: &str) -> String {
+pub(crate) fn without_tests(text: &str) -> String {
     let (mut kept, mut lines) = (String::new(), text.lines());
     while let Some(line) = lines.next() {
         if line.trim_start() != "#[cfg(test)]" {

@@ -43,6 +43,7 @@ mod package;
 mod postgresql;
 mod power_losses;
 mod proxied;
+mod readers_of_pages;
 mod receipts;
 mod request_ids;
 mod resumption;

@@ -51,7 +51,7 @@ async fn updates(fixture: &Fixture, tail: FeedTail) -> (Vec<String>, u64) {
 
 #[tokio::test]
 async fn a_write_is_published_before_the_command_ends() {
-    let fixture = Fixture::with(&[]).await;
+    let fixture = Fixture::with_short_pages(&[]).await;
     let said = fixture.notes(put("f", "a/b", "1")).await;
     assert_eq!(said, ["wrote a/b of f, its version is 1", "published, the last number of f is 1"]);
     let said = fixture.notes(put("f", "a/b", "2")).await;

@@ -33,8 +33,7 @@ pub(super) async fn read(
     query: ReadQuery,
 ) -> Result<HttpResponse, FeedError> {
     if query.is_stream {
-        let bytes = query.limit.bytes.min(FOLLOWED_BYTES_MAX);
-        let query = ReadQuery { limit: PageLimit { bytes, ..query.limit }, ..query };
+        let query = ReadQuery { limit: followed(query.limit), ..query };
         let page = first_page(service, &grant.feed, query).await?;
         return events::stream(service, grant, &page, events::text);
     }
@@ -42,6 +41,11 @@ pub(super) async fn read(
 }
 
 /// The updates behind the cursor, for which the request may wait.
+/// The first page of a stream is as large as the others, which all followers share.
+fn followed(limit: PageLimit) -> PageLimit {
+    PageLimit { bytes: limit.bytes.min(FOLLOWED_BYTES_MAX), ..limit }
+}
+
 pub(super) async fn page(
     service: &FeedService,
     grant: Grant,
@@ -148,11 +152,14 @@ fn parts(page: FeedPage) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
-    use actix_web::body::to_bytes;
+    use std::future::poll_fn;
+
+    use actix_web::body::{MessageBody, to_bytes};
     use serde_json::{Value, json};
     use state_machine::feed::{FeedKey, FeedSyncId, FeedValue, Version};
 
     use super::super::fixture::{PAGES, Scene};
+    use super::super::tokens::Scopes;
     use super::*;
 
     fn page(updates: u64, bytes: usize) -> FeedPage {
@@ -211,5 +218,30 @@ mod tests {
         let parts: Vec<usize> = parts(page(100, 1024)).map(|part| part.len()).collect();
         let most = PART_BYTES + 2 * 1024 + 200;
         assert!(parts.len() > 10 && parts.iter().all(|part| *part < most), "{parts:?}");
+    }
+
+    #[test]
+    fn the_first_page_of_a_stream_has_as_many_bytes_as_the_others() {
+        for (asked, given) in [(1000, 1000), (65_536, 65_536), (65_537, 65_536)] {
+            assert_eq!(
+                followed(PageLimit { rows: 3, bytes: asked }),
+                PageLimit { rows: 3, bytes: given }
+            );
+        }
+    }
+
+    #[actix_web::test]
+    async fn a_page_of_a_stream_is_sent_in_parts() {
+        let scene = Scene::with_a().await;
+        let (feed, scopes) = (FeedName::parse("x").unwrap(), Scopes::Read);
+        let grant = Grant { feed, scopes, expires: None };
+        let stream = events::stream(&scene.service, grant, &page(20, 1024), events::text).unwrap();
+        let mut body = Box::pin(stream.into_body());
+        let mut sizes = Vec::new();
+        while sizes.iter().sum::<usize>() < 20 * 1024 {
+            let part = poll_fn(|cx| body.as_mut().poll_next(cx)).await.unwrap();
+            sizes.push(part.unwrap().len());
+        }
+        assert!(sizes.iter().all(|size| *size <= 8192), "{sizes:?}");
     }
 }

@@ -215,6 +215,15 @@ fn too_many_keys(feeds: &Feeds) -> String {
 
 #[cfg(test)]
 mod tests {
+    use actors::{Clock, FeedLimits};
+    use slog::{Discard, o};
+    use state_machine::Time;
+    use state_machine::feed::{ConsumerLimits, PublisherLimits};
+    use std::sync::Arc;
+    use storage::FeedTables;
+    use storage_sqlite::{Embedded, EmbeddedOptions};
+    use unkind_store::UnkindStore;
+
     use super::*;
 
     fn answer(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -248,5 +257,54 @@ mod tests {
         );
         assert_eq!(versions.keys().map(FeedKey::as_str).collect::<Vec<_>>(), ["a/b"]);
         assert!(problem.unwrap().starts_with("4 of its broadcasts have an id that is no key"));
+    }
+
+    fn limits() -> FeedLimits {
+        FeedLimits {
+            tombstones_keep: None,
+            publisher: PublisherLimits { batch_max: 100, retry: Span(10), poll: Span(1000) },
+            consumer: ConsumerLimits { page: PAGE, retry: Span(10) },
+            feeds_open_max: 100,
+            keys_max: 100,
+            followers_max: 2,
+            sweep: Span::from_secs(60),
+            mailbox_max: 100,
+        }
+    }
+
+    /// Pages of the store have one update.
+    #[actix_web::test]
+    async fn what_is_published_on_any_page_is_not_due_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Embedded::open(dir.path(), &EmbeddedOptions::new(64)).unwrap();
+        let store = Arc::new(UnkindStore::with_short_pages(Arc::new(store)));
+        let log = Logger::root(Discard, o!());
+        let mut importer = Importer {
+            source: Source::at("http://127.0.0.1:1", None).unwrap(),
+            feeds: Feeds::start(store.clone(), Clock::starting_at(Time(1)), limits(), log.clone()),
+            value_bytes_max: 100,
+            every: Span(1),
+            sync_state: SyncState::default(),
+            health: SyncHealth::Well,
+            log,
+        };
+        let version = FeedValue::parse("1").unwrap();
+        let ids = (0..5).map(|number| FeedKey::parse(&format!("news/{number}")).unwrap());
+        let versions: BTreeMap<_, _> = ids.map(|id| (id, version.clone())).collect();
+        for (id, version) in &versions {
+            let feed = FeedName::broadcasts();
+            store.write_key(feed, id.clone(), version.clone(), 100).await.unwrap();
+        }
+        let mut after = None;
+        loop {
+            let published = store.publish(FeedName::broadcasts(), after, 100).await.unwrap();
+            after = published.and_then(|published| published.next);
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(importer.sync_state.due(&versions).len(), 5);
+        importer.catch_up().await.unwrap();
+        assert_eq!(importer.sync_state.due(&versions), []);
     }
 }

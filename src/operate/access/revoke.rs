@@ -37,15 +37,15 @@ Example:
         let Self { name } = self;
         let (table, now) = (table::read_to_change(job).await?, job.context.now());
         let has_name = |(_, grant): &(AccessId, &AccessGrant)| grant.name == name;
-        let mut revoked = 0;
+        let mut is_revoked = false;
         for (id, grant) in
             table.iter().filter(has_name).filter(|(_, grant)| grant.revoked_s.is_none())
         {
             table::write(id, &AccessGrant { revoked_s: Some(now.as_secs()), ..grant.clone() }, job)
                 .await?;
-            revoked += 1;
+            is_revoked = true;
         }
-        if revoked == 0 {
+        if !is_revoked {
             let why = match table.iter().any(|token| has_name(&token)) {
                 true => format!("the access token {name} is revoked already"),
                 false => {

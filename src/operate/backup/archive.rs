@@ -308,6 +308,18 @@ mod tests {
     }
 
     #[test]
+    fn a_manifest_that_is_no_regular_file_is_refused() {
+        let mut archive = Builder::new(Vec::new());
+        let mut entry = header(0);
+        entry.set_entry_type(EntryType::Symlink);
+        entry.set_link_name("/etc/passwd").unwrap();
+        archive.append_data(&mut entry, MANIFEST, io::empty()).unwrap();
+        let (dir, bytes) = (tempfile::tempdir().unwrap(), archive.into_inner().unwrap());
+        let error = extract(&bytes[..], dir.path()).unwrap_err().to_string();
+        assert!(error.ends_with(&format!("{MANIFEST} is not a regular file")), "{error}");
+    }
+
+    #[test]
     fn no_text_of_an_archive_reaches_the_terminal_unescaped() {
         let text = "\u{1b}]0;title\u{7}\n";
         assert_eq!(ArchiveText::of(&text).to_string(), "\\u{1b}]0;title\\u{7}\\n");

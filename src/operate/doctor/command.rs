@@ -77,3 +77,24 @@ fn has_proxy(url: &Url, settings: &Settings) -> bool {
     let is_other_port = url.port_or_known_default() != Some(settings.listen.port());
     settings.scheme() == "http" && (url.scheme() == "https" || is_other_port)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_is_between_a_server_of_http_and_a_url_of_https_or_of_another_port() {
+        for (url, has_tls, expected) in [
+            ("http://push.example.net:8080", false, false),
+            ("http://push.example.net", false, true),
+            ("https://push.example.net:8080", false, true),
+            ("https://push.example.net", false, true),
+            ("https://push.example.net", true, false),
+        ] {
+            let listen = ([127, 0, 0, 1], 8080).into();
+            let [tls_certificate, tls_key] = ["c", "k"].map(|file| has_tls.then(|| file.into()));
+            let settings = Settings { listen, tls_certificate, tls_key, ..Settings::default() };
+            assert_eq!(has_proxy(&url.parse().unwrap(), &settings), expected, "{url} {has_tls}");
+        }
+    }
+}

@@ -22,6 +22,9 @@ pub(super) enum Level {
     Fail,
 }
 
+/// How good it is, what was found, and the remedy, which is not shown where all is well.
+pub(super) type Verdict = (Level, String, &'static str);
+
 /// Prints each finding when it is there.
 pub(super) struct Findings {
     pub(super) is_json: bool,
@@ -50,6 +53,18 @@ impl Findings {
     ) -> io::Result<()> {
         self.failed += 1;
         self.add(Level::Fail, check, found.into(), Some(remedy.to_owned()))
+    }
+
+    pub(super) fn verdict(
+        &mut self,
+        check: &'static str,
+        (level, found, remedy): Verdict,
+    ) -> io::Result<()> {
+        match level {
+            Level::Ok => self.ok(check, found),
+            Level::Warn => self.warn(check, found, remedy),
+            Level::Fail => self.fail(check, found, remedy),
+        }
     }
 
     /// What a check has found, or why it failed.

@@ -8,7 +8,7 @@ use storage::data_dir::{check_dir, free_bytes};
 use storage::maintenance::{Table, TableStatus};
 use tokio::runtime::Builder;
 
-use super::findings::Findings;
+use super::findings::{Findings, Level, Verdict};
 use crate::command::CommandError;
 use crate::command::backend::open_shared;
 use crate::command::store_command::collect;
@@ -34,7 +34,8 @@ pub(super) fn check(settings: &Settings, findings: &mut Findings) -> io::Result<
     if settings.store == StoreKind::Embedded {
         disk(settings, findings)?;
     }
-    open_files(settings, findings)?;
+    let limit = getrlimit(Resource::Nofile).maximum;
+    findings.verdict("open files", open_files(limit, settings.connections_max))?;
     tables(settings, findings)?;
     match settings.store.is_shared() {
         true => risks(settings, findings),
@@ -43,36 +44,37 @@ pub(super) fn check(settings: &Settings, findings: &mut Findings) -> io::Result<
 }
 
 fn disk(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
-    let (dir, min) = (&settings.data_dir, settings.disk_free_min);
-    let free = match free_bytes(dir) {
-        Ok(free) => free,
+    match free_bytes(&settings.data_dir) {
+        Ok(free) => findings.verdict("disk", space(free, settings.disk_free_min)),
         Err(error) => {
             let found = format!("its space is unknown: {error}");
-            return findings.warn("disk", found, "check it with df");
+            findings.warn("disk", found, "check it with df")
         }
-    };
-    let found = format!("{} MiB are free", free >> 20);
-    let low = format!("{found}, and messages are refused below {} MiB", min >> 20);
-    match free {
-        _ if free < min => findings.fail("disk", low, "free some space, or lower disk_free_min"),
-        _ if free < min.saturating_mul(4) => findings.warn("disk", low, "free some space soon"),
-        _ => findings.ok("disk", found),
     }
 }
 
-fn open_files(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
-    let wanted = settings.connections_max as u64 + FILES_RESERVED;
-    match getrlimit(Resource::Nofile).maximum {
-        Some(limit) if limit < wanted => findings.warn(
-            "open files",
-            format!(
-                "this user may open {limit}, and connections_max = {} needs {wanted}",
-                settings.connections_max
-            ),
-            "raise LimitNOFILE of the unit or ulimit -n, or lower connections_max",
-        ),
-        Some(limit) => findings.ok("open files", format!("{limit} are allowed")),
-        None => findings.ok("open files", "there is no limit"),
+/// Of bytes that are free, and of those below which messages are refused.
+fn space(free: u64, min: u64) -> Verdict {
+    let found = format!("{} MiB are free", free >> 20);
+    let low = format!("{found}, and messages are refused below {} MiB", min >> 20);
+    match free {
+        _ if free < min => (Level::Fail, low, "free some space, or lower disk_free_min"),
+        _ if free < min.saturating_mul(4) => (Level::Warn, low, "free some space soon"),
+        _ => (Level::Ok, found, ""),
+    }
+}
+
+/// Of the limit that the user may set, if there is one.
+fn open_files(limit: Option<u64>, connections_max: usize) -> Verdict {
+    let wanted = connections_max as u64 + FILES_RESERVED;
+    let remedy = "raise LimitNOFILE of the unit or ulimit -n, or lower connections_max";
+    match limit {
+        Some(limit) if limit < wanted => {
+            let needs = format!("and connections_max = {connections_max} needs {wanted}");
+            (Level::Warn, format!("this user may open {limit}, {needs}"), remedy)
+        }
+        Some(limit) => (Level::Ok, format!("{limit} are allowed"), remedy),
+        None => (Level::Ok, "there is no limit".to_owned(), remedy),
     }
 }
 
@@ -83,8 +85,7 @@ fn tables(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
         Ok(reports) => reports.into_iter().flat_map(|report| report.tables).collect(),
         Err(error) => return findings.fail(check, error.to_string(), "as it says"),
     };
-    let missing =
-        if settings.rotation { missing(&tables, unix_now(), settings) } else { Vec::new() };
+    let missing = missing(&tables, unix_now(), settings);
     if missing.is_empty() {
         return findings.ok(check, "this month's table and the next one's are as they should be");
     }
@@ -112,6 +113,9 @@ fn risks(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
 }
 
 fn missing(tables: &[TableStatus], now: Time, settings: &Settings) -> Vec<String> {
+    if !settings.rotation {
+        return Vec::new();
+    }
     let mut needed = message_tables::needed_months(now, None);
     if settings.store.is_shared() && !settings.create_tables {
         needed.insert(Month::of(now).next());
@@ -136,15 +140,55 @@ mod tests {
             bytes: 0,
             capacity: Capacity::OnDemand,
         });
-        let missing_at = |day: u64, create_tables| {
-            let settings =
-                Settings { store: StoreKind::DynamoDb, create_tables, ..Settings::default() };
+        let missing_with = |settings: Settings, day: u64| {
             missing(&tables, Time(day * 24 * 60 * 60 * 1000), &settings)
+        };
+        let missing_at = |day, create_tables| {
+            let store = StoreKind::DynamoDb;
+            missing_with(Settings { store, create_tables, ..Settings::default() }, day)
         };
         // The 13th, the last day of November, and the first of December.
         assert!(missing_at(20_770, true).is_empty());
         assert_eq!(missing_at(20_770, false), ["2026_12"]);
         assert_eq!(missing_at(20_787, true), ["2026_12"]);
         assert_eq!(missing_at(20_788, true), ["2026_12"]);
+        // A server with files creates its tables.
+        let embedded = Settings { create_tables: false, ..Settings::default() };
+        assert!(missing_with(embedded, 20_770).is_empty());
+        let frozen = Settings { rotation: false, ..Settings::default() };
+        assert!(missing_with(frozen, 20_788).is_empty());
+    }
+
+    #[test]
+    fn a_disk_is_short_below_the_minimum_and_low_below_four_times_that() {
+        const MIN: u64 = 5 << 20;
+        for (free, min, level, words) in [
+            (MIN - 1, MIN, Level::Fail, "4 MiB are free, and messages are refused below 5 MiB"),
+            (MIN, MIN, Level::Warn, "5 MiB are free, and messages are refused below 5 MiB"),
+            (
+                4 * MIN - 1,
+                MIN,
+                Level::Warn,
+                "19 MiB are free, and messages are refused below 5 MiB",
+            ),
+            (4 * MIN, MIN, Level::Ok, "20 MiB are free"),
+            (0, 0, Level::Ok, "0 MiB are free"),
+            (u64::MAX - 1, u64::MAX / 2, Level::Warn, "17592186044415 MiB are free"),
+            (u64::MAX, u64::MAX / 2, Level::Ok, "17592186044415 MiB are free"),
+        ] {
+            let (found_level, found, remedy) = space(free, min);
+            assert_eq!(found_level, level, "{free} of {min}");
+            assert!(found.starts_with(words), "{found}");
+            assert_eq!(remedy.ends_with("lower disk_free_min"), level == Level::Fail);
+            assert_eq!(remedy.ends_with("soon"), level == Level::Warn);
+        }
+    }
+
+    #[test]
+    fn a_server_opens_a_file_for_each_connection_and_some_more() {
+        let level_at = |limit| open_files(limit, 100).0;
+        assert_eq!([Some(611), Some(612), None].map(level_at), [Level::Warn, Level::Ok, Level::Ok]);
+        let (_, found, _) = open_files(Some(611), 100);
+        assert_eq!(found, "this user may open 611, and connections_max = 100 needs 612");
     }
 }

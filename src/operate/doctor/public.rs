@@ -326,11 +326,44 @@ fn status(why: &str) -> Option<u16> {
 mod tests {
     use super::*;
 
+    /// At both ends of each range of statuses the remedy is the one with these words, and beside it another.
+    fn assert_ranges(remedy: fn(&str) -> &'static str, ranges: &[(u16, u16, &str)]) {
+        let at = |status: u16| remedy(&format!("the server answered {status} and so on"));
+        for (first, last, words) in ranges {
+            for status in [*first, *last] {
+                assert!(at(status).contains(words), "{status}: {}", at(status));
+            }
+            for status in [first - 1, last + 1] {
+                assert!(!at(status).contains(words), "{status}: {}", at(status));
+            }
+        }
+        assert_eq!([at(199), remedy("cannot reach https://a")], [at(500), at(600)]);
+    }
+
     #[test]
     fn the_remedy_follows_the_status() {
-        let upgrade = "it answered 502 Bad Gateway instead of opening a WebSocket";
-        assert!(remedy_of_upgrade(upgrade).starts_with("the proxy does not reach the server"));
-        assert!(remedy_of_push("the server answered 301 Moved").starts_with("the proxy redirects"));
-        assert_eq!(status("cannot reach https://a"), None);
+        assert_ranges(
+            remedy_of_upgrade,
+            &[
+                (200, 399, "another site answers"),
+                (401, 401, "--access-token"),
+                (403, 403, "a firewall or origins_allowed"),
+                (404, 404, "another place"),
+                (426, 426, "the headers Upgrade and Connection"),
+                (429, 429, "a limit by address"),
+                (502, 504, "the proxy does not reach the server"),
+            ],
+        );
+        assert_ranges(
+            remedy_of_push,
+            &[
+                (300, 399, "redirects pushes"),
+                (401, 401, "the origin or the clock"),
+                (404, 405, "does not pass this path"),
+                (413, 413, "the limit of bodies"),
+                (429, 429, "a limit refuses it"),
+                (502, 504, "does not reach the server"),
+            ],
+        );
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_tungstenite::MaybeTlsStream;
 use url::{Host, Url};
 
-use super::findings::{Findings, Level};
+use super::findings::{Findings, Level, Verdict};
 use crate::limits::{Client, ClientSource};
 use crate::system::clock::SystemClock;
 use crate::system::https_client::{WebSocket, http_client};
@@ -91,15 +91,11 @@ fn answer(url: &Url) -> Option<Answer> {
 /// Compares the clock of this machine with the one that answers.
 pub(super) fn clock(answer: &Answer, findings: &mut Findings) -> io::Result<()> {
     let Some(theirs) = answer.date else { return Ok(()) };
-    let remedy = "run NTP on both machines: VAPID tokens, TTLs and months depend on the clock";
-    match compared(theirs, SystemTime::now()) {
-        (Level::Ok, found) => findings.ok("clock", found),
-        (Level::Warn, found) => findings.warn("clock", found, remedy),
-        (Level::Fail, found) => findings.fail("clock", found, remedy),
-    }
+    findings.verdict("clock", compared(theirs, SystemTime::now()))
 }
 
-fn compared(theirs: SystemTime, ours: SystemTime) -> (Level, String) {
+fn compared(theirs: SystemTime, ours: SystemTime) -> Verdict {
+    let remedy = "run NTP on both machines: VAPID tokens, TTLs and months depend on the clock";
     let (apart, which) = match theirs.duration_since(ours) {
         Ok(ahead) => (ahead, "ahead of"),
         Err(behind) => (behind.duration(), "behind"),
@@ -109,10 +105,11 @@ fn compared(theirs: SystemTime, ours: SystemTime) -> (Level, String) {
         _ if apart >= CLOCK_WARN => Level::Warn,
         _ => {
             let found = format!("it differs by less than {} s", CLOCK_WARN.as_secs());
-            return (Level::Ok, found);
+            return (Level::Ok, found, remedy);
         }
     };
-    (level, format!("the clock that answers is {} s {which} this machine's", apart.as_secs()))
+    let found = format!("the clock that answers is {} s {which} this machine's", apart.as_secs());
+    (level, found, remedy)
 }
 
 /// Whether the address of a client passes the proxy, if there is one. Otherwise all clients have the limits of one.
@@ -121,21 +118,23 @@ pub(super) fn client_address(
     has_proxy: bool,
     findings: &mut Findings,
 ) -> io::Result<()> {
-    let Some(Client { address, from }) = &answer.client else { return Ok(()) };
+    let Some(client) = &answer.client else { return Ok(()) };
+    findings.verdict("limits by address", seen(client, has_proxy))
+}
+
+fn seen(Client { address, from }: &Client, has_proxy: bool) -> Verdict {
+    let remedy = "let the proxy set X-Forwarded-For and name it in trusted_proxies: otherwise all clients together \
+                  have the limits of one address";
+    let found = format!("the server sees {address}");
     match from {
-        ClientSource::Connection if has_proxy => findings.warn(
-            "limits by address",
-            format!("the server sees {address}, and no address in X-Forwarded-For of a trusted proxy"),
-            "let the proxy set X-Forwarded-For and name it in trusted_proxies: otherwise all clients together have the \
-             limits of one address",
-        ),
-        ClientSource::Connection => {
-            findings.ok("limits by address", format!("the server sees {address}"))
+        ClientSource::Connection if has_proxy => {
+            let found = format!("{found}, and no address in X-Forwarded-For of a trusted proxy");
+            (Level::Warn, found, remedy)
         }
-        ClientSource::Forwarded => findings.ok(
-            "limits by address",
-            format!("the server sees {address}, by the proxy's X-Forwarded-For"),
-        ),
+        ClientSource::Connection => (Level::Ok, found, remedy),
+        ClientSource::Forwarded => {
+            (Level::Ok, format!("{found}, by the proxy's X-Forwarded-For"), remedy)
+        }
     }
 }
 
@@ -147,12 +146,13 @@ pub(super) fn certificate(socket: &WebSocket, findings: &mut Findings) -> io::Re
         return findings.warn("certificate", "its end cannot be read", "look at it with openssl");
     };
     let left = expires.since(SystemClock::shifted(0).now());
+    findings.verdict("certificate", ends(left))
+}
+
+fn ends(left: Span) -> Verdict {
+    let level = if left <= WARN_BEFORE { Level::Warn } else { Level::Ok };
     let found = format!("it ends in {} days", left.0 / Span::from_secs(24 * 60 * 60).0);
-    if left <= WARN_BEFORE {
-        let remedy = "renew it: all agents disconnect when it ends";
-        return findings.warn("certificate", found, remedy);
-    }
-    findings.ok("certificate", found)
+    (level, found, "renew it: all agents disconnect when it ends")
 }
 
 #[cfg(test)]
@@ -185,5 +185,34 @@ mod tests {
     fn an_address_that_is_found_for_each_kind_of_socket_is_named_once() {
         let found = ["127.0.0.1", "::1", "127.0.0.1"].map(|text| text.parse::<IpAddr>().unwrap());
         assert_eq!(addresses(found.into_iter()), "127.0.0.1, ::1");
+    }
+
+    #[test]
+    fn a_certificate_with_two_weeks_left_is_warned_of() {
+        let fortnight = Span::from_secs(14 * 24 * 60 * 60);
+        for (left, level, days) in [
+            (Span::ZERO, Level::Warn, 0),
+            (fortnight, Level::Warn, 14),
+            (Span(fortnight.0 + 1), Level::Ok, 14),
+            (Span(fortnight.0 / 14 * 15), Level::Ok, 15),
+        ] {
+            let (found_level, found, _) = ends(left);
+            assert_eq!((found_level, found), (level, format!("it ends in {days} days")));
+        }
+    }
+
+    #[test]
+    fn only_a_proxy_that_names_no_client_is_warned_of() {
+        for (from, has_proxy, level, end) in [
+            (ClientSource::Connection, true, Level::Warn, "of a trusted proxy"),
+            (ClientSource::Connection, false, Level::Ok, "sees 192.0.2.1"),
+            (ClientSource::Forwarded, true, Level::Ok, "by the proxy's X-Forwarded-For"),
+            (ClientSource::Forwarded, false, Level::Ok, "by the proxy's X-Forwarded-For"),
+        ] {
+            let client = Client { address: [192, 0, 2, 1].into(), from };
+            let (found_level, found, _) = seen(&client, has_proxy);
+            assert_eq!(found_level, level, "{from:?} {has_proxy}");
+            assert!(found.ends_with(end), "{found}");
+        }
     }
 }

@@ -307,3 +307,40 @@ async fn connection_here(record: &RouterRecord, job: &Job) -> Option<Connection>
         deadline_of: state.deadline.map(|(_, wait)| format!("{wait:?}")),
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use state_machine::{Chid, MessageId, Span};
+
+    use super::*;
+    use crate::command::fixture::{Fixture, NOW, month, uaid};
+    use crate::command::{Completion, Output};
+
+    /// The first page of the store is empty, and each one behind it has one message.
+    #[tokio::test]
+    async fn what_waits_is_counted_up_to_a_number_of_pages() {
+        let fixture = Fixture::with(&["2026_11"]).await;
+        fixture.users_of(1..2, NOW).await;
+        fixture.channel_of(1, "2026_11").await;
+        let all = PAGES_MAX as u64 - 1;
+        for (number, expected) in [(all, format!("{all} ")), (all + 1, format!("at least {all} "))]
+        {
+            for number in 0..number {
+                let id = MessageId::from_uuid_v7(u128::from(number) << 8, false);
+                let message = Message::new(id, Chid([1; 16]), NOW, Span(u64::MAX));
+                fixture
+                    .context
+                    .store
+                    .store_message(uaid(1), month("2026_11"), message)
+                    .await
+                    .unwrap();
+            }
+            let subject = Some(Subject { uaid: uaid(1), endpoint: None, message: None });
+            let (outputs, end) = fixture.ask(Inspect { subject, ..Inspect::default() }).await;
+            assert_eq!(end, Completion::Done, "{outputs:?}");
+            let [Output::Report(inspection)] = &outputs[..] else { panic!("{outputs:?}") };
+            let text = inspection.text(true);
+            assert!(text.contains(&format!(" {expected}messages, ")), "{text}");
+        }
+    }
+}

@@ -459,3 +459,6 @@ impl From<KeyFingerprintsError> for JobError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,9 +10,9 @@ use super::copy::Copy;
 use super::create::Create;
 use super::drop::Drop;
 use super::drop_old::DropOld;
-use super::status::GetStatus;
+use super::status::{GetStatus, Status};
 use crate::command::fixture::{Fixture, NOW, in_month, month, note, uaid};
-use crate::command::{Completion, Output, Servers};
+use crate::command::{Completion, Output, Report, Servers};
 use crate::operate::exclusive::SERVERS_UNKNOWN;
 use crate::operate::preflight::Preflight;
 use crate::operate::users::drop::DropUser;
@@ -299,4 +299,10 @@ async fn the_status_counts_every_agent_and_advises() {
     let (lines, _) = fixture.ask(GetStatus::default()).await;
     let [Output::Report(status)] = &lines[..] else { panic!("{lines:?}") };
     assert_eq!(status.droppable, [month("2026_09")]);
+
+    let empty = Fixture::with(&["2026_11"]).await;
+    let (lines, _) = empty.ask(GetStatus::default()).await;
+    let [Output::Report(without)] = &lines[..] else { panic!("{lines:?}") };
+    let says = |status: &Status| status.text(true).contains("There are no agents");
+    assert_eq!([says(without), says(status)], [true, false]);
 }

@@ -45,3 +45,23 @@ Examples:
         job.note(format!("{written} of {seen} records were in the future and are set to now")).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::fixture::{DAY_MS, Fixture, NOW};
+
+    /// The store of a fixture has empty pages, and pages of one row.
+    #[tokio::test]
+    async fn records_of_the_future_on_each_page_are_set_to_now() {
+        let fixture = Fixture::with(&["2026_11"]).await;
+        fixture.users_of(0..3, NOW).await;
+        fixture.users_of(3..600, NOW + state_machine::Span(DAY_MS)).await;
+        let notes = async || fixture.notes(Repair { server_stopped: true }).await;
+        let says = |written: u64| {
+            [format!("{written} of 600 records were in the future and are set to now")]
+        };
+        assert_eq!(notes().await, says(597));
+        assert_eq!(notes().await, says(0));
+    }
+}

@@ -60,7 +60,7 @@ impl Scene {
         let folder = tempfile::tempdir().unwrap();
         let store = Embedded::open(folder.path(), &EmbeddedOptions::new(4096)).unwrap();
         MonthTables::new(None).make(&store, NOW).await.unwrap();
-        let store = UnkindStore::with_short_pages(Arc::new(store));
+        let store = UnkindStore::repeating(Arc::new(store));
         let (store, mut settings) = (Arc::new(store), Settings::default());
         change(&mut settings);
         let (clock, log) = (Clock::starting_at(NOW), Logger::root(Discard, o!()));

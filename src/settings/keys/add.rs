@@ -102,6 +102,15 @@ impl fmt::Display for Added {
 /// Adds a new key in front of the list in the data directory `dir`, which is not that of the crypto keys. Creates the directory and the
 /// keys where they are missing, but no keys beside a database, which needs its own.
 pub fn add(dir: &Path, list: KeyList) -> Result<Added, AddError> {
+    add_by(dir, list, |path, text| durable::replace(path, text))
+}
+
+/// `replace` replaces the file, whose lock is held meanwhile.
+fn add_by(
+    dir: &Path,
+    list: KeyList,
+    replace: impl FnOnce(&Path, &str) -> io::Result<()>,
+) -> Result<Added, AddError> {
     durable::create_dir_all(dir, 0o700)
         .map_err(|error| AddError::DataDir { dir: dir.to_owned(), error })?;
     let path = dir.join(KEYS_FILE);
@@ -116,7 +125,7 @@ pub fn add(dir: &Path, list: KeyList) -> Result<Added, AddError> {
     let lock = file::lock(&path).map_err(unwritable)?;
     let lock = lock.ok_or_else(|| AddError::InUse { path: path.clone() })?;
     let (text, count) = with_key(&path, &file::read(&path)?, list, &generate())?;
-    durable::replace(&path, &**text).map_err(unwritable)?;
+    replace(&path, &text).map_err(unwritable)?;
     // Explicit, because a child process that was just forked has the file open too.
     lock.unlock().map_err(unwritable)?;
     Ok(Added { path, list, is_new, count })
@@ -168,8 +177,8 @@ fn insert(text: &str, list: KeyList, key: &str) -> Option<Zeroizing<String>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
-    use std::{fs, thread};
 
     use tempfile::TempDir;
 
@@ -355,21 +364,20 @@ mod tests {
     }
 
     #[test]
-    fn each_of_several_processes_adds_a_key_or_is_refused() {
-        let (home, _) = home_with(&format!("crypto_keys = [\"{KEY}\"]"));
-        let added = thread::scope(|scope| {
-            let tasks: Vec<_> =
-                (0..8).map(|_| scope.spawn(|| add(home.path(), KeyList::Cluster))).collect();
-            tasks.into_iter().map(|task| task.join().unwrap()).collect::<Vec<_>>()
+    fn another_process_is_refused_until_the_file_is_replaced_and_then_adds_to_the_new_one() {
+        let (home, path) = home_with(&format!("crypto_keys = [\"{KEY}\"]"));
+        let opened = durable::lock_existing_file(&path).unwrap();
+        let other = || add(home.path(), KeyList::Cluster);
+        let added = add_by(home.path(), KeyList::Cluster, |path, text| {
+            assert!(matches!(other(), Err(AddError::InUse { .. })));
+            durable::replace(path, text)?;
+            assert_eq!(other().unwrap().count, 2);
+            Ok(())
         });
-        let done = added.iter().filter(|added| added.is_ok()).count();
-        let keys = Keys::load(home.path()).unwrap();
-        assert_eq!(
-            (texts(keys.crypto_keys()), keys.cluster_keys().len()),
-            (vec![KEY.to_owned()], done)
-        );
-        for refused in added.iter().filter_map(|added| added.as_ref().err()) {
-            assert!(matches!(refused, AddError::InUse { .. }), "{refused}");
-        }
+        assert_eq!(added.unwrap().count, 1);
+        assert_eq!(Keys::load(home.path()).unwrap().cluster_keys().len(), 2);
+        // The lock of a file that was replaced protects nothing.
+        assert!(file::locked(opened, &path).unwrap().is_none());
+        assert_eq!(other().unwrap().count, 3);
     }
 }

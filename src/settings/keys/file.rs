@@ -175,7 +175,11 @@ pub(super) fn create(path: &Path, key: &str) -> Result<(), KeysError> {
 /// Locks the file `path` against other processes that change it. None if another process holds the
 /// lock, or has just replaced the file.
 pub(super) fn lock(path: &Path) -> io::Result<Option<File>> {
-    let file = durable::lock_existing_file(path)?;
+    locked(durable::lock_existing_file(path)?, path)
+}
+
+/// Locks a file that was opened at this path.
+pub(super) fn locked(file: File, path: &Path) -> io::Result<Option<File>> {
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Ok(None),

@@ -93,3 +93,48 @@ async fn any_page(
         }
     }
 }
+
+#[cfg(all(test, feature = "sqlite"))]
+mod tests {
+    use std::sync::Arc;
+
+    use state_machine::{BridgeName, BridgeRecipient, LastConnect, Month, Time, Uaid};
+    use storage::copied_rows::CopiedRow;
+    use storage::maintenance::Table;
+    use storage::record_row::RecordRow;
+    use storage_sqlite::{Embedded, EmbeddedOptions};
+    use unkind_store::UnkindStore;
+
+    use super::*;
+
+    const NOW: Time = Time(1_793_700_000_000);
+
+    /// The first page of the store is empty, and each one behind it has one row.
+    #[tokio::test]
+    async fn agents_are_found_behind_the_first_page() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Embedded::open(dir.path(), &EmbeddedOptions::new(64)).unwrap();
+        let store = UnkindStore::with_short_pages(Arc::new(store));
+        let looks = async || {
+            [is_empty_store(&store).await, has_bridged_agents(&store).await].map(Result::unwrap)
+        };
+        assert_eq!(looks().await, [true, false]);
+        for (byte, expected) in [(1, [false, false]), (2, [false, true])] {
+            let (app, token) = ("app".into(), "token".into());
+            let recipient = BridgeRecipient { bridge: BridgeName::Fcm, app, token, aps: None };
+            let is_bridged = byte == 2;
+            let row = RecordRow {
+                uaid: Uaid([byte; 16]),
+                router_type: if is_bridged { "fcm" } else { "webpush" }.to_owned(),
+                recipient: is_bridged.then_some(recipient),
+                node: None,
+                connected_at: NOW,
+                last_connect: LastConnect::of(NOW, Uaid([byte; 16]), 1),
+                curmonth: Some(Month::of(NOW)),
+                oldmonth: None,
+            };
+            store.write_rows(Table::Router, Arc::new(vec![CopiedRow::Record(row)])).await.unwrap();
+            assert_eq!(looks().await, expected);
+        }
+    }
+}

@@ -79,7 +79,11 @@ mod tests {
         for (text, name) in [("Push.Example.NET", "push.example.net"), ("localhost", "localhost")] {
             assert_eq!(DomainName::parse(text).unwrap().as_str(), name);
         }
-        let long = ["a"; 128].join(".");
+        // As long as a name and a label may be, and one character more.
+        let label = "a".repeat(63);
+        let longest = [&*label, &label, &label, &label[..61]].join(".");
+        assert!(DomainName::parse(&longest).is_ok());
+        let (long, long_label) = (format!("a{longest}"), "a".repeat(64));
         for wrong in [
             "",
             ".",
@@ -93,6 +97,7 @@ mod tests {
             "a/b",
             "é.net",
             &long,
+            &long_label,
         ] {
             assert!(DomainName::parse(wrong).is_err(), "{wrong}");
         }
@@ -100,5 +105,7 @@ mod tests {
         for wrong in ["a", "@a", "a@", "a@b@c", "a@b,c@d", "a @b", "a@b?subject=c"] {
             assert!(Email::parse(wrong).is_err(), "{wrong}");
         }
+        let longest = format!("{}@a", "a".repeat(252));
+        assert!(Email::parse(&longest).is_ok() && Email::parse(&format!("a{longest}")).is_err());
     }
 }

@@ -158,6 +158,9 @@ mod tests {
             let pair = files(&dir, &certificate.pem(), &key.serialize_pem()).read(NOW).unwrap();
             assert_eq!(pair.valid.expires.as_secs(), expires);
             assert_eq!(pair.last_days(NOW), (year == 2026).then_some(8));
+            let near = pair.valid.expires - WARN_BEFORE;
+            let few = [Time(near.0 - 1), near, pair.valid.expires].map(|now| pair.last_days(now));
+            assert_eq!(few, [None, Some(14), Some(0)]);
         }
     }
 

@@ -46,7 +46,7 @@ pub struct Operation {
 pub struct Fault {
     errno: Errno,
     ops: Vec<Op>,
-    suffix: String,
+    part: String,
     /// Matching operations before the first one that fails.
     spared: u64,
     once: bool,
@@ -56,7 +56,7 @@ pub struct Fault {
 impl Fault {
     /// Every matching operation fails, until the disk heals.
     pub fn always(errno: Errno) -> Self {
-        Self { errno, ops: Vec::new(), suffix: String::new(), spared: 0, once: false, hits: 0 }
+        Self { errno, ops: Vec::new(), part: String::new(), spared: 0, once: false, hits: 0 }
     }
 
     /// The `nth` operation fails, counted from 1.
@@ -70,16 +70,16 @@ impl Fault {
         self
     }
 
-    /// Only on paths that end with `suffix`.
-    pub fn on(mut self, suffix: &str) -> Self {
-        self.suffix = suffix.to_owned();
+    /// Only on paths with this in them.
+    pub fn on(mut self, part: &str) -> Self {
+        self.part = part.to_owned();
         self
     }
 
     /// The error of this operation, which is counted, if it fails.
     pub(crate) fn strikes(&mut self, op: Op, path: &str) -> Option<Errno> {
         let concerned =
-            (self.ops.is_empty() || self.ops.contains(&op)) && path.ends_with(&self.suffix);
+            (self.ops.is_empty() || self.ops.contains(&op)) && path.contains(&self.part);
         if !concerned || (self.once && self.hits > 0) {
             return None;
         }

@@ -23,6 +23,11 @@ impl RedisDatabase {
         self.execute(&["SET", key, value, "EX", "5184000"]);
     }
 
+    pub(super) fn add_unreadable_message(&mut self, uaid: Uuid, id: &str, stored_s: u64) {
+        self.set(&format!("autopush/msg/{uaid}/{id}"), "no message");
+        self.execute(&["ZADD", &format!("autopush/msgs/{uaid}"), &stored_s.to_string(), id]);
+    }
+
     fn execute(&mut self, words: &[&str]) {
         cmd(words[0]).arg(&words[1..]).exec(&mut self.connection).expect("Redis executes it");
     }

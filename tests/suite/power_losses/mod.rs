@@ -1,5 +1,6 @@
 //! What servers and commands have answered is on disk: the power goes, and it is there. And file systems that cannot sync.
 
+mod acme;
 mod commands;
 mod left;
 mod load;

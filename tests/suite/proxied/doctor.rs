@@ -57,6 +57,9 @@ async fn a_good_proxy_passes_every_check() {
         let (is_content, findings) = examined(&proxied.server, &origin, 0).await;
         assert!(is_content && troubles(&findings).is_empty(), "{kind:?}: {findings:#?}");
         for check in [
+            "data directory",
+            "keys",
+            "disk",
             "message tables",
             "clock",
             "limits by address",
@@ -98,6 +101,13 @@ async fn each_fault_of_an_nginx_is_told() {
             "client_max_body_size 512k; proxy_hide_header Location;",
             0,
             ["push", "header Location", "unchanged"],
+            true,
+        ),
+        (
+            "client_max_body_size 512k;",
+            "client_max_body_size 512k; proxy_hide_header TTL;",
+            0,
+            ["push", "header TTL", "unchanged"],
             true,
         ),
         (

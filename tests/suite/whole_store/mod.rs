@@ -5,8 +5,10 @@
 
 mod copies;
 mod dump;
+mod imported;
 mod kept;
 mod samples;
+mod upgrade;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -61,7 +61,7 @@ pub(super) fn all(now: Time) -> Vec<(Table, CopiedRow)> {
     rows
 }
 
-fn uaid(number: u16) -> Uaid {
+pub(super) fn uaid(number: u16) -> Uaid {
     let mut bytes = [0xa0; 16];
     bytes[14..].copy_from_slice(&number.to_be_bytes());
     Uaid(bytes)

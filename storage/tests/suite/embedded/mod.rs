@@ -9,6 +9,7 @@ mod journal;
 mod kill;
 mod kill_drops;
 mod kill_feeds;
+mod one_commit;
 mod operation;
 mod snapshot;
 
