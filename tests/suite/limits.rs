@@ -241,9 +241,9 @@ async fn invalid_handshakes_use_up_no_place_of_user_agents() {
     const BAD: usize = 200;
     let server = Server::start_with(&["--connects-per-second-max=2"]);
     let upgrade = "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: x\r\n\r\n";
-    let mut raw = Raw::open(&server).await;
-    raw.write(upgrade.repeat(BAD)).await;
     for _ in 0..BAD {
+        let mut raw = Raw::open(&server).await;
+        raw.write(upgrade).await;
         raw.answer().await.assert_error(400, 999);
     }
     // A connection without a hello takes no place either.

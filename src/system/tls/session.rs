@@ -17,7 +17,10 @@ use rustls::{Error, ServerConfig};
 use tokio::io::ReadBuf;
 
 /// Bytes of one record of TLS 1.2 at most, the larger one of both versions (RFC 5246 §6.2.3).
-pub const RECORD_BYTES_MAX: usize = 5 + (1 << 14) + 2048;
+pub const RECORD_BYTES_MAX: usize = HEADER_BYTES + (1 << 14) + 2048;
+
+/// Bytes before a record.
+const HEADER_BYTES: usize = 5;
 
 /// What a record adds to its plaintext, in bytes, for the ciphers of rustls.
 const OVERHEAD_BYTES: usize = 64;
@@ -99,6 +102,13 @@ impl Session {
         let (front, _) = buffer.split_at_mut(self.unfinished.len());
         front.copy_from_slice(&self.unfinished);
         front.len()
+    }
+
+    /// How many more bytes the record needs that is not complete, as far as its header tells (RFC 8446 §5.1).
+    pub fn missing(&self) -> usize {
+        let [_, _, _, high, low, ..] = *self.unfinished.as_slice() else { return 0 };
+        let record = HEADER_BYTES + usize::from(u16::from_be_bytes([high, low]));
+        record.saturating_sub(self.unfinished.len())
     }
 
     /// Decrypts what was received, which begins with [`Self::unfinished`].

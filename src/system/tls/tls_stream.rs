@@ -16,6 +16,13 @@ use super::session::{RECORD_BYTES_MAX, Session};
 /// connection.
 const UNSENT_BYTES_MAX: usize = 16 * 1024;
 
+/// Bytes that are received at once, if a reader has room for fewer: a handshake has some hundred. More than a reader has
+/// room for would be kept for it.
+const WANTED_BYTES_MIN: usize = 2048;
+
+/// Bytes that are received beside what a reader has room for: the headers and ends of records.
+const MARGIN_BYTES: usize = 256;
+
 thread_local! {
     /// The received bytes of the connection that is polled.
     static RECEIVED: RefCell<Vec<u8>> = RefCell::new(vec![0; RECORD_BYTES_MAX]);
@@ -58,7 +65,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> TlsStream<T> {
         let Self { io, session } = self;
         let received = RECEIVED.with_borrow_mut(|buffer| {
             let before = session.unfinished(buffer);
-            let mut free = ReadBuf::new(&mut buffer[before..]);
+            let wanted =
+                session.missing().max(read.remaining().max(WANTED_BYTES_MIN) + MARGIN_BYTES);
+            let end = buffer.len().min(before + wanted);
+            let mut free = ReadBuf::new(&mut buffer[before..end]);
             ready!(Pin::new(io).poll_read(cx, &mut free))?;
             let bytes = free.filled().len();
             if bytes == 0 {

@@ -13,7 +13,7 @@ use crate::PostgresOptions;
 use crate::connection::{Connection, Server};
 use crate::error::{ErrorKind, SqlError, in_month};
 use crate::lanes::{Lanes, Written};
-use crate::schema::Migration;
+use crate::migrations::Migration;
 use crate::sql::{Names, Param, Query};
 
 pub struct PostgresClient {

@@ -25,6 +25,7 @@ mod inactive_users;
 mod lanes;
 mod maintenance;
 mod messages;
+mod migrations;
 mod notifications;
 mod open;
 mod preflight;
@@ -43,7 +44,8 @@ use storage::waiting_limits::WaitingLimits;
 pub use self::address::AddressError;
 pub use self::client::PostgresClient;
 pub use self::error::PostgresOpenError;
-pub use self::schema::{MIGRATIONS, Migration, statements};
+pub use self::migrations::{MIGRATIONS, Migration};
+pub use self::schema::statements;
 pub use self::snapshot::{Snapshot, SnapshotError};
 /// What a [`Snapshot`] prepares and returns.
 pub use tokio_postgres::{Row, Statement};

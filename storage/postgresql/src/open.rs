@@ -7,7 +7,8 @@ use crate::address::Address;
 use crate::client::PostgresClient;
 use crate::connection::Server;
 use crate::error::PostgresOpenError;
-use crate::schema::{self, Migration};
+use crate::migrations::Migration;
+use crate::schema;
 use crate::sql::{Columns, params};
 
 /// Connects, and ensures the tables.

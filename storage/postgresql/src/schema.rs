@@ -14,20 +14,8 @@ use tokio_postgres::error::SqlState;
 
 use crate::client::{PostgresClient, Transaction, transact};
 use crate::error::{PostgresOpenError, SqlError};
+use crate::migrations::{MIGRATIONS, Migration};
 use crate::sql::{Columns, Names, holds, params};
-
-/// What makes a version of the tables from the one before. Nodes of that one go on, so that it only adds, and nothing that
-/// they leave out is required. `{s}` stands for the schema and `{m}` for a month.
-#[derive(Debug)]
-pub struct Migration {
-    /// Statements on the tables that are no month's.
-    pub tables: &'static str,
-    /// Statements on those of each month.
-    pub month: &'static str,
-}
-
-/// The second version and those after it.
-pub const MIGRATIONS: &[Migration] = &[];
 
 /// A lock that is held while tables are made or changed. What then waits for a table's lock holds up what comes after it,
 /// and so gives up soon.
