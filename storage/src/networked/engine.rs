@@ -10,7 +10,7 @@ use state_machine::{
     Time, Uaid,
 };
 
-use super::Networked;
+use super::calls::{Networked, Server};
 use crate::copied_rows::{CopiedPage, CopiedRow};
 use crate::feeds::{
     FeedKey, FeedMark, FeedName, FeedPage, FeedState, FeedSyncId, FeedTables, FeedValue, Forgotten,
@@ -26,17 +26,8 @@ use crate::receipts::{Deletion, ExpectedReceipt, ExpiredReceipts, ReceiptTables,
 use crate::record_row::RecordRow;
 use crate::registration::NewRecord;
 use crate::store::{
-    Cursor, MonthStep, Page, PageLimit, RegisterResult, SettledMessages, StoreError, StoreFuture,
-    Stored,
+    Cursor, MonthStep, Page, PageLimit, RegisterResult, SettledMessages, StoreFuture, Stored,
 };
-
-/// What is common to all calls of an engine.
-pub trait Server: Send + Sync + 'static {
-    type Error: Into<StoreError> + Send + 'static;
-
-    /// Messages that were deleted for another one, which was above a bound.
-    fn gave_way(&self) -> u64;
-}
 
 /// Declares parts of an engine.
 macro_rules! parts {

@@ -13,20 +13,20 @@ macro_rules! call {
     };
 }
 
+mod calls;
 mod engine;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use state_machine::{BridgeRecipient, Chid, Message, Month, RouterRecord, Uaid};
 
+pub use self::calls::{Networked, Server};
 pub use self::engine::{
     ChannelCalls, CopyCalls, Engine, FeedCalls, MessageCalls, MonthCalls, NodeCalls, ReceiptCalls,
-    RecordCalls, RouterCalls, Server, TableCalls, UserCalls, VersionCalls,
+    RecordCalls, RouterCalls, TableCalls, UserCalls, VersionCalls,
 };
 use crate::notifications as versions;
 use crate::queue::Priority::{self, Messages, Router};
-use crate::queue::Queue;
 use crate::receipts::{Deletion, deletions};
 use crate::record_row::RecordRow;
 use crate::registration::NewRecord;
@@ -35,38 +35,7 @@ use crate::store::{
     StoreFuture, StoreOp, Stored, answer,
 };
 
-/// A store on a server.
-///
-/// Dropping it without [`Store::close`] loses no write: the queued calls are finished in the background.
-pub struct Networked<E> {
-    engine: Arc<E>,
-    queue: Queue,
-}
-
 impl<E: Engine> Networked<E> {
-    /// The engine's own tasks run on the threads of the queue too.
-    pub fn new(engine: E, queue: Queue) -> Self {
-        Self { engine: Arc::new(engine), queue }
-    }
-
-    pub fn engine(&self) -> &E {
-        &self.engine
-    }
-
-    /// Runs a call, in order with the other writes of the user agent if one is named.
-    fn run<T: Send + 'static, F>(
-        &self,
-        priority: Priority,
-        agent: Option<Uaid>,
-        call: impl FnOnce(Arc<E>) -> F,
-    ) -> StoreFuture<T>
-    where
-        F: Future<Output = Result<T, E::Error>> + Send + 'static,
-    {
-        let call = call(self.engine.clone());
-        self.queue.run(priority, agent, async { call.await.map_err(Into::into) })
-    }
-
     fn register(&self, new: NewRecord) -> StoreFuture<RegisterResult> {
         call!(self, Router, Some(new.uaid), register(new))
     }
