@@ -224,23 +224,26 @@ fn refuse(mut stream: TcpStream, answer: String, refusing: &Rc<Cell<usize>>) {
 }
 
 /// Makes the handshake, in an allocation of its own, which no open connection has.
-async fn serve_tls<H1, H2>(
+fn serve_tls<H1: ServesConnections, H2: ServesConnections>(
     tls: Arc<Tls>,
     services: Rc<Services<H1, H2>>,
     stream: TcpStream,
     peer: Option<SocketAddr>,
     usage: Arc<ConnectionUse>,
-) -> Result<(), DispatchError>
-where
-    H1: ServesConnections,
-    H2: ServesConnections,
-{
-    let Some(stream) = Box::pin(async move { tls.accept(stream).await }).await else {
-        return Ok(());
-    };
-    match services.http2.as_ref().filter(|_| stream.is_http2()) {
-        Some(http2) => Box::pin(http2.call((stream, peer, usage))).await,
-        None => services.connections.call((stream, peer, usage)).await,
+) -> impl Future<Output = Result<(), DispatchError>> + use<H1, H2> {
+    let handshake = Box::pin(async move {
+        let stream = tls.accept(stream).await?;
+        Some(match services.http2.as_ref().filter(|_| stream.is_http2()) {
+            Some(http2) => Either::Right(Box::pin(http2.call((stream, peer, usage)))),
+            None => Either::Left(services.connections.call((stream, peer, usage))),
+        })
+    });
+    async move {
+        let served = handshake.await;
+        match served {
+            Some(served) => served.await,
+            None => Ok(()),
+        }
     }
 }
 

@@ -199,7 +199,7 @@ all_parts! {
 macro_rules! engine_calls {
     ($($name:ident($($arg:ident: $type:ty),*) -> $answer:ty = |$engine:ident| $call:expr;)*) => {
         $(async fn $name(&self, $($arg: $type),*)
-            -> Result<$answer, <Self as $crate::networked::Server>::Error>
+            -> Result<$answer, <Self as $crate::networked::calls::Server>::Error>
         {
             let $engine = self;
             $call.await.map_err(Into::into)

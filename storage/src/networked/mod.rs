@@ -13,7 +13,7 @@ macro_rules! call {
     };
 }
 
-mod calls;
+pub mod calls;
 mod engine;
 
 use std::collections::BTreeSet;
