@@ -33,7 +33,7 @@ const HEADERS_UNITS: u64 = 8;
 const REQUEST_UNITS: u64 = 16;
 const CREDIT_UNITS_MAX: u64 = 2048;
 
-/// Bytes of an answer that give a unit back: some clients return the window of each 4 KiB of a stream and of its connection.
+/// Bytes of an answer that give a unit back: some clients return the window of each 4 KiB twice, of a stream and of its connection.
 const SENT_BYTES_OF_UNIT: u64 = 1024;
 
 /// Headers of a request, and their bytes, above which it gives nothing back. A push has fewer.
@@ -72,7 +72,7 @@ pub(super) struct Budgeted<T> {
     frames: Frames,
     budget: Rc<Budget>,
     usage: Arc<ConnectionUse>,
-    /// Bytes of a header list that h2 was told to allow.
+    /// Bytes of the headers of a request, decoded, above which h2 refuses it.
     list_bytes_max: u32,
     /// What h2 gets in place of further frames.
     last: Option<Bytes>,

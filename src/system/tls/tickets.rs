@@ -7,8 +7,8 @@
 //! Each day has keys of its own, derived from the crypto keys and the number of the day. The name identifies the key. The
 //! first crypto key seals, all open, so that a ticket outlives the addition of a key.
 //!
-//! Tickets of TLS 1.2 are sealed with keys of this process. Whoever can open one reads the session that it belongs to, and
-//! `keys.toml` must not open what was recorded years ago. A session of TLS 1.3 that resumes has a new key exchange
+//! A key of this process seals a ticket of TLS 1.2, which holds the key of its session: `keys.toml` must not open what was
+//! recorded years ago. A session of TLS 1.3 that resumes has a new key exchange
 //! (RFC 8446 §2.2), and early data is off.
 
 use std::fmt;

@@ -1,4 +1,4 @@
-//! A real PostgreSQL server in a directory of its own, reached by a socket in it, for tests. `make tools` installs it.
+//! A real PostgreSQL server in a directory of its own, reached by a socket in it. `make tools` installs it, for tests.
 //!
 //! PostgreSQL refuses to run as root. A test that runs as root starts it as the user `postgres`, or as `nobody`.
 
