@@ -6,6 +6,8 @@
 mod socket_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod unkind_tests;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -159,7 +159,7 @@ pub fn uaid(number: u16) -> Uaid {
     Uaid(bytes)
 }
 
-fn registration(number: u16, connected_at: Time) -> Registration {
+pub fn registration(number: u16, connected_at: Time) -> Registration {
     Registration {
         uaid: uaid(number),
         router_type: RouterType::WebPush,

@@ -62,6 +62,14 @@ pub async fn publish(feed: &FeedName, job: &Job) -> Result<(), JobError> {
     job.note(format!("published, the last number of {feed} is {last}")).await
 }
 
+/// Publishes what an earlier command left, unless the server of this process does.
+pub async fn publish_left<R>(feed: &FeedName, job: &Job<R>) -> Result<(), JobError> {
+    match job.context.part::<Feeds>() {
+        Some(_publishes) => Ok(()),
+        None => number_all(feed, job).await.map(|_last| ()),
+    }
+}
+
 /// Publishes what was written. Returns the last number of the feed.
 pub async fn number_all<R>(feed: &FeedName, job: &Job<R>) -> Result<FeedSyncId, JobError> {
     let (mut after, mut last) = (None, FeedSyncId::NONE);

@@ -31,6 +31,8 @@ async fn the_soft_limit_is_raised_and_strangers_cannot_use_up_the_files() {
     // A worker counts a connection after it was accepted: the strangers stay until all are counted.
     server.logged("the public port is full").await;
     drop(strangers);
+    // Their closes arrive one after the other.
+    until(AT_ONCE, "an agent is admitted", async || Agent::try_new(&server).await.is_ok()).await;
     Bystander::connect(&server).await.is_unaffected().await;
     let mut port = Value::Null;
     until(AT_ONCE, "the port is no longer full", async || {

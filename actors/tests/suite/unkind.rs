@@ -1,4 +1,5 @@
-//! An agent on stores that are unkind: with short pages, with every write done twice, and with every method failing once.
+//! An agent on stores that are unkind: with short pages, with every write done twice, with
+//! every method failing once, and with slow answers.
 
 use std::sync::Arc;
 
@@ -31,6 +32,11 @@ fn an_agent_gets_all_messages_though_every_write_is_done_twice() {
 #[test]
 fn an_agent_gets_all_messages_though_every_call_fails_once() {
     clockwork::run_in_real_time(gets_all_messages(UnkindStore::failing_once));
+}
+
+#[test]
+fn an_agent_gets_all_messages_though_every_answer_is_slow() {
+    clockwork::run_in_real_time(gets_all_messages(UnkindStore::slow));
 }
 
 /// Stores messages in a month for an agent that takes them in the next one.

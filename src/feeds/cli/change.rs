@@ -10,7 +10,7 @@ use storage::StoreFuture;
 use super::key_args::{Change, KeyArgs};
 use super::remote::Remote;
 use crate::command::{Failure, Job, JobError, StoreCommand, run_and_print};
-use crate::feeds::store::{publish, write};
+use crate::feeds::store::{publish, publish_left, write};
 use crate::settings::Settings;
 
 impl Change {
@@ -38,7 +38,14 @@ impl Change {
                 format!("{key} of {feed} was never written: nothing to publish again")
             }),
         };
-        let version = changed.map_err(JobError::Refused)?;
+        let version = match changed {
+            Ok(version) => version,
+            Err(why) => {
+                // The change may be there: its publication failed, or its answer was lost.
+                publish_left(feed, job).await?;
+                return Err(JobError::Refused(why));
+            }
+        };
         job.note(self.done(of, version.0)).await?;
         publish(feed, job).await
     }

@@ -58,8 +58,12 @@ fn old_tombstones_of_each_feed_of_an_unkind_store_are_forgotten() {
     }
 }
 
-const UNKIND: [fn(Arc<dyn StoreAdmin>) -> UnkindStore; 3] =
-    [UnkindStore::with_short_pages, UnkindStore::repeating, UnkindStore::failing_once];
+const UNKIND: [fn(Arc<dyn StoreAdmin>) -> UnkindStore; 4] = [
+    UnkindStore::with_short_pages,
+    UnkindStore::repeating,
+    UnkindStore::failing_once,
+    UnkindStore::slow,
+];
 
 /// The sweep waits for ten milliseconds, and tombstones are kept for one.
 async fn tombstones_are_forgotten(store: Arc<dyn FeedTables>) {

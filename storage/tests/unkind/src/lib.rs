@@ -4,11 +4,13 @@
 //! - **Failures** ([`UnkindStore::failing_once`]): the first call of each method fails. Half of the methods have done
 //!   nothing then, and the others all of it.
 //! - **Repeats** ([`UnkindStore::repeating`]): each write is executed twice, as after a lost answer.
+//! - **Slowness** ([`UnkindStore::slow`]): each answer comes after [`SLOWNESS`].
 
 use std::collections::{BTreeSet, HashSet};
 use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures_util::TryFutureExt;
 use parking_lot::Mutex;
@@ -30,13 +32,18 @@ use storage::{
     Notification, NotificationTable, Page, PageLimit, ReceiptTables, RegisterResult, SlowWrites,
     Store, StoreAdmin, StoreAnswer, StoreError, StoreFuture, StoreOp, Stored,
 };
+use tokio::time::sleep;
 
 /// The cursor of an empty first page.
 const BEGINNING: &str = "unkind";
 
+/// How long an answer of [`UnkindStore::slow`] takes, beside its work.
+pub const SLOWNESS: Duration = Duration::from_millis(5);
+
 pub struct UnkindStore {
     store: Arc<dyn StoreAdmin>,
     repeats: bool,
+    is_slow: bool,
     /// The methods that have failed already; none if no method fails.
     failed: Option<Mutex<HashSet<&'static str>>>,
     expirations: AtomicU64,
@@ -45,7 +52,13 @@ pub struct UnkindStore {
 impl UnkindStore {
     /// With empty pages, and pages of one row.
     pub fn with_short_pages(store: Arc<dyn StoreAdmin>) -> Self {
-        Self { store, repeats: false, failed: None, expirations: AtomicU64::new(0) }
+        let expirations = AtomicU64::new(0);
+        Self { store, repeats: false, is_slow: false, failed: None, expirations }
+    }
+
+    /// As [`Self::with_short_pages`], and each answer takes its time.
+    pub fn slow(store: Arc<dyn StoreAdmin>) -> Self {
+        Self { is_slow: true, ..Self::with_short_pages(store) }
     }
 
     /// As [`Self::with_short_pages`], and each write is executed twice.
@@ -65,7 +78,19 @@ impl UnkindStore {
     ) -> StoreFuture<T> {
         match self.fails(method) {
             true => Box::pin(ready(Err(lost(method)))),
-            false => call(&*self.store),
+            false => self.in_time(call(&*self.store)),
+        }
+    }
+
+    /// Holds an answer back. Its call is queued already.
+    fn in_time<T: Send + 'static>(&self, answer: StoreFuture<T>) -> StoreFuture<T> {
+        match self.is_slow {
+            false => answer,
+            true => Box::pin(async {
+                let answer = answer.await;
+                sleep(SLOWNESS).await;
+                answer
+            }),
         }
     }
 
@@ -85,7 +110,7 @@ impl UnkindStore {
                 Err(lost(method))
             });
         }
-        let answer = call(&*self.store);
+        let answer = self.in_time(call(&*self.store));
         if !self.repeats {
             return answer;
         }
