@@ -20,7 +20,9 @@ use tokio::time::timeout;
 use super::process;
 use super::table::{self, Metric};
 use crate::limits::PortName;
-use crate::push::app::{AppState, EndpointRole, OPERATOR_LOGINS, SharedState};
+use crate::push::app::{
+    AppState, EndpointRole, MAINTENANCE, MaintenanceCounts, OPERATOR_LOGINS, SharedState,
+};
 use crate::push::push_counters::{OUTCOMES, STATUSES, VAPID};
 use crate::system::telemetry::LOST;
 
@@ -125,6 +127,7 @@ pub async fn collect(node: &AppState) -> Vec<Sample> {
     // A server of all roles has no router port.
     of_ports(&mut samples, common, node.endpoints.is_none());
     of_certificate(&mut samples, common);
+    of_maintenance(&mut samples, &common.maintenance);
     of_store(&mut samples, common);
     if let Ok(Ok(state)) = timeout(ANSWER_WAIT, common.feeds.observe()).await {
         of_feeds(&mut samples, &state);
@@ -168,6 +171,13 @@ fn of_ports(samples: &mut Samples, common: &SharedState, is_connection_node: boo
     for (limit, times) in common.limits.refused() {
         samples.refused(limit, times);
     }
+}
+
+fn of_maintenance(samples: &mut Samples, counts: &MaintenanceCounts) {
+    for (task, time_s) in counts.successes() {
+        samples.labelled(&table::MAINTENANCE_LAST, [task.into()], time_s);
+    }
+    samples.each(&table::MAINTENANCE_FAILURES, &MAINTENANCE, counts.failures());
 }
 
 fn of_certificate(samples: &mut Samples, SharedState { certificates, .. }: &SharedState) {

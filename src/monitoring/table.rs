@@ -3,7 +3,7 @@
 use actors::counters::{MonthMove, StoreCall};
 use actors::observe::{ACK_CODES, PUSH_ANSWERS};
 
-use crate::push::app::OPERATOR_LOGINS;
+use crate::push::app::{MAINTENANCE, OPERATOR_LOGINS};
 use crate::push::push_counters::{OUTCOMES, STATUSES, VAPID};
 use crate::system::telemetry::LOST;
 
@@ -227,6 +227,11 @@ metrics! {
 
     /// Requests that a limit refused, by the setting; `user_messages_max` has all of "Waiting messages".
     LIMIT_REFUSALS: Counter, "kalends_limit_refusals_total", limit in These(LIMITS);
+
+    /// When maintenance last succeeded in this process, in seconds since 1970, by its task. Not there before.
+    MAINTENANCE_LAST: Gauge, "kalends_maintenance_last_timestamp_seconds", task in These(&MAINTENANCE);
+    /// Failures of maintenance by its task. It is repeated in an hour.
+    MAINTENANCE_FAILURES: Counter, "kalends_maintenance_failures_total", task in These(&MAINTENANCE);
 
     /// Attempts to open the operator's page, and requests of it without a valid session, by their result.
     OPERATOR_LOGINS_TOTAL: Counter, "kalends_operator_logins_total", result in These(&OPERATOR_LOGINS);

@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use super::disk_watch::DiskWatch;
 use super::message_id_floor::{IdFloor, RAISE_EVERY};
 use crate::limits::Limits;
-use crate::push::app::{AppState, SharedState};
+use crate::push::app::{AppState, MessageIds, SharedState};
 use crate::settings::Settings;
 use crate::settings::store::message_tables::MonthTables;
 use crate::system::clock::SystemClock;
@@ -42,6 +42,12 @@ pub(super) struct Upkeep {
     pub(super) tables: MonthTables,
     /// None of a node that gives no message ids.
     pub(super) id_floor: Option<IdFloor>,
+}
+
+impl Upkeep {
+    pub(super) fn message_ids(&self) -> MessageIds {
+        self.id_floor.as_ref().map_or_else(|| MessageIds::after(Time(0)), IdFloor::ids)
+    }
 }
 
 pub(super) fn start(

@@ -36,7 +36,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::System;
+use actix_web::web::Data;
 use actors::{Clock, Directory};
+use futures_util::future::OptionFuture;
 use hyper::http::Extensions;
 use slog::{Logger, info, warn};
 use storage::StoreAdmin;
@@ -44,10 +46,11 @@ use storage::StoreAdmin;
 pub use error::ServeError;
 
 use crate::cluster::outbound::NodeAccess;
-use crate::command::socket;
+use crate::command::socket::{self, AdminSocket};
 use crate::command::{Commands, Context, Servers};
 use crate::feeds::import;
 use crate::monitoring;
+use crate::operate::scheduled;
 use crate::push::app::AppState;
 use crate::server::acme::port::Answers;
 use crate::server::sockets::InheritedSockets;
@@ -137,15 +140,16 @@ async fn serve(
     let jobs = command_context(settings, &store, &node, &origin, (peers, nodes));
     let admin = socket::start(&settings.data_dir, commands.served(), jobs.clone(), &log);
     maintenance::start(settings, &node, &store, machine, upkeep);
+    let scheduled = scheduled::start(jobs.clone(), Data::clone(&node.common));
     monitoring::start(metrics_port, settings, &node, jobs)?;
     startup_log::warn_of_low_disk(&*store, settings, &log);
     startup_log::write(role, settings, &ports, &origin, &log);
     systemd::started(&node);
     let shutdown = Shutdown { role, settings, node: &node, log: &log };
     let (served, until) = shutdown.serve_until_stopped(ports, signals).await;
-    if let Some(admin) = admin {
-        admin.stop().await;
-    }
+    // A backup is a command at the socket.
+    OptionFuture::from(admin.map(AdminSocket::stop)).await;
+    scheduled.stop().await;
     shutdown::close(&*store, until, &log).await?;
     served.map_err(ServeError::Server)
 }

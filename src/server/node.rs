@@ -16,14 +16,13 @@ use slog::Logger;
 use state_machine::connection::Config;
 use state_machine::delivery::NodeAnswer;
 use state_machine::wire::{EndpointUrls, VapidKey};
-use state_machine::{Chid, Month, NodeId, Span, Time, Uaid};
+use state_machine::{Chid, Month, NodeId, Span, Uaid};
 use storage::data_dir::DirLock;
 use storage::{FeedTables, Store, StoreAdmin};
 
 use super::error::ServeError;
 use super::listen::{BoundSocket, BoundSockets, PublicApis};
 use super::maintenance::Upkeep;
-use super::message_id_floor::IdFloor;
 use super::open_store::{self, OpenedStore};
 use super::router_url_check::RouterUrl;
 use super::{limits, other_servers};
@@ -34,7 +33,9 @@ use crate::feeds::http::service::FeedService;
 use crate::limits::Limits;
 use crate::push::accept_failures::AcceptFailures;
 use crate::push::access::AccessCheck;
-use crate::push::app::{AppState, EndpointRole, MessageIds, SharedState, WebSocketRole};
+use crate::push::app::{
+    AppState, EndpointRole, MaintenanceCounts, MessageIds, SharedState, WebSocketRole,
+};
 use crate::push::bridges::Bridges;
 use crate::push::endpoint_token::EndpointTokens;
 use crate::push::message_url::MessageUrls;
@@ -113,6 +114,7 @@ pub(super) async fn assemble(
         request_ids: RequestIds::default(),
         messages_expired: AtomicU64::new(0),
         operator_logins: Counters::default(),
+        maintenance: MaintenanceCounts::default(),
         certificates: Arc::default(),
         tickets: Arc::new(Tickets::new(ticket_roots(&keys), clock.clone())),
         waiting: Mutex::default(),
@@ -141,15 +143,14 @@ pub(super) async fn assemble(
     let (apis, endpoints) = match bridges {
         Some(bridges) => {
             let (apis, agents) = parts.apis(&bridges, frozen_month);
-            let ids = upkeep.id_floor.as_ref();
-            let ids = ids.map_or_else(|| MessageIds::after(Time(0)), IdFloor::ids);
+            let ids = upkeep.message_ids();
             (apis, Some(parts.endpoints(role, directory.clone(), (bridges, agents), ids)))
         }
         None => (PublicApis::default(), None),
     };
-    let origin = origin.as_str().to_owned();
+    let (origin, nodes) = (origin.as_str().to_owned(), directory);
     let app = AppState { common, connections, endpoints };
-    Ok(Node { app, apis, router, router_url, store, upkeep, origin, peers, nodes: directory, lock })
+    Ok(Node { app, apis, router, router_url, store, upkeep, origin, peers, nodes, lock })
 }
 
 /// What the parts of a node are built from.

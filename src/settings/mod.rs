@@ -34,6 +34,6 @@ pub use raw::{Problem, SettingsError};
 pub use role::{Role, RoleProblem};
 pub use table::Settings;
 pub use value::{
-    AccessMode, AddressOrOff, AllowedOrigins, AllowedVapidKeys, BillingMode, DirectoryUrl,
-    DomainName, Email, NamePart, PostgresUrl, PublicUrl, SchemaName, StoreKind,
+    AccessMode, AddressOrOff, AgeRecipient, AllowedOrigins, AllowedVapidKeys, BillingMode,
+    DirectoryUrl, DomainName, Email, NamePart, PostgresUrl, PublicUrl, SchemaName, StoreKind,
 };

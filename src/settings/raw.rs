@@ -39,6 +39,10 @@ pub enum Problem {
     /// A number that is too large for the store.
     #[error("{name} = {value}: with store = \"dynamodb\" at most {max}, an item there has 400 KiB")]
     TooLarge { name: &'static str, value: usize, max: usize },
+    #[error(
+        "{name} is for the embedded store: the database has backups of its own, and `kalends backup` writes the keys"
+    )]
+    OfSqlite { name: &'static str },
     /// A setting that needs another one.
     #[error("{name} is set, and {missing} is not: set both or none")]
     Alone { name: &'static str, missing: &'static str },

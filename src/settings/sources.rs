@@ -55,6 +55,9 @@ impl Settings {
             let (name, max_name) = ("bridge_backoff_ms", "bridge_backoff_max_ms");
             problems.push(Problem::Above { name, value, max_name, max });
         }
+        if self.backup_dir.is_some() && self.store != StoreKind::Embedded {
+            problems.push(Problem::OfSqlite { name: "backup_dir" });
+        }
         let (certificate, key) = ("tls_certificate", "tls_key");
         match (&self.tls_certificate, &self.tls_key) {
             (Some(_), None) => problems.push(Problem::Alone { name: certificate, missing: key }),

@@ -15,8 +15,9 @@ use super::setting::{
     COUNT, Group, PER_MINUTE, Setting, UP_TO_A_DAY_S, WAIT_MS, optional, settings,
 };
 use super::value::{
-    AccessMode, AddressOrOff, AllowedOrigins, AllowedVapidKeys, BillingMode, DirectoryUrl,
-    DomainName, Email, NamePart, PostgresUrl, PublicUrl, SchemaName, StoreKind, Value,
+    AccessMode, AddressOrOff, AgeRecipient, AllowedOrigins, AllowedVapidKeys, BillingMode,
+    DirectoryUrl, DomainName, Email, NamePart, PostgresUrl, PublicUrl, SchemaName, StoreKind,
+    Value,
 };
 use crate::system::networks::Networks;
 use crate::system::node_address::AllowedNodes;
@@ -384,6 +385,32 @@ settings! {
         /// Interval at which expired messages of all user agents are deleted. 0 deletes those of a user agent only when
         /// it connects, when its bound is reached, or with their month. DynamoDB deletes them by itself.
         expiry_interval_s: u64 = 10, in 0..=86_400, "s";
+    }
+
+    group "Maintenance" {
+        /// Drops users that were inactive for `inactive_months`, and then the tables of past months that no user is on, each
+        /// Sunday at `maintenance_hour`. Of several servers one does it. With `false`, run `kalends users drop-inactive` and
+        /// `kalends tables drop-old` by cron, since disks fill otherwise.
+        maintenance: bool = true;
+
+        /// The hour of the day, in UTC, in which maintenance and backups begin. Choose a quiet one.
+        maintenance_hour: u64 = 4, in 0..=23, "h";
+
+        /// Months without a connection after which a user is dropped. A browser that is not opened for most of a year keeps
+        /// its subscriptions with 12.
+        inactive_months: u32 = 12, in 2..=600, "months";
+
+        /// Directory in which the server writes an archive each day, as `kalends backup` does: best on another disk. The
+        /// archive has the keys, so only the user of the server may read it. For the embedded store only. Not set, no
+        /// archive is written.
+        backup_dir: Option<PathBuf> = None;
+
+        /// Archives to keep in `backup_dir`. Older ones are removed, and other files stay.
+        backup_keep: usize = 7, in 1..=1000, "archives";
+
+        /// Encrypts the archives to this recipient of age, such as age1... The program `age` must be installed. Keep its
+        /// identity elsewhere: without it no archive can be restored.
+        backup_recipient: Option<AgeRecipient> = None;
     }
 
     group "Cluster" {

@@ -91,6 +91,13 @@ const PERIODS: &[(&str, &str, Count)] = &[
     ),
     ("src/monitoring/admin_page/page.rs", "LOG_EVERY", Limiter),
     ("src/monitoring/statsd.rs", "LOG_EVERY", Limiter),
+    (
+        "src/operate/scheduled/mod.rs",
+        "LOOK_EVERY",
+        By(
+            "kalends operate::scheduled::turn::tests::a_task_is_due_in_its_hour_and_after_two_missed_turns_at_any_hour",
+        ),
+    ),
     ("src/operate/users/drop.rs", "LOOK_EVERY", Wait),
     ("src/push/bridges/guard.rs", "LOG_EVERY", Limiter),
     ("src/push/bridges/http_client.rs", "PING_INTERVAL", Wait),

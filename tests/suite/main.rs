@@ -34,6 +34,7 @@ mod importer;
 mod killed_tests;
 mod limits;
 mod lost_log;
+mod maintenance;
 mod matrix;
 mod metrics;
 mod migration;

@@ -19,6 +19,7 @@ use super::archive::{self, Manifest};
 use super::meter::Meter;
 use super::{BackupError, CLOCK_FILE, STANDARD, parent};
 use crate::command::backend::check_owner;
+use crate::command::store_command::collect;
 use crate::command::{CommandError, Failure, Job, JobError, NoReport, StoreCommand, run_and_print};
 use crate::settings::keys::{KEYS_FILE, Keys};
 use crate::settings::{PublicUrl, Settings, StoreKind};
@@ -63,7 +64,7 @@ Examples:
     type Report = NoReport;
 
     fn main(self, settings: &Settings) -> Result<(), Failure> {
-        Ok(backup(&self, settings)?)
+        Ok(backup(&self, settings, true)?)
     }
 
     /// Copies the files of the store as they were at one moment to where the command archives them.
@@ -93,7 +94,17 @@ struct SnapshotDir {
     _lock: File,
 }
 
-fn backup(args: &Backup, settings: &Settings) -> Result<(), BackupError> {
+/// Writes the archive of a server that runs, in place of one of that name. Shows no progress.
+pub fn write_archive(
+    file: PathBuf,
+    recipient: Option<&str>,
+    settings: &Settings,
+) -> Result<(), BackupError> {
+    let encrypt_to = recipient.map(str::to_owned).into_iter().collect();
+    backup(&Backup { file, force: true, encrypt_to, passphrase: false }, settings, false)
+}
+
+fn backup(args: &Backup, settings: &Settings, is_shown: bool) -> Result<(), BackupError> {
     let is_standard = args.file.as_os_str() == STANDARD;
     if !is_standard && fs::metadata(&args.file).is_ok_and(|found| !found.is_file()) {
         // `--force` would replace a device by a file.
@@ -118,11 +129,14 @@ fn backup(args: &Backup, settings: &Settings) -> Result<(), BackupError> {
     let keys = Keys::load(data_dir).map_err(BackupError::Keys)?;
     let snapshot = SnapshotDir::make(data_dir)?;
     if database.is_none() {
-        run_and_print(args.clone(), settings)?;
+        match is_shown {
+            true => run_and_print(args.clone(), settings)?,
+            false => drop(collect(args.clone(), settings)?),
+        }
     }
     let files = snapshot.add_other_files(data_dir)?;
     let public_url = settings.public_url.as_ref().map(PublicUrl::as_str);
-    let mut meter = Meter::new(!args.passphrase);
+    let mut meter = Meter::new(is_shown && !args.passphrase);
     meter.begin("reading the copy", bytes_of(&files));
     let tables_in = database.as_ref().map(|database| &*database.name);
     let manifest = Manifest::of(&files, &keys, unix_now().0, public_url, tables_in, &mut meter)?;
@@ -141,13 +155,7 @@ fn backup(args: &Backup, settings: &Settings) -> Result<(), BackupError> {
         true => write(Stdio::inherit(), &mut io::stdout().lock()),
         false => write_file(args, write),
     };
-    written.map_err(|error| match error {
-        WriteError::Age(error) => error,
-        WriteError::Io(error) if error.kind() == ErrorKind::AlreadyExists => {
-            BackupError::Exists { file: args.file.clone() }
-        }
-        WriteError::Io(error) => BackupError::Unwritable { path: args.file.clone(), error },
-    })?;
+    written.map_err(|error| error.of(&args.file))?;
     if let Some(Database { name, backup }) = database {
         // Standard output may be the archive, and standard error may be closed.
         let _ = writeln!(
@@ -195,6 +203,19 @@ enum WriteError {
     Age(#[from] BackupError),
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+impl WriteError {
+    fn of(self, file: &Path) -> BackupError {
+        let file = file.to_owned();
+        match self {
+            Self::Age(error) => error,
+            Self::Io(error) if error.kind() == ErrorKind::AlreadyExists => {
+                BackupError::Exists { file }
+            }
+            Self::Io(error) => BackupError::Unwritable { path: file, error },
+        }
+    }
 }
 
 /// Whether the file is in the directory, where it could replace a file of the store.

@@ -6,6 +6,9 @@ pub const ACCESS_TOKENS_MAX: u64 = 10_000;
 /// The maximum size of a token's entry in the feed, in bytes.
 pub const GRANT_BYTES_MAX: usize = 512;
 
+/// The maximum number of tasks that servers do by themselves.
+pub const TASKS_MAX: u64 = 16;
+
 /// The maximum length of a version in bytes. A version is a date or a hash, and every node has all
 /// of them in memory.
 pub const VERSION_BYTES_MAX: usize = 1024;

@@ -40,6 +40,9 @@ const BROADCASTS: &str = "broadcasts";
 /// Its dot keeps it apart from all names that [`FeedName::parse`] reads.
 const ACCESS: &str = ".access";
 
+/// Its dot keeps it apart, as that of [`ACCESS`] does.
+const MAINTENANCE: &str = ".maintenance";
+
 /// The feeds of receipt subscriptions. Their ends, in seconds since 1970, order their names.
 const RECEIPTS: &str = ".receipts.";
 
@@ -55,6 +58,12 @@ impl FeedName {
     /// The feed of the access tokens. No command and no request can name it.
     pub fn access() -> Self {
         Self(ACCESS.into())
+    }
+
+    /// The feed of what servers do by themselves: a key is a task, a value the time when a server last took it. No command
+    /// and no request can name it.
+    pub fn maintenance() -> Self {
+        Self(MAINTENANCE.into())
     }
 
     /// The feed of a receipt subscription that ends at `ends_at`, rounded down to whole seconds. No command and no
@@ -87,7 +96,7 @@ impl FeedName {
     /// Reads a name that is in a store, where the reserved feeds are among the others.
     pub fn from_store(text: &str) -> Result<Self, FeedTextError> {
         let reserved = Self(text.into());
-        let is_known = text == ACCESS || reserved.receipts_end().is_some();
+        let is_known = [ACCESS, MAINTENANCE].contains(&text) || reserved.receipts_end().is_some();
         if is_known { Ok(reserved) } else { Self::parse(text) }
     }
 
@@ -113,6 +122,7 @@ impl FeedName {
         match self.as_str() {
             BROADCASTS => keys_max.min(reserved::BROADCASTS_MAX),
             ACCESS => reserved::ACCESS_TOKENS_MAX,
+            MAINTENANCE => reserved::TASKS_MAX,
             _ => keys_max,
         }
     }

@@ -412,6 +412,8 @@ fn spawn(dir: &Path, before: Option<Ports>, launch: &Launch) -> Result<(Child, P
         .args(&launch.arguments)
         // Servers of tests run beside each other.
         .env("KALENDS_METRICS_LISTEN", ANY_PORT)
+        // A server that takes its time would do what a test has a command do.
+        .env("KALENDS_MAINTENANCE", "false")
         .envs(launch.variables.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

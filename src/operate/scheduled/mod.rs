@@ -1,0 +1,172 @@
+//! What a server does for its operator by itself: a backup each day, and each Sunday what `kalends users drop-inactive` and
+//! `kalends tables drop-old` do.
+//!
+//! - [`turn`]: when a task is due, and which of the servers on the same tables takes it.
+//! - [`archives`]: the archives of `backup_dir`, of which the newest are kept.
+//!
+//! Architecture Invariant: a task is a command, run as at `admin.sock`. It is stopped between two steps, and repeated.
+
+mod archives;
+mod turn;
+
+use std::time::Duration;
+
+use actix::spawn;
+use actix_web::web::Data;
+use slog::{Logger, info, warn};
+use state_machine::{Span, Time};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::sleep;
+
+use super::tables::drop_old::DropOld;
+use super::users::drop_inactive::DropInactive;
+use crate::command::job::OUTPUTS_MAX;
+use crate::command::store_command::perform;
+use crate::command::{Completion, Context, Job, JobError, NoReport, Output, StoreCommand};
+use crate::push::app::SharedState;
+use turn::Task;
+
+/// The first look: everybody connects again when a server has just started.
+const FIRST_LOOK: Duration = Duration::from_secs(30);
+
+/// Time between two looks at what is due.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+
+/// A task that failed is repeated after this time, here or on another server.
+const REPEAT_AFTER: Span = Span::from_secs(60 * 60);
+
+/// Inactive users that are dropped in a second: a quarter of what the command drops.
+const USERS_PER_SECOND: u32 = 25;
+
+/// The work of a server, which [`stop`](Self::stop) ends.
+pub struct Scheduled {
+    stop: watch::Sender<bool>,
+    work: JoinHandle<()>,
+}
+
+/// What each task needs.
+struct Schedule {
+    context: Context,
+    common: Data<SharedState>,
+    stop: watch::Receiver<bool>,
+}
+
+/// Begins to look at what is due, on the current arbiter.
+pub fn start(context: Context, common: Data<SharedState>) -> Scheduled {
+    let (stop, stopped) = watch::channel(false);
+    let schedule = Schedule { context, common, stop: stopped };
+    Scheduled { stop, work: spawn(schedule.run()) }
+}
+
+impl Scheduled {
+    /// Stops a task between two steps, and waits for that.
+    pub async fn stop(self) {
+        self.stop.send_replace(true);
+        // A task that panics has ended too.
+        let _ = self.work.await;
+    }
+}
+
+impl Schedule {
+    async fn run(mut self) {
+        let mut not_before = [Time(0); Task::ALL.len()];
+        let mut wait = FIRST_LOOK;
+        loop {
+            tokio::select! {
+                () = sleep(wait) => wait = LOOK_EVERY,
+                _ = self.stop.wait_for(|stops| *stops) => return,
+            }
+            for (place, task) in Task::ALL.into_iter().enumerate() {
+                let now = self.context.now();
+                if now < not_before[place] || !task.is_wanted(&self.context.settings) {
+                    continue;
+                }
+                if let Err(why) = self.take(task).await {
+                    not_before[place] = now + REPEAT_AFTER;
+                    self.common.maintenance.failed(place);
+                    warn!(self.common.log, "maintenance failed, it is repeated in an hour"; "task" => task.name(), "error" => why);
+                }
+            }
+        }
+    }
+
+    /// Does the task if it is due and no other server does it. Returns why it failed.
+    async fn take(&self, task: Task) -> Result<(), String> {
+        let log = &self.common.log;
+        let (outputs, notes) = mpsc::channel(OUTPUTS_MAX);
+        let job = Job::<NoReport>::new(self.context.clone(), outputs, self.stop.clone());
+        let logged = spawn(log_notes(notes, log.clone()));
+        let work = async {
+            let hour = self.context.settings.maintenance_hour;
+            let Some(turn) = turn::take(task, hour, &job).await? else { return Ok(false) };
+            info!(log, "maintenance began"; "task" => task.name());
+            match self.perform(task).await {
+                Ok(()) => Ok(true),
+                Err(why) => {
+                    turn.give_back(&job).await?;
+                    Err(why)
+                }
+            }
+        };
+        let done = work.await;
+        drop(job);
+        let _ = logged.await;
+        match done {
+            Ok(true) => {
+                self.common.maintenance.succeeded(task.place(), self.context.now());
+                info!(log, "maintenance ended"; "task" => task.name());
+                Ok(())
+            }
+            // The server stops: the task is due again when it is back.
+            Ok(false) | Err(JobError::Stopped) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    async fn perform(&self, task: Task) -> Result<(), JobError> {
+        let settings = &self.context.settings;
+        match task {
+            Task::Backup => {
+                let (settings, today) = (settings.clone(), self.context.now());
+                let written = spawn_blocking(move || archives::write(&settings, today));
+                written.await.expect("a backup does not panic").map_err(JobError::refused)
+            }
+            Task::Drops => {
+                let (months, rate) = (settings.inactive_months, USERS_PER_SECOND);
+                let inactive = DropInactive { months, rate, dry_run: false, since: None };
+                self.command(inactive).await?;
+                if self.context.makes_tables() {
+                    self.command(DropOld { keep: 1, dry_run: false, force: false }).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Runs a command, and logs its sentences.
+    async fn command<C: StoreCommand<Report = NoReport>>(
+        &self,
+        command: C,
+    ) -> Result<(), JobError> {
+        let (outputs, notes) = mpsc::channel(OUTPUTS_MAX);
+        let work = perform(command, &self.context, outputs, self.stop.clone());
+        let (end, ()) = tokio::join!(work, log_notes(notes, self.common.log.clone()));
+        match end {
+            Completion::Done => Ok(()),
+            Completion::Stopped => Err(JobError::Stopped),
+            Completion::Unwell => Err(JobError::Unwell),
+            Completion::Failed(why) => Err(JobError::Refused(why)),
+        }
+    }
+}
+
+async fn log_notes(mut notes: mpsc::Receiver<Output<NoReport>>, log: Logger) {
+    while let Some(output) = notes.recv().await {
+        match output {
+            Output::Note(text) => info!(log, "maintenance"; "result" => text),
+            Output::Problem(text) => warn!(log, "maintenance meets a problem"; "error" => text),
+            Output::Progress(_) | Output::Report(_) | Output::End(_) => {}
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What a server does for its operator by itself. It first looks for that half a minute after its start.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::harness::{Agent, Launch, Server, run, until};
+use crate::metrics::scrape;
+
+/// From a start to the end of what is due, on a busy machine.
+const BOUND: Duration = Duration::from_secs(120);
+
+/// Fourteen months, in seconds.
+const LONG: u64 = 426 * 24 * 60 * 60;
+
+const SUCCEEDED: &str = "kalends_maintenance_last_timestamp_seconds";
+const FAILURES: &str = "kalends_maintenance_failures_total";
+
+fn of(metric: &str, task: &str) -> String {
+    format!("{metric}{{task=\"{task}\"}}")
+}
+
+fn archives(dir: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
+    let names = entries.map(|entry| entry.expect("it can be read").file_name());
+    names.map(|name| name.into_string().expect("it is text")).collect()
+}
+
+/// The files of months in a data directory.
+fn months(server: &Server) -> usize {
+    archives(&server.data_dir())
+        .iter()
+        .filter(|name| name.starts_with("messages_"))
+        .filter(|name| name.ends_with(".db"))
+        .count()
+}
+
+#[actix_web::test]
+async fn users_that_stay_away_for_a_year_and_their_tables_are_dropped() {
+    let (on, ago) = ("--maintenance=true", format!("--clock-offset-s=-{LONG}"));
+    let ttl = "--ttl-max-s=31536000";
+    let mut server = Server::start_with(&[on, ttl, "--dev", &ago]);
+    let (uaid, _) = Agent::offline_with(&server, "old").await;
+    until(BOUND, "the tasks end", async || server.log().contains("maintenance ended")).await;
+    assert_eq!(Agent::uaid_for(&server, &uaid).await, uaid, "it is not inactive");
+
+    server.terminate();
+    server.restart_as(Launch::default().with(&[on, ttl]));
+    let before = months(&server);
+    until(BOUND, "the user is dropped", async || server.log().contains("dropped 1 users")).await;
+    until(BOUND, "the tasks end again", async || {
+        server.log().matches("maintenance ended").count() == 2
+    })
+    .await;
+    assert!(months(&server) < before, "no user is on the table of its month");
+    assert!(scrape(&server).await[&of(SUCCEEDED, "drops")] > 1.7e9);
+    assert_ne!(Agent::uaid_for(&server, &uaid).await, uaid);
+}
+
+#[actix_web::test]
+async fn a_server_writes_an_archive_a_day_that_can_be_restored() {
+    let home = tempfile::tempdir().expect("a temporary directory can be made");
+    let dir = home.path().join("archives");
+    let flag = format!("--backup-dir={}", dir.display());
+    let server = Server::start_with(&[&flag]);
+    Agent::offline_with(&server, "kept").await;
+    until(BOUND, "the archive is written", async || server.log().contains("maintenance ended"))
+        .await;
+    let names = archives(&dir);
+    assert_eq!(names.len(), 1, "{names:?}");
+    assert!(names[0].starts_with("kalends-20") && names[0].ends_with(".tar"), "{names:?}");
+    let file = dir.join(&names[0]);
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o600);
+    assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o7777, 0o700);
+    run(&["restore", "--check", &file.display().to_string()]).await.succeeded();
+    let metrics = scrape(&server).await;
+    assert!(metrics[&of(SUCCEEDED, "backup")] > 1.7e9);
+    assert_eq!(metrics[&of(FAILURES, "backup")], 0.0);
+}
+
+#[actix_web::test]
+async fn an_archive_that_cannot_be_written_is_logged_counted_and_tried_again() {
+    let home = tempfile::tempdir().expect("a temporary directory can be made");
+    let file = home.path().join("file");
+    fs::write(&file, "not a directory").expect("it can be written");
+    let flag = format!("--backup-dir={}", file.display());
+    let mut server = Server::start_with(&[&flag]);
+    until(BOUND, "the failure is logged", async || server.log().contains("maintenance failed"))
+        .await;
+    assert!(server.log().contains("cannot write"), "{}", server.log());
+    let metrics = scrape(&server).await;
+    assert_eq!(metrics[&of(FAILURES, "backup")], 1.0);
+    assert!(!metrics.contains_key(&of(SUCCEEDED, "backup")));
+
+    // It gave its turn back.
+    fs::remove_file(&file).expect("it is there");
+    server.terminate();
+    server.restart();
+    until(BOUND, "the archive is written", async || archives(&file).len() == 1).await;
+}
