@@ -5,6 +5,7 @@ use std::time::Instant;
 use actix_web::http::header::{AUTHORIZATION, HeaderMap};
 use actix_web::{HttpRequest, HttpResponse};
 use actors::DeliverPush;
+use serde_json::json;
 use slog::debug;
 use state_machine::delivery::Outcome;
 use state_machine::wire::VapidKey;
@@ -39,6 +40,24 @@ pub(super) fn open(
     let opened = open();
     app.counters.count_vapid(&opened, headers.contains_key(AUTHORIZATION));
     opened
+}
+
+/// The answer to apps of UnifiedPush that ask whether a URL is an endpoint (docs/unifiedpush.md#clauses). Nothing is
+/// read from the store, so an endpoint that has ended has it too.
+pub(super) fn discover(
+    request: &HttpRequest,
+    version: TokenVersion,
+    token: &str,
+    app: &EndpointRole,
+) -> HttpResponse {
+    let limits = &app.common.limits;
+    let within = limits.push_from(limits.address(request.peer_addr(), request.headers()));
+    let opened =
+        within.map_err(PushError::from).and_then(|()| Ok(app.tokens.inspect(version, token)?));
+    match opened {
+        Ok(_) => HttpResponse::Ok().json(json!({"unifiedpush": {"version": 1}})),
+        Err(error) => error.closing_response(),
+    }
 }
 
 /// Has the message delivered or stored. Its subscription has been charged. Returns how it ended, delivered, stored or
@@ -125,7 +144,7 @@ pub(super) fn answer(
 ) -> HttpResponse {
     let response = answer.unwrap_or_else(|error| {
         debug!(app.common.log, "refused a {}", what; "request" => request_id(request.headers()),
-            "errno" => error.errno(), "reason" => %error);
+            "errno" => error.errno().number(), "reason" => %error);
         error.closing_response()
     });
     app.counters.count_status(response.status());

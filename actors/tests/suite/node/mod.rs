@@ -340,6 +340,7 @@ fn clients(
             node: NodeId::new(name),
             frozen_month,
             simplepush: false,
+            vapid_keys: [].into(),
             limits,
         }),
         store: Arc::clone(store) as _,
