@@ -13,6 +13,7 @@ use serde_json::Value;
 use state_machine::store::FullScope;
 use state_machine::{BridgeOutcome, Span};
 
+use super::refusals::Refused;
 use super::request::push_headers::HeaderError;
 use super::request::receipts::ReceiptError;
 use super::request::simplepush_form::FormError;
@@ -326,7 +327,10 @@ fn respond(
     let (code, message) = (status.as_u16(), &error.to_string());
     let error = status.canonical_reason().unwrap_or("Error");
     let more_info = &errno.more_info();
-    response.json(Body { code, errno, error, message, more_info, fields })
+    let mut response = response.json(Body { code, errno, error, message, more_info, fields });
+    let refused = Refused { errno: errno.number(), message: message.clone() };
+    response.extensions_mut().insert(refused);
+    response
 }
 
 #[cfg(test)]

@@ -74,14 +74,14 @@ fn push_to(path: &'static str, version: TokenVersion, simplepush: bool) -> Resou
                      payload: Payload,
                      app: Data<LocalEndpoint>| async move {
         let answer = web_push::post(&request, version, &token, payload, &app).await;
-        endpoint::answer(&app, &request, "push", answer)
+        endpoint::answer(&app, &request, ("push", version, &token), answer)
     };
     let put = move |request: HttpRequest,
                     token: Path<String>,
                     payload: Payload,
                     app: Data<LocalEndpoint>| async move {
         let answer = simplepush::put(&request, version, &token, payload, &app).await;
-        endpoint::answer(&app, &request, "version", answer)
+        endpoint::answer(&app, &request, ("version", version, &token), answer)
     };
     let get = move |request: HttpRequest, token: Path<String>, app: Data<LocalEndpoint>| async move {
         endpoint::discover(&request, version, &token, &app)

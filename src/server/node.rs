@@ -101,16 +101,16 @@ pub(super) async fn assemble(
     let feed_store = Arc::clone(&store) as Arc<dyn FeedTables>;
     let feeds = Feeds::start(feed_store, clock.clone(), limits::of_feeds(settings), log.clone());
     let access = actors::access::load(&feeds, clock.clone()).await;
-    let access = access.map_err(ServeError::AccessTokens)?;
     let common = Data::new(SharedState {
         store: Arc::clone(&store) as Arc<dyn Store>,
         feeds,
-        access,
+        access: access.map_err(ServeError::AccessTokens)?,
         clock: clock.clone(),
         draining: AtomicBool::new(false),
         accept_failures: AcceptFailures::watch(clock.clone(), log.clone()),
         limits: Limits::new(settings, clock.clone(), log.clone()),
         request_ids: RequestIds::default(),
+        refusals: Arc::default(),
         messages_expired: AtomicU64::new(0),
         operator_logins: Counters::default(),
         certificates: Arc::default(),

@@ -193,7 +193,7 @@ impl Node {
         let sent =
             self.endpoint.send(DeliverPush { uaid, message: message.clone(), is_repeated: false });
         spawn(async move {
-            let outcome = sent.await.unwrap();
+            let outcome = sent.await.unwrap().outcome;
             traces::told(uaid, message, outcome);
             outcome
         })
