@@ -22,7 +22,7 @@ use crate::dev::{man, push, replay, states, subscribe, view};
 use crate::feeds::cli as feeds;
 use crate::operate::{
     access, backup, completions, doctor, health, import, init, inspect, keys, nodes, preflight,
-    store_copy, tables, users,
+    refusals, store_copy, tables, users,
 };
 use crate::server::serve::Serve;
 use crate::settings::setting::Setting;
@@ -55,6 +55,7 @@ const COMMANDS: Commands = Commands {
         Entry::on_store::<users::drop::DropUser>(),
         Entry::on_store::<users::repair::Repair>(),
         Entry::on_store::<inspect::command::Inspect>(),
+        Entry::on_store::<refusals::ListRefusals>(),
         Entry::on_store::<nodes::ListNodes>(),
         Entry::alone::<import::autopush_redis::ImportRedis>(),
         #[cfg(feature = "postgresql")]

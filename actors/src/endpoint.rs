@@ -94,12 +94,20 @@ pub struct Endpoint {
 
 /// A push of an application server.
 #[derive(actix::Message)]
-#[rtype(result = "Outcome")]
+#[rtype(result = "PushEnd")]
 pub struct DeliverPush {
     pub uaid: Uaid,
     pub message: Message,
     /// It is a repetition with a greater id, after [`Outcome::Outranked`].
     pub is_repeated: bool,
+}
+
+/// How a push ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PushEnd {
+    pub outcome: Outcome,
+    /// The answer of the agent's node. None if none was asked: the record names no node, or the message is stored first.
+    pub node: Option<NodeAnswer>,
 }
 
 impl EndpointShared {
@@ -211,7 +219,7 @@ impl BoundedActor for Endpoint {
 observed!(Endpoint, EndpointState);
 
 impl Handler<Queued<DeliverPush>> for Endpoint {
-    type Result = ResponseFuture<Outcome>;
+    type Result = ResponseFuture<PushEnd>;
 
     /// The delivery belongs to the actor, not to the request: it ends even if the application
     /// server disconnects.
@@ -222,11 +230,13 @@ impl Handler<Queued<DeliverPush>> for Endpoint {
             match Permit::try_acquire(&shared.in_flight, shared.limits.in_flight_max) {
                 Some(permit) => {
                     let counted = Counted::InFlight(permit);
-                    PushInFlight { shared: &shared, uaid, message, is_repeated, counted }
-                        .run()
-                        .await
+                    let node = None;
+                    let mut push =
+                        PushInFlight { shared: &shared, uaid, message, is_repeated, counted, node };
+                    let outcome = push.run().await;
+                    PushEnd { outcome, node: push.node }
                 }
-                None => Outcome::Unavailable,
+                None => PushEnd { outcome: Outcome::Unavailable, node: None },
             }
         })
     }
@@ -239,6 +249,7 @@ struct PushInFlight<'a> {
     message: Message,
     is_repeated: bool,
     counted: Counted<'a>,
+    node: Option<NodeAnswer>,
 }
 
 /// What a push in flight is counted in: from when it waits for an ack, in `ack_waiters`, and for a bridge, in
@@ -250,7 +261,7 @@ enum Counted<'a> {
 }
 
 impl PushInFlight<'_> {
-    async fn run(mut self) -> Outcome {
+    async fn run(&mut self) -> Outcome {
         let (mut delivery, first) = Delivery::begin(PushParams {
             ttl_is_zero: self.message.ttl_is_zero(),
             stores_first: self.is_repeated || self.message.receipt.is_some(),
@@ -287,7 +298,9 @@ impl PushInFlight<'_> {
                 }
             }
             DeliveryEffect::Deliver { node } => {
-                DeliveryEvent::NodeAnswered(self.deliver(&node).await)
+                let answer = self.deliver(&node).await;
+                self.node = Some(answer);
+                DeliveryEvent::NodeAnswered(answer)
             }
             DeliveryEffect::ClearNode { node, connected_at } => {
                 let binding = NodeBinding { node, connected_at };

@@ -55,7 +55,7 @@ pub use bridged_agents::{BridgedAgents, BridgedLimits};
 pub use client::{Client, ClientShared, StepObserver, Transport};
 pub use clock::Clock;
 pub use directory::Directory;
-pub use endpoint::{DeliverPush, Endpoint, EndpointLimits, EndpointShared};
+pub use endpoint::{DeliverPush, Endpoint, EndpointLimits, EndpointShared, PushEnd};
 pub use feeds::{
     FeedLimits, FeedSubscription, Feeds, SharedPage, SubscriptionError, TooManyFollowers,
 };

@@ -27,6 +27,7 @@ use slog::{Logger, info, warn};
 
 use crate::command::Context;
 use crate::push::app::AppState;
+use crate::push::methods::read;
 use crate::settings::Settings;
 use crate::settings::table::METRICS_LISTEN;
 use crate::system::http_port;
@@ -119,7 +120,7 @@ fn routes(
     page: Option<Data<AdminPage>>,
 ) -> impl FnOnce(&mut ServiceConfig) + Clone {
     move |service| {
-        service.app_data(node).service(web::resource("/metrics").get(metrics));
+        service.app_data(node).service(web::resource("/metrics").route(read().to(metrics)));
         if let Some(page) = &page {
             admin_page::routes(page, service);
         }

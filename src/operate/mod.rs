@@ -17,6 +17,7 @@ pub mod inspect;
 pub mod keys;
 pub mod nodes;
 pub mod preflight;
+pub mod refusals;
 pub mod scheduled;
 pub mod store_copy;
 pub mod tables;

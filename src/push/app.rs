@@ -25,6 +25,7 @@ use super::port::origin_check::OriginCheck;
 use super::port::request_id::RequestIds;
 use super::push_counters::PushCounters;
 use super::push_history::PushHistory;
+use super::refusals::Refusals;
 use super::request::push_headers::PushRules;
 use super::request::receipts::{ReceiptLimits, ReceiptUrls, ReceiptsFull};
 use super::urls::endpoint_token::EndpointTokens;
@@ -63,6 +64,8 @@ pub struct SharedState {
     pub accept_failures: Arc<AcceptFailures>,
     pub limits: Arc<Limits>,
     pub request_ids: RequestIds,
+    /// The last requests that were refused.
+    pub refusals: Arc<Refusals>,
     /// Messages that were deleted because they had expired.
     pub messages_expired: AtomicU64,
     /// Attempts to open the operator's page, by their [result](OPERATOR_LOGINS).

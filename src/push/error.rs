@@ -13,13 +13,14 @@ use serde_json::Value;
 use state_machine::store::FullScope;
 use state_machine::{BridgeOutcome, Span};
 
+use super::refusals::Refused;
 use super::request::push_headers::HeaderError;
 use super::request::receipts::ReceiptError;
 use super::request::simplepush_form::FormError;
 use super::urls::endpoint_token::TokenError;
 use super::vapid::VapidError;
 use crate::limits::OverLimit;
-pub(crate) use crate::system::unread_request::MORE_INFO;
+use crate::system::errno::Errno;
 
 /// `Retry-After` of a 503, in seconds.
 pub(crate) const RETRY_AFTER_S: u64 = 5;
@@ -41,7 +42,7 @@ pub enum PushError {
     Vapid(#[from] VapidError),
     #[error(transparent)]
     Receipt(#[from] ReceiptError),
-    #[error("there is nothing at this URL")]
+    #[error("there is nothing at this URL: the path of an endpoint begins with /wpush/")]
     NotFound,
     #[error("no such message: the id in the URL is not one of this server's")]
     NoSuchMessage,
@@ -110,7 +111,7 @@ pub enum PushError {
 #[derive(Serialize)]
 struct Body<'a> {
     code: u16,
-    errno: u16,
+    errno: Errno,
     error: &'a str,
     message: &'a str,
     more_info: &'a str,
@@ -119,50 +120,54 @@ struct Body<'a> {
 }
 
 impl PushError {
-    pub fn errno(&self) -> u16 {
+    pub fn errno(&self) -> Errno {
         self.code().1
     }
 
-    fn code(&self) -> (StatusCode, u16) {
+    fn code(&self) -> (StatusCode, Errno) {
         match self {
             Self::Header(error) => {
                 let errno = match error {
-                    HeaderError::DhMissing => 101,
-                    HeaderError::TtlMissing => 111,
-                    HeaderError::TtlInvalid => 112,
-                    HeaderError::Topic => 113,
-                    HeaderError::TtlNegative => 114,
+                    HeaderError::DhMissing => Errno::DhMissing,
+                    HeaderError::TtlMissing => Errno::TtlMissing,
+                    HeaderError::TtlInvalid => Errno::TtlInvalid,
+                    HeaderError::Topic => Errno::Topic,
+                    HeaderError::TtlNegative => Errno::TtlNegative,
                     // autopush ignores `Urgency` and has no number for it.
-                    HeaderError::Urgency => 115,
+                    HeaderError::Urgency => Errno::Urgency,
                     // Of the encryption of the body.
-                    _ => 110,
+                    _ => Errno::Encryption,
                 };
                 (StatusCode::BAD_REQUEST, errno)
             }
             Self::Vapid(_) | Self::Access | Self::Token(TokenError::KeyNeeded) => {
-                (StatusCode::UNAUTHORIZED, 109)
+                (StatusCode::UNAUTHORIZED, Errno::Unauthorized)
             }
-            Self::Token(TokenError::OtherKey) => (StatusCode::FORBIDDEN, 109),
-            Self::Token(TokenError::Unknown)
-            | Self::NotFound
-            | Self::NoSuchMessage
-            | Self::MessageGone => (StatusCode::NOT_FOUND, 102),
-            Self::OtherProtocol => (StatusCode::BAD_REQUEST, 108),
-            Self::Form(FormError::DataTooLarge { .. }) => (StatusCode::PAYLOAD_TOO_LARGE, 104),
-            Self::Form(_) | Self::HandshakeKey => (StatusCode::BAD_REQUEST, 999),
-            Self::Receipt(ReceiptError::UnknownLink) => (StatusCode::BAD_REQUEST, 116),
-            Self::Receipt(ReceiptError::Full) => (StatusCode::TOO_MANY_REQUESTS, 201),
-            Self::UserGone => (StatusCode::GONE, 103),
-            Self::UserWentAway => (StatusCode::GONE, 105),
-            Self::NoSuchSubscription => (StatusCode::GONE, 106),
-            Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, 104),
+            Self::Token(TokenError::OtherKey) => (StatusCode::FORBIDDEN, Errno::Unauthorized),
+            Self::Token(TokenError::Unknown) | Self::NoSuchMessage | Self::MessageGone => {
+                (StatusCode::NOT_FOUND, Errno::NoSuchEndpoint)
+            }
+            Self::NotFound => (StatusCode::NOT_FOUND, Errno::NothingHere),
+            Self::OtherProtocol => (StatusCode::BAD_REQUEST, Errno::WrongKind),
+            Self::Form(FormError::DataTooLarge { .. }) => {
+                (StatusCode::PAYLOAD_TOO_LARGE, Errno::TooLarge)
+            }
+            Self::Form(_) | Self::HandshakeKey => (StatusCode::BAD_REQUEST, Errno::Other),
+            Self::Receipt(ReceiptError::UnknownLink) => (StatusCode::BAD_REQUEST, Errno::Link),
+            Self::Receipt(ReceiptError::Full) => (StatusCode::TOO_MANY_REQUESTS, Errno::TryLater),
+            Self::UserGone => (StatusCode::GONE, Errno::UserGone),
+            Self::UserWentAway => (StatusCode::GONE, Errno::UserWentAway),
+            Self::NoSuchSubscription => (StatusCode::GONE, Errno::NoSuchSubscription),
+            Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, Errno::TooLarge),
             Self::Bridge(outcome) => (bridge(*outcome).0, bridge(*outcome).1),
-            Self::Unavailable | Self::TooManyConnections => (StatusCode::SERVICE_UNAVAILABLE, 201),
-            Self::WaitingFull(_) | Self::AddressFull | Self::AccessFull | Self::OverLimit(_) => {
-                (StatusCode::TOO_MANY_REQUESTS, 201)
+            Self::Unavailable | Self::TooManyConnections => {
+                (StatusCode::SERVICE_UNAVAILABLE, Errno::TryLater)
             }
-            Self::OtherOrigin => (StatusCode::FORBIDDEN, 999),
-            Self::Handshake(status) | Self::Http(status) => (*status, 999),
+            Self::WaitingFull(_) | Self::AddressFull | Self::AccessFull | Self::OverLimit(_) => {
+                (StatusCode::TOO_MANY_REQUESTS, Errno::TryLater)
+            }
+            Self::OtherOrigin => (StatusCode::FORBIDDEN, Errno::Other),
+            Self::Handshake(status) | Self::Http(status) => (*status, Errno::Other),
         }
     }
 
@@ -184,13 +189,7 @@ impl PushError {
 
     /// The answer with further fields.
     pub(super) fn response_with(&self, message: &dyn fmt::Display, fields: &Value) -> HttpResponse {
-        respond(
-            message,
-            self.code(),
-            MORE_INFO,
-            |response| self.add_headers(response),
-            Some(fields),
-        )
+        respond(message, self.code(), |response| self.add_headers(response), Some(fields))
     }
 
     fn add_headers(&self, response: &mut HttpResponseBuilder) {
@@ -240,42 +239,46 @@ impl PushError {
 }
 
 /// Status, errno and text, as autopush answers (docs/sources.md#errors-of-bridges). `Accepted` is no error.
-fn bridge(outcome: BridgeOutcome) -> (StatusCode, u16, Cow<'static, str>) {
+fn bridge(outcome: BridgeOutcome) -> (StatusCode, Errno, Cow<'static, str>) {
     let (status, errno, text) = match outcome {
         BridgeOutcome::TooLarge { max_bytes } => {
             let text =
                 format!("the message is larger than the {max_bytes} bytes that the bridge allows");
-            return (StatusCode::PAYLOAD_TOO_LARGE, 104, text.into());
+            return (StatusCode::PAYLOAD_TOO_LARGE, Errno::TooLarge, text.into());
         }
         BridgeOutcome::RecipientGone => (
             StatusCode::GONE,
-            106,
+            Errno::NoSuchSubscription,
             "the user agent of this endpoint is gone from its bridge: remove the subscription",
         ),
         BridgeOutcome::Busy { .. } => (
             StatusCode::TOO_MANY_REQUESTS,
-            201,
+            Errno::TryLater,
             "the bridge takes no further message now: try again later",
         ),
         BridgeOutcome::UnknownApp => (
             StatusCode::BAD_GATEWAY,
-            900,
+            Errno::BridgeMisconfigured,
             "the bridge of this endpoint is not set up on this server",
         ),
         BridgeOutcome::Accepted | BridgeOutcome::Misconfigured => (
             StatusCode::BAD_GATEWAY,
-            900,
+            Errno::BridgeMisconfigured,
             "the bridge refuses the message: the operator finds the reason in the log",
         ),
-        BridgeOutcome::Unauthorized => {
-            (StatusCode::BAD_GATEWAY, 901, "the bridge does not accept this server")
-        }
-        BridgeOutcome::Unavailable => {
-            (StatusCode::BAD_GATEWAY, 902, "the bridge cannot be reached: try again later")
-        }
+        BridgeOutcome::Unauthorized => (
+            StatusCode::BAD_GATEWAY,
+            Errno::BridgeUnauthorized,
+            "the bridge does not accept this server",
+        ),
+        BridgeOutcome::Unavailable => (
+            StatusCode::BAD_GATEWAY,
+            Errno::BridgeUnavailable,
+            "the bridge cannot be reached: try again later",
+        ),
         BridgeOutcome::TimedOut => (
             StatusCode::SERVICE_UNAVAILABLE,
-            903,
+            Errno::BridgeTimedOut,
             "the bridge did not answer in time: try again later",
         ),
     };
@@ -300,24 +303,22 @@ impl ResponseError for PushError {
     }
 
     fn error_response(&self) -> HttpResponse {
-        refuse(self, self.code(), MORE_INFO, |response| self.add_headers(response))
+        refuse(self, self.code(), |response| self.add_headers(response))
     }
 }
 
 /// Builds the error response; pushes and feeds have the same body.
 pub(crate) fn refuse(
     error: &dyn fmt::Display,
-    (status, errno): (StatusCode, u16),
-    more_info: &str,
+    (status, errno): (StatusCode, Errno),
     add_headers: impl FnOnce(&mut HttpResponseBuilder),
 ) -> HttpResponse {
-    respond(error, (status, errno), more_info, add_headers, None)
+    respond(error, (status, errno), add_headers, None)
 }
 
 fn respond(
     error: &dyn fmt::Display,
-    (status, errno): (StatusCode, u16),
-    more_info: &str,
+    (status, errno): (StatusCode, Errno),
     add_headers: impl FnOnce(&mut HttpResponseBuilder),
     fields: Option<&Value>,
 ) -> HttpResponse {
@@ -325,7 +326,11 @@ fn respond(
     add_headers(&mut response);
     let (code, message) = (status.as_u16(), &error.to_string());
     let error = status.canonical_reason().unwrap_or("Error");
-    response.json(Body { code, errno, error, message, more_info, fields })
+    let more_info = &errno.more_info();
+    let mut response = response.json(Body { code, errno, error, message, more_info, fields });
+    let refused = Refused { errno: errno.number(), message: message.clone() };
+    response.extensions_mut().insert(refused);
+    response
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 //!
 //! - [`routes`]: which URL is answered by what: `web_push`, `simplepush`, `matrix`, `messages`, `socket`, `health`.
 //! - `endpoint`, `expected_receipt`: what every push does; [`app`]: the state that handlers share.
-//! - [`push_counters`], [`push_history`]: what is counted and remembered of pushes; [`error`]: the answers to refusals.
+//! - [`push_counters`], [`push_history`]: what is counted and remembered of pushes.
+//! - [`error`]: the answers to refusals; [`refusals`]: the last of them.
 //! - `request`: what a push says; [`vapid`]: who sent it; `urls`: the secrets in the URLs of this server.
 //! - `port`: what every request passes; [`web`]: the page of a browser.
 //! - [`bridges`], [`registration`]: FCM and APNs, and the API of their user agents.
@@ -20,6 +21,7 @@ mod params;
 mod port;
 pub mod push_counters;
 pub mod push_history;
+pub mod refusals;
 pub mod registration;
 mod request;
 pub mod routes;

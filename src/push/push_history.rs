@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
+use state_machine::delivery::NodeAnswer;
 use state_machine::{Chid, MessageId, Span, Time, Uaid, Urgency};
 
 /// The last `push_history_max` pushes, in memory that is reserved at the start. Then each push takes the place of the
@@ -26,6 +27,31 @@ pub struct PushRecord {
     pub urgency: Urgency,
     /// One of [`OUTCOMES`](super::push_counters::OUTCOMES), or [`OVER_LIMIT`].
     pub outcome: &'static str,
+    /// Why a message was stored: one of [`REASONS`].
+    pub reason: Option<&'static str>,
+}
+
+/// Why a message is stored and not delivered directly, as names and in words.
+pub const REASONS: [(&str, &str); 6] = [
+    ("receipt", "its sender wants a receipt"),
+    ("not_connected", "the user agent was not connected"),
+    ("busy", "the user agent was busy with earlier messages"),
+    ("not_acked", "the user agent did not ack it in time"),
+    ("node_down", "the node of the user agent did not answer"),
+    ("new_channel", "the connection of the user agent did not know the channel yet"),
+];
+
+/// The reason that follows from the answer of the agent's node; none if no node was asked.
+pub(super) fn stored_for(wants_receipt: bool, node: Option<NodeAnswer>) -> &'static str {
+    let place = match node {
+        None if wants_receipt => 0,
+        None | Some(NodeAnswer::NotHere) => 1,
+        Some(NodeAnswer::Busy) => 2,
+        Some(NodeAnswer::Unconfirmed | NodeAnswer::Accepted) => 3,
+        Some(NodeAnswer::Unreachable) => 4,
+        Some(NodeAnswer::NoSuchChannel) => 5,
+    };
+    REASONS[place].0
 }
 
 /// A limit by sender refused the push.
@@ -68,6 +94,7 @@ mod tests {
             ttl: Span::ZERO,
             urgency: Urgency::Normal,
             outcome: "stored",
+            reason: None,
         }
     }
 

@@ -7,7 +7,7 @@ use actix_web::{HttpRequest, HttpResponse, Resource};
 use super::app::{AppState, EndpointRole, LocalEndpoint};
 use super::port::methods::{cors, nothing_here, page, preflight_or_refused, read};
 use super::urls::endpoint_token::TokenVersion;
-use super::web::files;
+use super::web::{errors, files};
 use super::{endpoint, health, matrix, messages, simplepush, socket, web_push};
 
 /// The routes of one worker, by the roles of the node.
@@ -32,6 +32,7 @@ pub fn of(node: &AppState) -> impl FnOnce(&mut ServiceConfig) + use<> {
             .service(page("/__version__", read().to(health::version)))
             .service(page("/status", read().to(health::version)))
             .service(page("/openapi.json", read().to(openapi)))
+            .service(errors())
             .service(files())
             .default_service(nothing_here());
     }
@@ -73,19 +74,24 @@ fn push_to(path: &'static str, version: TokenVersion, simplepush: bool) -> Resou
                      payload: Payload,
                      app: Data<LocalEndpoint>| async move {
         let answer = web_push::post(&request, version, &token, payload, &app).await;
-        endpoint::answer(&app, &request, "push", answer)
+        endpoint::answer(&app, &request, ("push", version, &token), answer)
     };
     let put = move |request: HttpRequest,
                     token: Path<String>,
                     payload: Payload,
                     app: Data<LocalEndpoint>| async move {
         let answer = simplepush::put(&request, version, &token, payload, &app).await;
-        endpoint::answer(&app, &request, "version", answer)
+        endpoint::answer(&app, &request, ("version", version, &token), answer)
     };
-    let resource = web::resource(path).post(post);
+    let get = move |request: HttpRequest, token: Path<String>, app: Data<LocalEndpoint>| async move {
+        endpoint::discover(&request, version, &token, &app)
+    };
+    let resource = web::resource(path).post(post).route(read().to(get));
     match simplepush {
-        true => resource.put(put).default_service(preflight_or_refused("POST, PUT, OPTIONS")),
-        false => resource.default_service(preflight_or_refused("POST, OPTIONS")),
+        true => {
+            resource.put(put).default_service(preflight_or_refused("GET, HEAD, POST, PUT, OPTIONS"))
+        }
+        false => resource.default_service(preflight_or_refused("GET, HEAD, POST, OPTIONS")),
     }
 }
 

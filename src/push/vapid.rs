@@ -130,6 +130,16 @@ fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     context.finish().as_ref().try_into().expect("SHA-256 gives 32 bytes")
 }
 
+/// Checks the key of a push, or of a channel that pushes are to reach.
+pub fn check_allowed(allowed: &AllowedVapidKeys, key: Option<&VapidKey>) -> Result<(), VapidError> {
+    match key {
+        _ if allowed.is_all() => Ok(()),
+        None => Err(VapidError::Unsigned),
+        Some(key) if allowed.has(key) => Ok(()),
+        Some(_) => Err(VapidError::NotListed),
+    }
+}
+
 /// The credentials of a request, unverified until [`Vapid::verify`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials<'a> {
@@ -210,12 +220,7 @@ impl Vapid {
 
     /// Checks that the operator lists the key of a push, or lists none. Nothing is proved yet.
     pub fn check_allowed(&self, key: Option<&VapidKey>) -> Result<(), VapidError> {
-        match key {
-            _ if self.allowed.is_all() => Ok(()),
-            None => Err(VapidError::Unsigned),
-            Some(key) if self.allowed.has(key) => Ok(()),
-            Some(_) => Err(VapidError::NotListed),
-        }
+        check_allowed(&self.allowed, key)
     }
 
     /// Checks that the key signed the token for this origin, and that the token is valid `now`.

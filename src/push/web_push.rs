@@ -43,8 +43,9 @@ pub(super) async fn post(
     // The body was read, so a refused sender keeps its connection.
     let accepted_at = app.common.clock.now();
     if let Err(refused) = limits.push_to(uaid, chid, key) {
-        let (id, took, outcome) = (None, Span::ZERO, OVER_LIMIT);
-        let push = PushRecord { at: accepted_at, took, uaid, chid, id, ttl, urgency, outcome };
+        let (id, took, outcome, reason) = (None, Span::ZERO, OVER_LIMIT, None);
+        let push =
+            PushRecord { at: accepted_at, took, uaid, chid, id, ttl, urgency, outcome, reason };
         app.history.add(push);
         return Err(refused.into());
     }

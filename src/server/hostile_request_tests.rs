@@ -34,7 +34,7 @@ use crate::push::registration::{RegistrationSecrets, RegistrationService};
 use crate::push::routes;
 use crate::settings::keys::{KEYS_FILE, Keys};
 use crate::settings::value::Value;
-use crate::settings::{PublicUrl, Role, Settings};
+use crate::settings::{AllowedVapidKeys, PublicUrl, Role, Settings};
 
 const NOW: Time = Time(1_796_000_000_000);
 const UAID: Uaid = Uaid([0xab; 16]);
@@ -130,6 +130,7 @@ async fn registration_api(node: &Node, month: Month) -> RegistrationService {
     let (store, clock, log) = (Arc::clone(&common.store), common.clock.clone(), common.log.clone());
     let tokens = Arc::clone(&node.app.endpoints.as_ref().unwrap().tokens);
     RegistrationService {
+        vapid_keys: AllowedVapidKeys::default(),
         is_closed: false,
         agents: Arc::new(BridgedAgents::new(store, clock, limits, log.clone())),
         apps: BTreeSet::from([(bridge, "1234".into())]),

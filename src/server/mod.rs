@@ -218,6 +218,7 @@ fn command_context(
     parts.insert(common.feeds.clone());
     parts.insert(common.access.clone());
     parts.insert(Arc::clone(&common.limits));
+    parts.insert(Arc::clone(&common.refusals));
     parts.insert(nodes);
     peers.map(|peers| parts.insert(peers));
     clients.map(|clients| parts.insert(clients.registry.clone()));

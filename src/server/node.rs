@@ -102,16 +102,16 @@ pub(super) async fn assemble(
     let feed_store = Arc::clone(&store) as Arc<dyn FeedTables>;
     let feeds = Feeds::start(feed_store, clock.clone(), limits::of_feeds(settings), log.clone());
     let access = actors::access::load(&feeds, clock.clone()).await;
-    let access = access.map_err(ServeError::AccessTokens)?;
     let common = Data::new(SharedState {
         store: Arc::clone(&store) as Arc<dyn Store>,
         feeds,
-        access,
+        access: access.map_err(ServeError::AccessTokens)?,
         clock: clock.clone(),
         draining: AtomicBool::new(false),
         accept_failures: AcceptFailures::watch(clock.clone(), log.clone()),
         limits: Limits::new(settings, clock.clone(), log.clone()),
         request_ids: RequestIds::default(),
+        refusals: Arc::default(),
         messages_expired: AtomicU64::new(0),
         operator_logins: Counters::default(),
         maintenance: MaintenanceCounts::default(),
@@ -213,6 +213,7 @@ impl NodeParts<'_> {
                 node: name.clone(),
                 frozen_month,
                 simplepush: settings.simplepush,
+                vapid_keys: settings.vapid_keys_allowed.keys().into(),
                 limits: limits::of_session(settings),
             }),
             store: Arc::clone(&common.store),
@@ -263,6 +264,7 @@ impl NodeParts<'_> {
             secrets: RegistrationSecrets::new(keys.auth_keys()),
             urls: SealedUrls::boxed(origin.as_str(), Arc::new(EndpointTokens::new(keys))),
             limits: Arc::clone(limits),
+            vapid_keys: settings.vapid_keys_allowed.clone(),
             is_closed: self.is_closed(),
             body_timeout: Duration::from_millis(settings.request_body_timeout_ms),
             log: log.clone(),

@@ -352,7 +352,7 @@ settings! {
         vapid_cache_bytes_max: usize = 33_554_432, in 4096..=1_073_741_824, "bytes";
 
         /// VAPID public keys of the application servers that may push, in base64url, separated by commas. With such a
-        /// list, pushes with another key or none get 401. Empty allows all.
+        /// list, pushes with another key or none get 401, and registers with another key or none 403. Empty allows all.
         vapid_keys_allowed: AllowedVapidKeys = AllowedVapidKeys::default();
 
         /// Pushes that may wait for the store. Above it, a push gets 503. Pushes that wait for an ack do not count.

@@ -124,6 +124,10 @@ impl AllowedVapidKeys {
         self.0.is_empty()
     }
 
+    pub fn keys(&self) -> &[VapidKey] {
+        &self.0
+    }
+
     pub fn has(&self, key: &VapidKey) -> bool {
         self.0.contains(key)
     }
@@ -141,6 +145,13 @@ impl AllowedVapidKeys {
 
     fn text(&self) -> String {
         self.0.iter().map(|key| format!("{key:?}")).collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[cfg(test)]
+impl FromIterator<VapidKey> for AllowedVapidKeys {
+    fn from_iter<T: IntoIterator<Item = VapidKey>>(keys: T) -> Self {
+        Self(keys.into_iter().collect())
     }
 }
 

@@ -1,9 +1,10 @@
 //! What a server needs of its machine: the clock, the log, files with secrets, ports, TLS, HTTP clients, signed
-//! tokens, addresses.
+//! tokens, addresses, and the numbers of errors.
 //! Limits, paths and addresses enter as values; connections, lines and texts leave. Nothing here knows a setting or a
 //! push.
 
 pub mod clock;
+pub mod errno;
 pub mod http_port;
 pub mod https_client;
 pub mod jwt;

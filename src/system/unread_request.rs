@@ -2,9 +2,7 @@
 
 use serde_json::json;
 
-/// The page that explains the errors of a push service.
-pub(crate) const MORE_INFO: &str =
-    "https://autopush.readthedocs.io/en/latest/http.html#error-codes";
+use super::errno::Errno;
 
 /// The answer with a body that says what is wrong. None unless `answer` is a whole answer of actix-http itself.
 pub(crate) fn with_body(answer: &[u8]) -> Option<Vec<u8>> {
@@ -44,9 +42,7 @@ pub(crate) fn bad_request(message: &str) -> String {
 /// A whole answer to a peer of which nothing was read.
 pub(crate) fn refusal(code: u16, message: &str, retry_after_s: u32) -> String {
     let error = if code == 429 { "Too Many Requests" } else { "Service Unavailable" };
-    let body = json!({"code": code, "errno": 201, "error": error, "message": message,
-        "more_info": MORE_INFO});
-    let body = body.to_string();
+    let body = of(Errno::TryLater, code, error, message);
     format!(
         "HTTP/1.1 {code} {error}\r\ncontent-length: {}\r\nconnection: close\r\nretry-after: {retry_after_s}\r\n\
          content-type: application/json\r\n\r\n{body}",
@@ -55,8 +51,12 @@ pub(crate) fn refusal(code: u16, message: &str, retry_after_s: u32) -> String {
 }
 
 fn body(code: u16, error: &str, message: &str) -> String {
-    let json = json!({"code": code, "errno": 999, "error": error, "message": message,
-        "more_info": MORE_INFO});
+    of(Errno::Other, code, error, message)
+}
+
+fn of(errno: Errno, code: u16, error: &str, message: &str) -> String {
+    let json = json!({"code": code, "errno": errno, "error": error, "message": message,
+        "more_info": errno.more_info()});
     json.to_string()
 }
 

@@ -4,6 +4,7 @@
 use awc::http::Method;
 
 use crate::harness::{AT_ONCE, Agent, Answer, Raw, Sender, Server};
+use crate::openapi::{World, described, with_parameters};
 
 /// Headers that a web page reads without being allowed to (Fetch §2.2.2), and those that are not about the answer.
 const ALWAYS_READ: [&str; 10] = [
@@ -50,12 +51,12 @@ async fn each_error_that_no_handler_writes_has_the_common_body() {
         (format!("CONNECT a:443 HTTP/1.1\r\nHost: a\r\n{socket}\r\n"), 400, 999),
         ("CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 400, 999),
         // The router.
-        ("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 404, 102),
-        ("OPTIONS /nothing HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 404, 102),
-        ("GET nothing HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 404, 102),
-        ("GET http://a/nothing HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 404, 102),
-        ("GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 404, 102),
-        ("GET /nothing HTTP/1.0\r\n\r\n".to_owned(), 404, 102),
+        ("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 404, 117),
+        ("OPTIONS /nothing HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 404, 117),
+        ("GET nothing HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 404, 117),
+        ("GET http://a/nothing HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 404, 117),
+        ("GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 404, 117),
+        ("GET /nothing HTTP/1.0\r\n\r\n".to_owned(), 404, 117),
         ("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 405, 999),
         ("get /health HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 405, 999),
         ("BREW /health HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 405, 999),
@@ -73,7 +74,7 @@ async fn each_error_that_no_handler_writes_has_the_common_body() {
 #[actix_web::test]
 async fn an_error_for_head_has_its_headers_and_no_body() {
     let server = Server::start();
-    for (path, status) in [("/nothing", 404), ("/wpush/x", 405), ("/receipts/x", 405), ("/", 426)] {
+    for (path, status) in [("/nothing", 404), ("/m/x", 405), ("/receipts/x", 404), ("/", 426)] {
         let mut raw = Raw::open(&server).await;
         raw.write(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
         raw.finish_writing().await;
@@ -83,6 +84,88 @@ async fn an_error_for_head_has_its_headers_and_no_body() {
         assert!(head.contains("\r\ncontent-type: application/json"), "{answer}");
         assert!(!head.contains("\r\ncontent-length: 0\r\n"), "{answer}");
         assert_eq!(body, "", "{answer}");
+    }
+}
+
+/// The status and the headers of an answer without those that differ with each request, and those of a body without a
+/// length.
+fn head_of(answer: &str) -> Vec<String> {
+    let (head, _) = answer.split_once("\r\n\r\n").expect("a head ends");
+    let differ = ["date: ", "x-request-id: ", "connection: ", "transfer-encoding: "];
+    let lines = head.lines().filter(|line| !differ.iter().any(|start| line.starts_with(start)));
+    let mut lines: Vec<_> = lines.map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[actix_web::test]
+async fn head_has_the_headers_of_get_and_no_body_on_each_url_that_can_be_read() {
+    let world = World::start().await;
+    let (server, sender) = (&world.server, Sender::new());
+    let (_, channel) = Agent::offline(server).await;
+    let asked = sender.post(&channel.endpoint).ttl(60).header("prefer", "respond-async");
+    let asked = asked.send().await;
+    let receipts = asked.header("link").and_then(|link| link.split(['<', '>']).nth(1));
+    let receipts = receipts.expect("a 202 has a Link").replace(&server.origin(), "");
+    let token = format!("authorization: Bearer {}\r\n", world.feed_token);
+    for key in ["a", "b"] {
+        // Both together are a large page, which is sent in parts.
+        let written = format!("{}/v1/feeds/prices/{key}", server.origin());
+        let put = sender.request(Method::PUT, &written).raw_body("x".repeat(60_000));
+        let put = put.header("authorization", &format!("Bearer {}", world.feed_token));
+        assert_eq!(put.send().await.status, 201);
+    }
+    let mut asks: Vec<(String, String)> = Vec::new();
+    for (path, methods) in described() {
+        assert_eq!(methods.contains("HEAD"), methods.contains("GET"), "{path}");
+        if methods.contains("GET") {
+            let value = |name: &str| if name == "file" { "page.css" } else { "x" }.to_owned();
+            asks.push((with_parameters(&path, value), String::new()));
+        }
+    }
+    for (path, headers) in [
+        ("/", "accept: text/html\r\n"),
+        (&receipts, ""),
+        (&receipts, "accept: text/event-stream\r\n"),
+        ("/v1/feeds/prices", &token),
+        ("/v1/feeds/prices?wait=60&after=2", &token),
+        ("/v1/feeds/prices", &format!("accept: text/event-stream\r\n{token}")),
+    ] {
+        asks.push((path.to_owned(), headers.to_owned()));
+    }
+    for (path, headers) in asks {
+        let ask = |method: &str| format!("{method} {path} HTTP/1.1\r\nhost: a\r\n{headers}\r\n");
+        let mut raw = Raw::open(server).await;
+        raw.write(ask("HEAD")).await;
+        raw.finish_writing().await;
+        let head = String::from_utf8(raw.rest(AT_ONCE).await).unwrap();
+        assert!(head.ends_with("\r\n\r\n"), "HEAD {path}: {head}");
+        if path.contains("wait=") {
+            assert!(head.starts_with("HTTP/1.1 200 "), "HEAD waits for nothing: {head}");
+            continue;
+        }
+        let mut raw = Raw::open(server).await;
+        raw.write(ask("GET")).await;
+        let get = raw.until(AT_ONCE, "\r\n\r\n").await;
+        assert_eq!(head_of(&head), head_of(&get), "{path}");
+    }
+}
+
+#[actix_web::test]
+async fn an_error_leads_to_its_section_on_a_page_of_this_server() {
+    let server = Server::start();
+    let (sender, origin) = (Sender::new(), server.origin());
+    let page = sender.get(&format!("{origin}/errors")).await;
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"), "{page}");
+    assert!(page.header("content-security-policy").is_some(), "{page}");
+    let page = String::from_utf8(page.body).unwrap();
+    for (path, errno) in [("/wpush/x", 102), ("/mytopic", 117), ("/push/x", 117)] {
+        let answer = sender.post(&format!("{origin}{path}")).ttl(60).send().await;
+        let message = answer.assert_error(404, errno);
+        assert_eq!(message.contains("begins with /wpush/"), errno == 117, "{message}");
+        let more = answer.json()["more_info"].as_str().unwrap().to_owned();
+        let anchor = more.strip_prefix("/errors#").expect("it is a path of this server");
+        assert!(page.contains(&format!("<section id=\"{anchor}\"")), "{more}");
     }
 }
 
@@ -116,7 +199,7 @@ async fn a_web_page_reads_each_answer_to_a_sender_and_all_its_headers() {
     while limited.status == 201 {
         limited = post(&channel.endpoint).send().await;
     }
-    let wrong_method = sender.request(Method::GET, &channel.endpoint).send().await;
+    let wrong_method = sender.request(Method::DELETE, &channel.endpoint).send().await;
     for (answer, status) in [
         (sender.request(Method::OPTIONS, &channel.endpoint).send().await, 204),
         (sender.request(Method::OPTIONS, &stored.location()).send().await, 204),

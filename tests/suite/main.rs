@@ -68,6 +68,7 @@ mod tls;
 mod topics;
 mod tutorial;
 mod unfinished;
+mod unifiedpush;
 mod unread_answers;
 mod vapid;
 mod waiting;

@@ -29,14 +29,14 @@ const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "
 const WITHOUT_ROUTES: [&str; 2] = ["/v1/feeds/", "/v1/{}/{}/registration"];
 
 /// A server with all that is described.
-struct World {
-    server: Server,
+pub(crate) struct World {
+    pub(crate) server: Server,
     _bridge: PushService,
-    feed_token: String,
+    pub(crate) feed_token: String,
 }
 
 impl World {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let bridge = PushService::start();
         let file = bridge.bridges_file();
         let arguments =
@@ -70,7 +70,7 @@ pub(crate) fn described() -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// The path with its parameters replaced.
-fn with_parameters(path: &str, value: impl Fn(&str) -> String) -> String {
+pub(crate) fn with_parameters(path: &str, value: impl Fn(&str) -> String) -> String {
     let mut parts = path.split('{');
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |text, part| {

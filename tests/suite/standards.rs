@@ -1,4 +1,4 @@
-//! docs/standards.md: each row has a test that exists, or a reason.
+//! docs/standards.md and docs/unifiedpush.md: each row has a test that exists, or a reason.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,16 @@ const ROWS_MIN: usize = 100;
 
 #[test]
 fn each_clause_of_the_standards_has_a_test_that_exists_or_a_reason() {
-    let page = fs::read_to_string(root().join("docs/standards.md")).expect("the page exists");
-    // An entry is wrapped, and its further lines are indented.
-    let page = page.replace("\n  ", " ");
-    let rows: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("- §")).collect();
-    assert!(rows.len() >= ROWS_MIN, "only {} rows", rows.len());
+    let page = |name| fs::read_to_string(root().join("docs").join(name)).expect("the page exists");
+    let mut rows = Vec::new();
+    for (name, rows_min) in [("standards.md", ROWS_MIN), ("unifiedpush.md", 5)] {
+        // An entry is wrapped, and its further lines are indented.
+        let page = page(name).replace("\n  ", " ");
+        let found = page.lines().filter_map(|line| line.strip_prefix("- §")).map(str::to_owned);
+        let before = rows.len();
+        rows.extend(found);
+        assert!(rows.len() >= before + rows_min, "only {} rows in {name}", rows.len() - before);
+    }
     let faults: Vec<_> =
         rows.iter().filter_map(|row| Some(format!("{row}\n  {}", fault(row)?))).collect();
     assert!(faults.is_empty(), "{}", faults.join("\n"));

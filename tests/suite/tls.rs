@@ -88,9 +88,9 @@ async fn errors_and_preflights_over_http2_are_those_of_http_1() {
     let endpoint = authority.agent(&server).await.register().await;
     let of = |path: &str| format!("https://{}{path}", server.address());
     let (health, nothing) = (of("/health"), of("/nothing"));
-    let options = ["allow: POST, OPTIONS", "access-control-max-age: 86400"];
+    let options = ["allow: GET, HEAD, POST, OPTIONS", "access-control-max-age: 86400"];
     for (arguments, url, status, headers, errno) in [
-        (&[][..], &nothing, 404, &[][..], Some(102)),
+        (&[][..], &nothing, 404, &[][..], Some(117)),
         (&["--data", "x"], &health, 405, &["allow: GET, HEAD, OPTIONS"], Some(999)),
         (&["--data", "x"], &endpoint, 400, &["access-control-allow-origin: *"], Some(111)),
         (&["--head"], &health, 200, &["content-type: application/json"], None),

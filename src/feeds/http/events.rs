@@ -8,9 +8,9 @@ use std::fmt::Write;
 use std::future::ready;
 use std::time::Duration;
 
-use actix_web::HttpResponse;
 use actix_web::http::header::CONTENT_TYPE;
 use actix_web::web::{Bytes, Data};
+use actix_web::{HttpResponse, HttpResponseBuilder};
 use actors::socket::EndlessBody;
 use actors::{Clock, FeedSubscription, SubscriptionError};
 use futures_util::{StreamExt, stream};
@@ -65,13 +65,22 @@ pub(super) fn stream(
         Some((part, events))
     });
     let parts = stream::once(ready(RETRY)).chain(parts).map(Ok::<_, Infallible>);
+    let mut response = response().streaming(parts);
+    response.extensions_mut().insert(EndlessBody);
+    Ok(response)
+}
+
+/// The answer to HEAD. actix-http would read an endless stream without an end to send nothing of it.
+pub(super) fn head() -> HttpResponse {
+    response().streaming(stream::empty::<Result<Bytes, Infallible>>())
+}
+
+fn response() -> HttpResponseBuilder {
     let mut response = HttpResponse::Ok();
     response.insert_header((CONTENT_TYPE, "text/event-stream"));
     // nginx would buffer the events.
     response.insert_header(("x-accel-buffering", "no"));
-    let mut response = response.streaming(parts);
-    response.extensions_mut().insert(EndlessBody);
-    Ok(response)
+    response
 }
 
 impl<F: Fn(&FeedPage) -> String> Events<F> {

@@ -6,7 +6,7 @@
 //! | `PUT /v1/feeds/{feed}/{key}` | w | here |
 //! | `DELETE /v1/feeds/{feed}/{key}` | w | here |
 //! | `POST /v1/feeds/{feed}/{key}/republish` | w | here |
-//! | `GET /v1/feeds/{feed}` | r | `read.rs`, `events.rs` |
+//! | `GET`, `HEAD /v1/feeds/{feed}` | r | `read.rs`, `events.rs` |
 //!
 //! The receipts of pushes are feeds too, see `receipts.rs`. What all requests share is in `service.rs`.
 //!
@@ -63,7 +63,7 @@ async fn answer(
     let answer = serve(&request, payload, &service).await;
     answer.inspect_err(|error| {
         debug!(service.log, "refused a request for a feed"; "request" => request_id(request.headers()),
-            "errno" => error.errno(), "reason" => %error);
+            "errno" => error.errno().number(), "reason" => %error);
     })
 }
 
@@ -75,8 +75,8 @@ async fn serve(
     let Target { feed, rest } = Target::read(request.uri().path());
     let grant = service.admit(request.headers(), feed.as_deref())?;
     let Some(rest) = rest else {
-        if *request.method() != Method::GET {
-            return Err(FeedError::Method { allow: "GET" });
+        if ![Method::GET, Method::HEAD].contains(request.method()) {
+            return Err(FeedError::Method { allow: "GET, HEAD" });
         }
         needs(&grant, Scopes::Read)?;
         let query = ReadQuery::read(request, &service.limits)?;

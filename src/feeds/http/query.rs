@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use actix_web::HttpRequest;
+use actix_web::http::Method;
 use actix_web::http::header::{ACCEPT, HeaderMap};
 use state_machine::feed::FeedSyncId;
 use state_machine::store::PageLimit;
@@ -23,6 +24,8 @@ pub(super) struct ReadQuery {
     pub(super) wait: Duration,
     /// Whether the answer is a stream of server-sent events.
     pub(super) is_stream: bool,
+    /// Whether only its headers are wanted, at once.
+    pub(super) is_head: bool,
 }
 
 impl ReadQuery {
@@ -58,7 +61,9 @@ impl ReadQuery {
         if is_stream && let Some(last) = last_event_id(request.headers())? {
             after = last;
         }
-        Ok(Self { after, limit, wait, is_stream })
+        let is_head = *request.method() == Method::HEAD;
+        let wait = if is_head { Duration::ZERO } else { wait };
+        Ok(Self { after, limit, wait, is_stream, is_head })
     }
 }
 
@@ -123,8 +128,13 @@ mod tests {
     #[test]
     fn a_read_without_parameters_is_a_page_from_the_beginning() {
         let limit = limits().page;
-        let expected =
-            ReadQuery { after: FeedSyncId::NONE, limit, wait: Duration::ZERO, is_stream: false };
+        let expected = ReadQuery {
+            after: FeedSyncId::NONE,
+            limit,
+            wait: Duration::ZERO,
+            is_stream: false,
+            is_head: false,
+        };
         for query in ["", "?", "?after=", "?after=0", "?wait=0"] {
             assert_eq!(read(query, &[]), Ok(expected), "{query}");
         }

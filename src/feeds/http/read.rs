@@ -35,6 +35,9 @@ pub(super) async fn read(
     if query.is_stream {
         let query = ReadQuery { limit: followed(query.limit), ..query };
         let page = first_page(service, &grant.feed, query).await?;
+        if query.is_head {
+            return Ok(events::head());
+        }
         return events::stream(service, grant, &page, events::text);
     }
     answer(service, page(service, grant, query).await?)

@@ -20,7 +20,7 @@ use super::service::FeedService;
 use super::tokens::{Grant, Scopes};
 use super::{events, read};
 use crate::push::app::EndpointRole;
-use crate::push::methods::{cors, preflight_or_refused};
+use crate::push::methods::{cors, preflight_or_refused, read as reading};
 use crate::push::request_id::request_id;
 use crate::push::vapid::{Credentials, key_hash};
 
@@ -34,8 +34,8 @@ pub(super) fn routes(feeds: &Data<FeedService>, service: &mut ServiceConfig) {
             .app_data(feeds.clone())
             .wrap(DefaultHeaders::new().add(("cache-control", "no-store")))
             .wrap(cors())
-            .route(web::get().to(answer))
-            .default_service(preflight_or_refused("GET, OPTIONS")),
+            .route(reading().to(answer))
+            .default_service(preflight_or_refused("GET, HEAD, OPTIONS")),
     );
 }
 
@@ -48,7 +48,7 @@ async fn answer(
     let answer = serve(&request, &token, &service, &app).await;
     answer.inspect_err(|error| {
         debug!(service.log, "refused a request for receipts"; "request" => request_id(request.headers()),
-            "errno" => error.errno(), "reason" => %error);
+            "errno" => error.errno().number(), "reason" => %error);
     })
 }
 
@@ -68,9 +68,12 @@ async fn serve(
     // A node that was killed may have left some of them unpublished, and no sweep looks for them.
     service.feeds.publish(slice::from_ref(&grant.feed));
     if query.is_stream {
-        let (page, app) = (read::first_page(service, &grant.feed, query).await, app.clone());
-        let text = move |page: &FeedPage| text(page, &app.origin);
-        return events::stream(service, grant, &page.map_err(missing)?, text);
+        let page = read::first_page(service, &grant.feed, query).await.map_err(missing)?;
+        if query.is_head {
+            return Ok(events::head());
+        }
+        let app = app.clone();
+        return events::stream(service, grant, &page, move |page| text(page, &app.origin));
     }
     let ends_at = grant.expires;
     let page = read::page(service, grant, query).await.map_err(missing)?;

@@ -165,8 +165,8 @@ async fn bad_input_gets_its_status_and_number() {
 async fn a_wrong_method_is_refused_with_the_allowed_ones() {
     let scene = Scene::new();
     for (method, path, allow) in [
-        (Method::PUT, "x", "GET"),
-        (Method::HEAD, "x", "GET"),
+        (Method::PUT, "x", "GET, HEAD"),
+        (Method::HEAD, "x/a", "PUT, DELETE"),
         (Method::GET, "x/a", "PUT, DELETE"),
         (Method::POST, "x/a", "PUT, DELETE"),
         (Method::PATCH, "x/a/republish", "PUT, DELETE, POST"),

@@ -29,6 +29,9 @@ const COUNT_EVERY: Span = Span::from_secs(600);
 /// Time between two reads of the store's settings, while a page is open.
 const RISKS_EVERY: Span = Span::from_secs(60);
 
+/// Refusals that a page shows.
+const REFUSALS_SHOWN_MAX: usize = 20;
+
 /// Time after which a browser reconnects, in milliseconds.
 const RETRY_MS: u64 = 2000;
 
@@ -78,6 +81,7 @@ async fn step(page: &Data<AdminPage>) {
             "samples": nested(&samples),
             "months": months,
             "warnings": warnings,
+            "refusals": page.node.common.refusals.last(REFUSALS_SHOWN_MAX, |_| true),
         });
         live.frames.send_replace(event("now", &data.to_string()));
     }

@@ -12,11 +12,14 @@ pub(super) mod page;
 mod pages;
 mod session;
 
+use std::convert::Infallible;
+
 use actix_web::guard::fn_guard;
-use actix_web::http::StatusCode;
 use actix_web::http::header::{LOCATION, RETRY_AFTER, SET_COOKIE};
-use actix_web::web::{self, Data, Path, Payload, ServiceConfig};
+use actix_web::http::{Method, StatusCode};
+use actix_web::web::{self, Bytes, Data, Path, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
+use futures_util::stream;
 use slog::info;
 
 use crate::command::StoreCommand;
@@ -26,6 +29,7 @@ use crate::operate::access::revoke::AccessRevoke;
 use crate::operate::inspect::command::Inspect;
 use crate::operate::inspect::facts::Inspection;
 use crate::operate::inspect::target::Target;
+use crate::push::methods::read;
 use crate::settings::keys::Keys;
 use guard::{cookie_of, read_form};
 use page::AdminPage;
@@ -38,13 +42,13 @@ pub(super) fn routes(page: &Data<AdminPage>, service: &mut ServiceConfig) {
     let scope = web::scope("/admin")
         .app_data(Data::clone(page))
         .guard(fn_guard(guard::has_address))
-        .service(web::resource("").get(show))
-        .service(web::resource("/login").get(ask).post(sign_in))
+        .service(web::resource("").route(read().to(show)))
+        .service(web::resource("/login").route(read().to(ask)).post(sign_in))
         .service(web::resource("/logout").post(sign_out))
-        .service(web::resource("/events").get(events))
-        .service(web::resource("/inspect").get(back).post(inspect))
-        .service(web::resource("/people").get(people).post(revoke))
-        .service(web::resource("/{file}").get(file));
+        .service(web::resource("/events").route(read().to(events)))
+        .service(web::resource("/inspect").route(read().to(back)).post(inspect))
+        .service(web::resource("/people").route(read().to(people)).post(revoke))
+        .service(web::resource("/{file}").route(read().to(file)));
     let wrong_host = web::scope("/admin").default_service(web::to(guard::misdirected));
     service.service(scope).service(wrong_host);
 }
@@ -104,10 +108,13 @@ async fn sign_out(request: HttpRequest, body: Payload, page: Data<AdminPage>) ->
 
 async fn events(request: HttpRequest, page: Data<AdminPage>) -> Answer {
     let session = page.admit(&request).await?;
+    let mut answer = HttpResponse::Ok();
+    let answer = with_security(&mut answer).content_type("text/event-stream");
+    if *request.method() == Method::HEAD {
+        return Ok(answer.streaming(stream::empty::<Result<Bytes, Infallible>>()));
+    }
     Ok(match live::events(page, session) {
-        Some(events) => with_security(&mut HttpResponse::Ok())
-            .content_type("text/event-stream")
-            .streaming(events),
+        Some(events) => answer.streaming(events),
         None => with_security(&mut HttpResponse::ServiceUnavailable())
             .insert_header((RETRY_AFTER, "10"))
             .finish(),

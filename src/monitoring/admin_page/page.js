@@ -139,6 +139,15 @@ function latency(series) {
 const rates = (name) => (label) => [label, number(sum(now, name, label)), number(rate(name, label))];
 
 const ROWS = {
+  refusals: () =>
+    now.refusals.map(({ last_ms: last, count, status, errno, message, method, route, request }) => [
+      clock(last),
+      number(count),
+      `${status}, errno ${errno}`,
+      message,
+      `${method} ${route || "no such path"}`,
+      request,
+    ]),
   phases: () => Object.entries(metric("clients")).map(([phase, count]) => [phase, number(count)]),
   outcomes: () => Object.keys(metric("pushes_total")).map(rates("pushes_total")),
   statuses: () => Object.keys(metric("push_responses_total")).map(rates("push_responses_total")),

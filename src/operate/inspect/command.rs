@@ -30,6 +30,7 @@ use crate::limits::Limits;
 use crate::operate::access;
 use crate::operate::nodes::node_access;
 use crate::push::push_history::{PushHistory, PushRecord};
+use crate::push::refusals::{Refusal, Refusals};
 use crate::settings::Settings;
 use crate::settings::keys::Keys;
 
@@ -107,6 +108,9 @@ const PAGE: PageLimit = PageLimit { rows: 100, bytes: 1 << 20 };
 /// The last pushes that are shown.
 const PUSHES_MAX: usize = 20;
 
+/// The last refusals that are shown.
+const REFUSALS_SHOWN_MAX: usize = 10;
+
 /// How long a client may take to answer.
 const OBSERVE_WAIT: Duration = Duration::from_secs(1);
 
@@ -128,6 +132,7 @@ async fn inspect(subject: &Subject, job: &Job) -> Result<Inspection, JobError> {
         connection: Connection::None,
         limits_reached: reached.into_iter().flatten().map(str::to_owned).collect(),
         pushes: pushes(subject, job),
+        refusals: refusals(subject, job),
         findings: Vec::new(),
     };
     if let (Some(endpoint), Some(ours)) = (&mut facts.endpoint, &context.origin) {
@@ -157,6 +162,15 @@ fn pushes(subject: &Subject, job: &Job) -> Option<Vec<PushFacts>> {
     };
     let last = history.last(PUSHES_MAX, wanted);
     Some(last.into_iter().map(PushFacts::from).collect())
+}
+
+/// The last refusals of requests to the agent or channel.
+fn refusals(subject: &Subject, job: &Job) -> Vec<Refusal> {
+    let Some(refusals) = job.context.part::<Arc<Refusals>>() else { return Vec::new() };
+    let chid = subject.chid().map(|chid| chid.to_string());
+    refusals.last(REFUSALS_SHOWN_MAX, |refusal| {
+        refusal.uaid == Some(subject.uaid) && (chid.is_none() || refusal.chid == chid)
+    })
 }
 
 /// The token whose id the uaid has. None for an id that no token has.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use state_machine::{Month, Uaid};
 
 use crate::push::push_history::PushRecord;
+use crate::push::refusals::Refusal;
 
 /// All facts. Times are milliseconds since the Unix epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +28,8 @@ pub struct Inspection {
     /// The last pushes of the process that answers, the newest first; those of other nodes are not among them. None if
     /// it takes no pushes.
     pub pushes: Option<Vec<PushFacts>>,
+    /// The last refusals of the same process, the newest first.
+    pub refusals: Vec<Refusal>,
     /// Settings that refuse requests of this agent or pushes to this channel now.
     pub limits_reached: Vec<String>,
     /// Why a push may not arrive, the most important reason first.
@@ -138,6 +141,8 @@ pub struct PushFacts {
     pub urgency: String,
     /// The outcome as metrics name it, or `over_limit`.
     pub outcome: String,
+    /// Why the message was stored.
+    pub reason: Option<String>,
 }
 
 impl From<PushRecord> for PushFacts {
@@ -150,6 +155,7 @@ impl From<PushRecord> for PushFacts {
             ttl_s: push.ttl.0 / 1000,
             urgency: push.urgency.as_str().to_owned(),
             outcome: push.outcome.to_owned(),
+            reason: push.reason.map(str::to_owned),
         }
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use indicatif::HumanDuration;
 
 use super::facts::{Connection, Inspection, RecordFacts, SessionFacts};
-use crate::push::push_history::OVER_LIMIT;
+use crate::push::push_history::{OVER_LIMIT, REASONS};
+use crate::push::refusals::Refusal;
 
 /// The reasons, the most important first. Without a reason, one sentence that says so.
 pub fn of(facts: &Inspection) -> Vec<String> {
@@ -169,21 +170,34 @@ fn unacked_for(facts: &Inspection, session: &SessionFacts) -> String {
 
 /// How the last push ended, if the agent got nothing of it.
 fn last_push(facts: &Inspection) -> Option<String> {
-    let last = facts.pushes.as_ref()?.first()?;
-    let why = match last.outcome.as_str() {
+    let last = facts.pushes.as_ref().and_then(|pushes| pushes.first());
+    // A push is in the history from its outcome on; what it lacks is refused before.
+    let before = |refusal: &&Refusal| matches!(refusal.status, 400 | 401 | 403 | 413);
+    let refusal = facts.refusals.iter().find(before);
+    let refusal = refusal.filter(|it| last.is_none_or(|push| push.at_ms < it.last_ms));
+    if let Some(refusal) = refusal {
+        return Some(format!("the last push, {}", refusal_text(facts, refusal)));
+    }
+    let why = match last?.outcome.as_str() {
         "delivered" | "stored" => return None,
-        outcome => outcome_text(outcome),
+        outcome => outcome_text(outcome, None),
     };
-    Some(format!("the last push, {}, was {why}", ago(facts, last.at_ms)))
+    Some(format!("the last push, {}, was {why}", ago(facts, last?.at_ms)))
 }
 
-/// An outcome in words.
-pub fn outcome_text(outcome: &str) -> &str {
-    match outcome {
+/// A refusal in words, behind what was refused.
+pub fn refusal_text(facts: &Inspection, refusal: &Refusal) -> String {
+    let Refusal { status, errno, message, request, .. } = refusal;
+    let at = ago(facts, refusal.last_ms);
+    format!("{at}, was refused with {status}, errno {errno}: {message} (request {request})")
+}
+
+/// An outcome in words, with the reason why it was stored.
+pub fn outcome_text(outcome: &str, reason: Option<&str>) -> String {
+    let known = REASONS.iter().find(|(name, _)| Some(*name) == reason);
+    let text = match outcome {
         "delivered" => "delivered",
-        "stored" => {
-            "stored: its sender wants a receipt, or the user agent was not connected, was busy, or did not ack in time"
-        }
+        "stored" => return known.map_or("stored".to_owned(), |(_, why)| format!("stored: {why}")),
         "dropped" => "dropped: its TTL was 0 and the user agent could not take it at once",
         "user_gone" => "refused with 410: the user agent was unknown",
         "no_such_channel" => "refused with 410: the channel was not registered",
@@ -192,10 +206,11 @@ pub fn outcome_text(outcome: &str) -> &str {
         "other_protocol" => {
             "refused: it was not of the protocol of the user agent (Web Push or SimplePush)"
         }
-        "unavailable" => "refused with 503: the store or a node was overloaded",
+        "unavailable" => "refused with 503: the store was overloaded, without space or down",
         OVER_LIMIT => "refused with 429: a limit by sender was reached",
         other => other,
-    }
+    };
+    text.to_owned()
 }
 
 fn waiting(facts: &Inspection) -> String {
@@ -272,6 +287,7 @@ mod tests {
             waiting: Waiting::default(),
             connection,
             pushes: None,
+            refusals: Vec::new(),
             limits_reached: Vec::new(),
             findings: Vec::new(),
         }
@@ -295,6 +311,7 @@ mod tests {
             ttl_s: 60,
             urgency: "normal".into(),
             outcome: outcome.into(),
+            reason: None,
         }]);
         facts
     }
@@ -304,7 +321,8 @@ mod tests {
         for outcome in OUTCOMES.into_iter().chain([OVER_LIMIT]) {
             let found = of(&pushed(facts(Connection::Here(session())), outcome));
             assert!(
-                outcome == "delivered" || outcome_text(outcome) != outcome,
+                ["delivered", "stored"].contains(&outcome)
+                    || outcome_text(outcome, None) != outcome,
                 "{outcome} has words"
             );
             match outcome {
@@ -312,6 +330,41 @@ mod tests {
                 _ => assert!(found[0].starts_with("the last push, 2 hours ago, was "), "{found:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_stored_push_has_one_reason() {
+        for (name, words) in REASONS {
+            assert_eq!(outcome_text("stored", Some(name)), format!("stored: {words}"));
+        }
+        assert_eq!(outcome_text("stored", Some("of a later version")), "stored");
+    }
+
+    #[test]
+    fn a_refusal_before_the_delivery_is_the_reason_unless_a_later_push_got_there() {
+        let refusal = |status, last_ms| Refusal {
+            status,
+            errno: 109,
+            message: "why".into(),
+            method: "POST".into(),
+            route: None,
+            uaid: None,
+            chid: None,
+            count: 2,
+            first_ms: 0,
+            last_ms,
+            request: "r-1".into(),
+        };
+        let mut facts = pushed(facts(Connection::Here(session())), "stored");
+        facts.refusals = vec![refusal(410, NOW), refusal(401, NOW - HOUR)];
+        let why = "the last push, 1 hour ago, was refused with 401, errno 109: why (request r-1)";
+        assert_eq!(of(&facts), [why]);
+        assert!(
+            crate::operate::inspect::text::of(&facts).contains("2 times, last 1 hour ago, was")
+        );
+        facts.refusals.remove(1);
+        facts.refusals.push(refusal(401, NOW - 3 * HOUR));
+        assert!(of(&facts)[0].starts_with("nothing hinders a push"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use indicatif::HumanBytes;
 
 use super::facts::{Connection, Inspection, PushFacts};
-use super::findings::{ago, outcome_text};
+use super::findings::{ago, outcome_text, refusal_text};
 
 /// The findings, and then a line for each fact.
 pub fn of(facts: &Inspection) -> String {
@@ -59,13 +59,40 @@ fn lines(facts: &Inspection) -> Vec<(&'static str, String)> {
     }
     lines.push(("waiting", waiting(facts)));
     lines.push(("connection", connection(facts)));
-    for push in facts.pushes.iter().flatten() {
-        let PushFacts { channel, ttl_s, urgency, outcome, .. } = push;
-        let (at, outcome) = (ago(facts, push.at_ms), outcome_text(outcome));
-        let text = format!("{at}, {outcome}; channel {channel}, TTL {ttl_s} s, {urgency}");
-        lines.push(("push", text));
+    lines.extend(pushes(facts).map(|text| ("push", text)));
+    for refusal in &facts.refusals {
+        let times = if refusal.count == 1 {
+            String::new()
+        } else {
+            format!("{} times, last ", refusal.count)
+        };
+        lines.push(("refused", times + &refusal_text(facts, refusal)));
     }
     lines
+}
+
+/// A line for consecutive pushes that ended alike.
+fn pushes(facts: &Inspection) -> impl Iterator<Item = String> {
+    let all = facts.pushes.as_deref().unwrap_or_default();
+    let kind = |push: &PushFacts| {
+        let PushFacts { channel, ttl_s, urgency, outcome, reason, .. } = push.clone();
+        (channel, ttl_s, urgency, outcome, reason)
+    };
+    all.chunk_by(move |one, next| kind(one) == kind(next)).map(move |alike| {
+        let PushFacts { channel, ttl_s, urgency, outcome, reason, at_ms, .. } = &alike[0];
+        let outcome = outcome_text(outcome, reason.as_deref());
+        let newest = ago(facts, *at_ms);
+        let at = match alike {
+            [_] => newest,
+            [.., oldest] => {
+                format!("{} pushes, {} to {newest}", alike.len(), ago(facts, oldest.at_ms))
+            }
+            [] => String::new(),
+        };
+        // Who asks about an endpoint knows its channel.
+        let of = facts.endpoint.is_none().then(|| format!("channel {channel}, "));
+        format!("{at}, {outcome}; {}TTL {ttl_s} s, {urgency}", of.unwrap_or_default())
+    })
 }
 
 fn waiting(facts: &Inspection) -> String {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Status, errno and error of every row of the table in docs/protocol.md.
+/// Status, errno and error of every error.
 fn table() -> Vec<(u16, u16, PushError)> {
     let audience = VapidError::Audience { expected: "https://push.example.net".into() };
     vec![
@@ -30,7 +30,7 @@ fn table() -> Vec<(u16, u16, PushError)> {
         (413, 104, FormError::DataTooLarge { max_bytes: 4096 }.into()),
         (404, 102, TokenError::Unknown.into()),
         (404, 102, PushError::NoSuchMessage),
-        (404, 102, PushError::NotFound),
+        (404, 117, PushError::NotFound),
         (410, 103, PushError::UserGone),
         (413, 104, PushError::TooLarge { max_bytes: 4096 }),
         (410, 105, PushError::UserWentAway),
@@ -69,13 +69,14 @@ fn header(error: &PushError, name: HeaderName) -> Option<String> {
 fn every_error_has_its_status_its_errno_and_its_headers() {
     for (status, errno, error) in table() {
         assert_eq!(error.error_response().status().as_u16(), status, "{error}");
-        assert_eq!(error.errno(), errno, "{error}");
+        assert_eq!(error.errno().number(), errno, "{error}");
+        crate::system::errno::assert_described(status, errno);
         let expected = json!({
             "code": status,
             "errno": errno,
             "error": StatusCode::from_u16(status).unwrap().canonical_reason().unwrap(),
             "message": error.to_string(),
-            "more_info": MORE_INFO,
+            "more_info": format!("/errors#{errno}"),
         });
         assert_eq!(body(&error), expected);
         let retry_after = match (status, errno) {

@@ -7,7 +7,8 @@ use actix_web::{HttpResponse, ResponseError};
 use state_machine::bridged_call::BridgedError;
 
 use crate::limits::OverLimit;
-use crate::push::error::{MORE_INFO, PushError, RETRY_AFTER_S, refuse};
+use crate::push::error::{PushError, RETRY_AFTER_S, refuse};
+use crate::system::errno::Errno;
 
 /// The minimum length of a token in autopush.
 pub(super) const TOKEN_CHARS_MIN: usize = 8;
@@ -70,27 +71,31 @@ pub(super) enum RegistrationError {
 
 impl RegistrationError {
     /// The error number in the body.
-    pub(super) fn errno(&self) -> u16 {
+    pub(super) fn errno(&self) -> Errno {
         self.code().1
     }
 
-    fn code(&self) -> (StatusCode, u16) {
+    fn code(&self) -> (StatusCode, Errno) {
         match self {
             Self::Push(error) => (error.status_code(), error.errno()),
-            Self::UnknownType => (StatusCode::NOT_FOUND, 108),
-            Self::Gcm | Self::Adm => (StatusCode::GONE, 108),
+            Self::UnknownType => (StatusCode::NOT_FOUND, Errno::WrongKind),
+            Self::Gcm | Self::Adm => (StatusCode::GONE, Errno::WrongKind),
             Self::UnknownApp | Self::Body | Self::Token | Self::ChannelId | Self::Aps => {
-                (StatusCode::BAD_REQUEST, 108)
+                (StatusCode::BAD_REQUEST, Errno::WrongKind)
             }
-            Self::Key => (StatusCode::BAD_REQUEST, 110),
-            Self::Secret => (StatusCode::UNAUTHORIZED, 109),
-            Self::Agent(BridgedError::UnknownAgent) => (StatusCode::GONE, 103),
-            Self::Agent(BridgedError::NoSuchChannel) => (StatusCode::GONE, 106),
-            Self::Agent(BridgedError::TooManyChannels) => (StatusCode::PAYLOAD_TOO_LARGE, 104),
+            Self::Key => (StatusCode::BAD_REQUEST, Errno::Encryption),
+            Self::Secret => (StatusCode::UNAUTHORIZED, Errno::Unauthorized),
+            Self::Agent(BridgedError::UnknownAgent) => (StatusCode::GONE, Errno::UserGone),
+            Self::Agent(BridgedError::NoSuchChannel) => {
+                (StatusCode::GONE, Errno::NoSuchSubscription)
+            }
+            Self::Agent(BridgedError::TooManyChannels) => {
+                (StatusCode::PAYLOAD_TOO_LARGE, Errno::TooLarge)
+            }
             Self::Agent(BridgedError::NoSpace | BridgedError::Unavailable) => {
-                (StatusCode::SERVICE_UNAVAILABLE, 201)
+                (StatusCode::SERVICE_UNAVAILABLE, Errno::TryLater)
             }
-            Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, 999),
+            Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, Errno::Other),
         }
     }
 }
@@ -115,7 +120,7 @@ impl ResponseError for RegistrationError {
     fn error_response(&self) -> HttpResponse {
         match self {
             Self::Push(error) => error.error_response(),
-            _ => refuse(self, self.code(), MORE_INFO, |response| {
+            _ => refuse(self, self.code(), |response| {
                 match self {
                     Self::Secret => response.insert_header((WWW_AUTHENTICATE, SCHEME)),
                     Self::Agent(BridgedError::NoSpace | BridgedError::Unavailable) => {

@@ -78,6 +78,7 @@ impl Scene {
             apps: APPS.map(|(bridge, app)| (bridge, app.into())).into(),
             secrets: RegistrationSecrets::new(keys.auth_keys()),
             urls: Box::new(ShownUrls),
+            vapid_keys: settings.vapid_keys_allowed.clone(),
             is_closed: false,
             limits: Limits::new(&settings, clock, log.clone()),
             body_timeout: Duration::from_secs(10),

@@ -42,7 +42,9 @@ use state_machine::{BridgeName, BridgeRecipient, Uaid};
 use super::error::PushError;
 use super::port::body::read_body;
 use super::port::request_id::request_id;
+use super::vapid::check_allowed;
 use crate::limits::Limits;
+use crate::settings::AllowedVapidKeys;
 use body::{BODY_BYTES_MAX, Fields, chid};
 use error::RegistrationError;
 pub use secrets::RegistrationSecrets;
@@ -55,6 +57,8 @@ pub struct RegistrationService {
     pub secrets: RegistrationSecrets,
     pub urls: Box<dyn EndpointUrls + Send + Sync>,
     pub limits: Arc<Limits>,
+    /// The keys of which one must be that of each new channel.
+    pub vapid_keys: AllowedVapidKeys,
     /// Whether user agents need an access token: no new one registers here, and those that did remain.
     pub is_closed: bool,
     /// How long a body may take to arrive.
@@ -80,7 +84,7 @@ async fn answer(
     let answer = service.serve(&request, payload).await;
     answer.inspect_err(|error| {
         debug!(service.log, "refused a request of a bridged user agent"; "request" => request_id(request.headers()),
-            "errno" => error.errno(), "reason" => %error);
+            "errno" => error.errno().number(), "reason" => %error);
     })
 }
 
@@ -112,7 +116,7 @@ impl RegistrationService {
                 self.agents.update(uaid, target.recipient(&body().await?)?).await?;
                 Ok(HttpResponse::Ok().json(json!({})))
             }
-            (Resource::Agent(text), &Method::GET) => {
+            (Resource::Agent(text), &Method::GET | &Method::HEAD) => {
                 let channels = self.agents.channels(self.authorize(text, headers)?).await?;
                 let channels: Vec<_> = channels.iter().map(ToString::to_string).collect();
                 // The client compares the `uaid` with its own as text: it is answered as it was written, dashed or not.
@@ -135,7 +139,9 @@ impl RegistrationService {
             (Resource::New | Resource::Channels(_), _) => {
                 Err(RegistrationError::Method { allow: "POST" })
             }
-            (Resource::Agent(_), _) => Err(RegistrationError::Method { allow: "PUT, GET, DELETE" }),
+            (Resource::Agent(_), _) => {
+                Err(RegistrationError::Method { allow: "PUT, GET, HEAD, DELETE" })
+            }
             (Resource::Channel(..), _) => Err(RegistrationError::Method { allow: "DELETE" }),
         }
     }
@@ -157,6 +163,7 @@ impl RegistrationService {
         address: Option<IpAddr>,
     ) -> Result<HttpResponse, RegistrationError> {
         let (recipient, chid, key) = (target.recipient(fields)?, fields.channel()?, fields.key()?);
+        check_allowed(&self.vapid_keys, key.as_ref()).map_err(PushError::from)?;
         self.limits.new_agent_from(address)?;
         self.limits.register_from(address)?;
         self.limits.try_admit(false).then_some(()).ok_or(BridgedError::Unavailable)?;
@@ -176,6 +183,7 @@ impl RegistrationService {
         address: Option<IpAddr>,
     ) -> Result<HttpResponse, RegistrationError> {
         let (chid, key) = (fields.channel()?, fields.key()?);
+        check_allowed(&self.vapid_keys, key.as_ref()).map_err(PushError::from)?;
         self.limits.register_of_agent(uaid)?;
         self.limits.register_from(address)?;
         self.agents.subscribe(uaid, chid).await?;

@@ -3,11 +3,13 @@ use std::net::SocketAddr;
 use actix_web::test::TestRequest;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use state_machine::wire::VapidKey;
 use storage::Store;
 
 use super::body::BODY_BYTES_MAX;
 use super::error::{APS_BYTES_MAX, TOKEN_CHARS_MAX};
 use super::fixture::{Agent, Answer, Scene, TOKEN};
+use crate::settings::AllowedVapidKeys;
 
 const KEY: &str =
     "BP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBru3jl7A8";
@@ -179,7 +181,7 @@ async fn an_invalid_type_application_path_or_method_is_refused() {
         ("POST", &agent.path(), (405, 999)),
         ("GET", &format!("{}/subscription", agent.path()), (405, 999)),
         ("GET", &format!("{}/subscription/{}", agent.path(), agent.channel), (405, 999)),
-        ("GET", &format!("{}/channels", agent.path()), (404, 102)),
+        ("GET", &format!("{}/channels", agent.path()), (404, 117)),
     ] {
         let body = json!({"token": TOKEN});
         let answer = scene.ask(method, path, Some(&agent.secret), &body).await;
@@ -335,7 +337,7 @@ fn every_error_is_in_the_documentation() {
         (400, 108),
         (400, 110),
         (401, 109),
-        (404, 102),
+        (404, 117),
         (404, 108),
         (405, 999),
         (408, 999),
@@ -346,7 +348,22 @@ fn every_error_is_in_the_documentation() {
         (429, 201),
         (503, 201),
     ] {
+        crate::system::errno::assert_described(status, errno);
         let row = format!("| {status} | {errno} |");
         assert!(docs.contains(&row), "docs/protocol.md has no row {row}");
     }
+}
+
+#[actix_web::test]
+async fn a_channel_that_no_push_can_reach_is_refused() {
+    let listed = VapidKey::parse(KEY).unwrap();
+    let allowed = AllowedVapidKeys::from_iter([listed]);
+    let scene = Scene::new(|settings| settings.vapid_keys_allowed = allowed).await;
+    let base = "/v1/fcm/1234/registration";
+    let refused = scene.ask("POST", base, None, &json!({"token": TOKEN})).await;
+    assert_eq!(refused.code(), (401, 109));
+    let agent = parsed(scene.ask("POST", base, None, &json!({"token": TOKEN, "key": KEY})).await);
+    let RegisterResponse { uaid, secret, channel_id: channel, .. } = agent;
+    let agent = Agent { uaid, secret, channel };
+    assert_eq!(scene.of(&agent, "POST", "/subscription", json!({})).await.code(), (401, 109));
 }

@@ -50,7 +50,10 @@ pub struct PushHeaders {
 /// Why the headers of a push are refused. A header that must not be repeated is invalid if it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    #[error("the TTL header is missing: say for how many seconds the message is worth keeping")]
+    #[error(
+        "the TTL header is missing: say for how many seconds the message is worth keeping. With the setting \
+         lenient_senders a server accepts old apps of UnifiedPush"
+    )]
     TtlMissing,
     #[error("the TTL header must be one whole number of seconds")]
     TtlInvalid,
@@ -61,7 +64,10 @@ pub enum HeaderError {
     /// Several values are an error (RFC 8030 §5.3), and so is an unknown one.
     #[error("the Urgency header must be one of very-low, low, normal, high")]
     Urgency,
-    #[error("the Content-Encoding header is missing: a body must be encrypted with aes128gcm")]
+    #[error(
+        "the Content-Encoding header is missing: a body must be encrypted with aes128gcm. With the setting lenient_senders \
+         a server accepts old apps of UnifiedPush"
+    )]
     EncodingMissing,
     #[error("the Content-Encoding header must be aes128gcm or aesgcm")]
     EncodingUnknown,

@@ -4,6 +4,8 @@
 //! The page has a VAPID token of the server and is its own application server, so that the trial needs no route
 //! (decision 48). It has no text that a stranger sent.
 
+mod errors;
+
 use actix_web::http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderMap, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
@@ -19,6 +21,7 @@ use state_machine::Time;
 use super::error::PushError;
 use super::port::methods::{page, read};
 use crate::system::jwt;
+pub(super) use errors::errors;
 
 /// What the page may load, and from where. Nothing is inline.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; worker-src 'self'; \

@@ -3,6 +3,7 @@
 use crate::ids::{NodeId, Uaid};
 use crate::month::Month;
 use crate::time::{Span, Time};
+use crate::wire::VapidKey;
 
 /// Shared by all connections of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -13,6 +14,8 @@ pub struct Config {
     pub frozen_month: Option<Month>,
     /// Whether an agent whose hello has no `use_webpush` speaks SimplePush.
     pub simplepush: bool,
+    /// The VAPID keys that an application server may have, for which alone channels are registered. Empty: any, or none.
+    pub vapid_keys: Box<[VapidKey]>,
     /// The bounds of each connection.
     pub limits: Limits,
 }
@@ -63,6 +66,16 @@ impl Config {
     /// The month that messages are to be stored in at `now`.
     pub fn message_month(&self, now: Time) -> Month {
         self.frozen_month.unwrap_or_else(|| Month::of(now))
+    }
+
+    /// Why no push could reach a channel with this key; none if one can.
+    pub(super) fn refusal_of(&self, key: Option<&VapidKey>) -> Option<&'static str> {
+        match key {
+            _ if self.vapid_keys.is_empty() => None,
+            None => Some("this server needs the VAPID key of the application server"),
+            Some(key) if self.vapid_keys.contains(key) => None,
+            Some(_) => Some("this server does not list this VAPID key"),
+        }
     }
 }
 

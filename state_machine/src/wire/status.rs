@@ -6,6 +6,8 @@ pub const OK: u16 = 200;
 pub const INVALID_KEY: u16 = 400;
 /// The message or one of its other fields is invalid.
 pub const INVALID: u16 = 401;
+/// The server accepts pushes with other VAPID keys only, or none without one.
+pub const KEY_NOT_ALLOWED: u16 = 403;
 /// The agent has its maximum of channels.
 pub const TOO_MANY: u16 = 413;
 /// The agent, or its address, registers more than a limit allows; it may retry later.

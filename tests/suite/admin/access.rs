@@ -9,8 +9,8 @@ use tokio_tungstenite::tungstenite::Error;
 
 use super::AdminFixture;
 use crate::harness::{
-    AT_ONCE, Agent, Channel, Closed, Cluster, ClusterPlan, Program, Role, Sender, Server, Signer,
-    Socket, kalends, until,
+    AT_ONCE, Agent, Channel, Closed, Cluster, ClusterPlan, Launch, Program, Role, Sender, Server,
+    Signer, Socket, kalends, until,
 };
 
 const CLOSED: &str = "--access=token";
@@ -304,10 +304,14 @@ async fn a_token_is_known_and_ends_on_every_node_of_a_cluster() {
 }
 
 #[actix_web::test]
-async fn only_listed_vapid_keys_push_if_there_is_a_list() {
+async fn only_listed_vapid_keys_push_and_get_channels_if_there_is_a_list() {
     let (listed, other) = (Signer::new(), Signer::new());
-    let server = Server::start_with(&[&format!("--vapid-keys-allowed={}", listed.key())]);
-    let (_agent, channel) = Agent::subscribed(&server).await;
+    let mut server = Server::start();
+    let (before, channel) = Agent::subscribed(&server).await;
+    before.leave().await;
+    let list = format!("--vapid-keys-allowed={}", listed.key());
+    server.kill();
+    server.restart_as(Launch::default().with(&[&list]));
     let sender = Sender::new();
     let post = || sender.post(&channel.endpoint).ttl(60).body("x");
     let of = |signer: &Signer| post().signed(signer, &server.origin());
@@ -318,4 +322,20 @@ async fn only_listed_vapid_keys_push_if_there_is_a_list() {
     ] {
         post.send().await.assert_refused(why, (401, 109), why);
     }
+
+    let mut agent = Agent::new(&server).await;
+    let id = "deadbeef-0000-4000-8000-decafbad0000";
+    for (key, reason) in [
+        (None, "this server needs the VAPID key of the application server"),
+        (Some(other.key()), "this server does not list this VAPID key"),
+    ] {
+        let register = json!({"messageType": "register", "channelID": id, "key": key});
+        let refused = agent.request(&register).await.expect("the session continues");
+        let expected = json!({"messageType": "register", "channelID": id, "status": 403, "pushEndpoint": "",
+            "reason": reason});
+        assert_eq!(refused, expected);
+    }
+    let channel = agent.register_for(&listed.key()).await;
+    let signed = sender.post(&channel.endpoint).ttl(60).body("x").signed(&listed, &server.origin());
+    assert_eq!(signed.send().await.status, 201);
 }

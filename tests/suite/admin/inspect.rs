@@ -164,6 +164,8 @@ async fn the_last_pushes_are_shown_with_their_outcomes() {
     assert!(found.contains(" was delivered ") && found.contains(" ms"), "{found}");
     let text = fixture.stdout_of(&format!("inspect {}", channel.endpoint)).await;
     assert!(text.contains("refused with 429: a limit by sender was reached"), "{text}");
+    assert!(text.contains("; TTL 60 s, normal"), "the channel is known: {text}");
+    let text = fixture.stdout_of(&format!("inspect {}", facts["uaid"].as_str().unwrap())).await;
     assert!(text.contains(&format!("channel {}, TTL 60 s, normal", channel.id)), "{text}");
 
     let none = AdminFixture::embedded(&["--push-history-max=0"]);

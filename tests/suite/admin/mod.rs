@@ -10,6 +10,7 @@ mod inspect;
 mod lifecycles;
 mod nodes;
 pub(crate) mod operator_page;
+mod refusals;
 mod socket;
 mod tail_process;
 mod users;

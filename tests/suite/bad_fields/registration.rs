@@ -178,11 +178,11 @@ async fn each_faulty_body_secret_and_path_of_a_registration_is_refused_and_named
 
     let (long_type, long_app) = ("f".repeat(5000), "a".repeat(129));
     for (what, path, status, errno, names) in [
-        ("an empty type", format!("/{APP}/registration"), 404, 102, "URL"),
+        ("an empty type", format!("/{APP}/registration"), 404, 117, "URL"),
         ("a long type", format!("{long_type}/{APP}/registration"), 404, 108, "type"),
         ("an unknown type", format!("FCM/{APP}/registration"), 404, 108, "type"),
         ("a type that is not UTF-8", format!("%ff/{APP}/registration"), 404, 108, "type"),
-        ("an empty application", "fcm//registration".to_owned(), 404, 102, "URL"),
+        ("an empty application", "fcm//registration".to_owned(), 404, 117, "URL"),
         ("an unknown application", "fcm/other/registration".to_owned(), 400, 108, "application"),
         ("a long application", format!("fcm/{long_app}/registration"), 400, 108, "application"),
         ("an application of no UTF-8", "fcm/%ff/registration".to_owned(), 400, 108, "application"),

@@ -251,7 +251,7 @@ async fn a_server_without_bridges_has_no_registrations() {
     let url = format!("{}/v1/fcm/{APP}/registration", server.origin());
     let sender = Sender::new();
     let request = sender.request(Method::POST, &url);
-    request.raw_body(r#"{"token":"a-token-of-fcm"}"#).send().await.assert_error(404, 102);
+    request.raw_body(r#"{"token":"a-token-of-fcm"}"#).send().await.assert_error(404, 117);
     let keys = fs::read_to_string(server.data_dir().join(KEYS_FILE)).expect("there are keys");
     assert!(!keys.contains("auth_keys ="), "a key that nothing needs");
 }

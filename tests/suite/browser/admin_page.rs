@@ -75,6 +75,14 @@ fn pushes(server: &Server) -> String {
         let (mut agent, channel) = Agent::subscribed(server).await;
         sender.push_to(&mut agent, &channel, "direct").await;
         let uaid = agent.leave().await;
+        for _ in 0..3 {
+            sender
+                .post(&channel.endpoint)
+                .body("without a TTL")
+                .send()
+                .await
+                .assert_error(400, 111);
+        }
         for text in ["one", "two", "three"] {
             sender.push(&channel.endpoint, text).await;
         }
@@ -95,6 +103,8 @@ fn the_live_page_follows_pushes_and_comes_back_after_a_restart_of_the_server() {
     wait(&mut firefox, &format!("{delivered}.startsWith('1')"));
     let stored = "document.querySelector('[data-value=stored]').textContent";
     wait(&mut firefox, &format!("{stored}.startsWith('3')"));
+    let refused = "document.querySelector('#refusals tbody').textContent";
+    wait(&mut firefox, &format!("{refused}.includes('3400, errno 111the TTL header is missing')"));
     assert_page(&mut firefox, "admin-live");
 
     server.terminate();

@@ -93,6 +93,19 @@ fn the_page_sends_itself_a_push_by_the_keyboard_alone() {
     assert_eq!(try_it(&mut firefox).1, "good");
 }
 
+#[test]
+fn the_page_of_errors_shows_the_section_of_a_number() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let server = Server::start();
+    let profile = Profile::new(&server.socket_url());
+    let mut firefox = Firefox::start(profile.path());
+    firefox.open(&format!("{}/errors#117", server.origin()));
+    let shown = "const { top } = document.querySelector(':target h2').getBoundingClientRect();
+        return top >= 0 && top < window.innerHeight;";
+    assert_eq!(firefox.run(shown, &json!([])), true, "the section is in the window");
+    assert_page(&mut firefox, "errors");
+}
+
 /// Waits until the page states this about the server, by itself.
 fn wait_for_state(firefox: &mut Firefox, sentence: &str, class: &str) {
     let wait = "const [sentence, kind] = arguments;

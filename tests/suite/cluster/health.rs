@@ -41,12 +41,12 @@ async fn a_role_has_its_own_paths_and_no_others() {
     let sender = Sender::new();
     let path = channel.path(endpoint);
     let push = sender.post(&format!("{}{path}", connect.origin())).ttl(60).body("x");
-    push.send().await.assert_error(404, 102);
+    push.send().await.assert_error(404, 117);
     for path in ["/m/x", "/v1/feeds/f", "/push/x", "/notif/x"] {
-        sender.get(&format!("{}{path}", connect.origin())).await.assert_error(404, 102);
+        sender.get(&format!("{}{path}", connect.origin())).await.assert_error(404, 117);
     }
     assert_eq!(sender.get(&format!("{}/", connect.origin())).await.status, 426);
-    sender.get(&format!("{}/", endpoint.origin())).await.assert_error(404, 102);
+    sender.get(&format!("{}/", endpoint.origin())).await.assert_error(404, 117);
     // The router port rejects every request without a signature.
     let router = sender.get(&format!("{}/health", connect.router_url())).await;
     assert!((400..500).contains(&router.status), "{router}");

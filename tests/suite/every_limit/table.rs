@@ -46,11 +46,15 @@ pub(super) fn of_route(method: &str, path: &str) -> Option<&'static [Way]> {
     Some(match (method, path) {
         ("HEAD" | "OPTIONS", _) => &[Fixed],
         ("GET", "/" | "/u/{token}" | "/u/{token}/") => CONNECTS,
+        // It counts as a push of its address, and has no message.
+        ("GET", _) if is_push => &[Fixed],
         ("POST", _) if is_push => &[Post],
         ("PUT", _) if is_push => &[Put],
         ("POST", "/_matrix/push/v1/notify") => &[Matrix],
         ("GET", "/_matrix/push/v1/notify" | "/health" | "/__heartbeat__" | "/__lbheartbeat__")
-        | ("GET", "/__version__" | "/status" | "/openapi.json" | "/web/{file}") => &[Fixed],
+        | ("GET", "/__version__" | "/status" | "/openapi.json" | "/errors" | "/web/{file}") => {
+            &[Fixed]
+        }
         ("DELETE", "/m/{id}") => &[Delete],
         ("GET", "/receipts/{token}") => &[Receipts],
         ("GET", "/v1/feeds/{feed}") => &[FeedRead, FeedWait],

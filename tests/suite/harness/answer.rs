@@ -44,7 +44,8 @@ impl Answer {
         let numbers = (self.status, &body["code"], &body["errno"]);
         assert_eq!(numbers, (status, &status.into(), &errno.into()), "{self}");
         assert_eq!(self.header("content-type"), Some("application/json"), "{self}");
-        assert!(body["error"].is_string() && body["more_info"].is_string(), "{self}");
+        let more_info = format!("/errors#{errno}");
+        assert!(body["error"].is_string() && body["more_info"] == more_info, "{self}");
         body["message"].as_str().unwrap_or_else(|| panic!("no message: {self}")).to_owned()
     }
 }

@@ -75,8 +75,8 @@ async fn apps_discover_the_gateway_unless_it_is_off() {
 
     // With another status Element would keep this server as its gateway.
     let off = Server::start_with(&["--matrix-gateway=false"]);
-    sender.get(&format!("{}{PATH}", off.origin())).await.assert_error(404, 102);
-    notify(&off, &event("$a", &[])).await.assert_error(404, 102);
+    sender.get(&format!("{}{PATH}", off.origin())).await.assert_error(404, 117);
+    notify(&off, &event("$a", &[])).await.assert_error(404, 117);
 }
 
 #[actix_web::test]

@@ -109,7 +109,7 @@ async fn a_request_for_receipts_is_checked_like_one_for_a_feed() {
     }
     let post = sender.post(&sent.receipts).send().await;
     post.assert_error(405, 999);
-    assert_eq!(post.header("allow"), Some("GET, OPTIONS"));
+    assert_eq!(post.header("allow"), Some("GET, HEAD, OPTIONS"));
     let preflight = sender.request(Method::OPTIONS, &sent.receipts).send().await;
     assert_eq!(preflight.status, 204);
     let got = agent.notification().await;

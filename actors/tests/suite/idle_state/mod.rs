@@ -163,8 +163,13 @@ fn shared() -> (Arc<ClientShared>, Directory) {
     let clock = Clock::starting_at(now);
     let peers = Arc::new(NoPeers(NodeAnswer::NotHere));
     let directory = Directory::start(RegistryActor::new(10_000, peers, node::log()), None);
-    let config =
-        Config { node: NodeId::new("here"), frozen_month: None, simplepush: false, limits };
+    let config = Config {
+        node: NodeId::new("here"),
+        frozen_month: None,
+        simplepush: false,
+        vapid_keys: [].into(),
+        limits,
+    };
     let shared = ClientShared {
         config: Arc::new(config),
         store: Arc::new(StoreDouble(NothingStored)),

@@ -193,7 +193,7 @@ impl Node {
         let sent =
             self.endpoint.send(DeliverPush { uaid, message: message.clone(), is_repeated: false });
         spawn(async move {
-            let outcome = sent.await.unwrap();
+            let outcome = sent.await.unwrap().outcome;
             traces::told(uaid, message, outcome);
             outcome
         })
@@ -340,6 +340,7 @@ fn clients(
             node: NodeId::new(name),
             frozen_month,
             simplepush: false,
+            vapid_keys: [].into(),
             limits,
         }),
         store: Arc::clone(store) as _,

@@ -36,8 +36,13 @@ pub(super) fn connection() -> Connection {
         remembered_acks_max: 2,
         ..default_limits()
     };
-    let config =
-        Config { node: NodeId::new("here"), frozen_month: None, simplepush: false, limits };
+    let config = Config {
+        node: NodeId::new("here"),
+        frozen_month: None,
+        simplepush: false,
+        vapid_keys: [].into(),
+        limits,
+    };
     let seed = ConnectionSeed { fresh_uaid: Uaid([9; 16]), jitter: 0 };
     Connection::new(Arc::new(config), seed, START)
 }

@@ -37,6 +37,7 @@ impl Default for Head {
                 node: NodeId::new(DEFAULT_NODE),
                 frozen_month: None,
                 simplepush: false,
+                vapid_keys: [].into(),
                 limits: default_limits(),
             },
             seed: ConnectionSeed { fresh_uaid, jitter: 0 },

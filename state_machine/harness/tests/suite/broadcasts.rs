@@ -55,8 +55,13 @@ impl Scene {
             broadcasts_per_agent_max: FOLLOWED_MAX,
             ..harness::transcript::default_limits()
         };
-        let config =
-            Config { node: NodeId::new("here"), frozen_month: None, simplepush: false, limits };
+        let config = Config {
+            node: NodeId::new("here"),
+            frozen_month: None,
+            simplepush: false,
+            vapid_keys: [].into(),
+            limits,
+        };
         let seed = ConnectionSeed { fresh_uaid: Uaid([9; 16]), jitter: 0 };
         Self {
             watched: CheckedConnection::new(Arc::new(config), seed, NOW),

@@ -34,8 +34,13 @@ impl Story {
             remembered_acks_max: 1,
             ..harness::transcript::default_limits()
         };
-        let config =
-            Config { node: NodeId::new("here"), frozen_month: None, simplepush: false, limits };
+        let config = Config {
+            node: NodeId::new("here"),
+            frozen_month: None,
+            simplepush: false,
+            vapid_keys: [].into(),
+            limits,
+        };
         let checker = ConnectionChecker::new(Arc::new(config));
         let phase = PhaseName::AwaitingHello;
         let mut story = Self { checker, phase, now: Time(0), unacked: 0 };

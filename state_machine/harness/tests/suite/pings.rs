@@ -17,6 +17,7 @@ fn a_clock_that_is_set_back_does_not_silence_pings() {
         node: NodeId::new("here"),
         frozen_month: None,
         simplepush: false,
+        vapid_keys: [].into(),
         limits: default_limits(),
     };
     let seed = ConnectionSeed { fresh_uaid: Uaid([9; 16]), jitter: 0 };

@@ -108,6 +108,7 @@ fn orders() -> String {
         node: NodeId::new("here"),
         frozen_month: None,
         simplepush: false,
+        vapid_keys: [].into(),
         limits: default_limits(),
     };
     let writer = TranscriptWriter { config: &config, start: START };

@@ -66,6 +66,9 @@ impl Ready {
         key: Option<VapidKey>,
         cx: &mut StepContext<'_>,
     ) {
+        if let Some(reason) = cx.config.refusal_of(key.as_ref()) {
+            return send_refused(chid, status::KEY_NOT_ALLOWED, reason, cx);
+        }
         if session.channels.contains(chid) {
             return send_registered(session, chid, key, cx);
         }

@@ -134,8 +134,13 @@ impl Scenario {
     /// Adds a node with this clock.
     pub(crate) fn node(mut self, name: &str, ahead: Ahead) -> Self {
         let limits = limits();
-        let config =
-            Config { node: NodeId::new(name), frozen_month: None, simplepush: false, limits };
+        let config = Config {
+            node: NodeId::new(name),
+            frozen_month: None,
+            simplepush: false,
+            vapid_keys: [].into(),
+            limits,
+        };
         let config = Arc::new(config);
         self.nodes.push(NodeTerms { rules: Arc::clone(&config), config, ahead });
         self.start.nodes.push(Node::default());

@@ -82,6 +82,7 @@ impl World {
                 node: NodeId::new(name),
                 frozen_month: None,
                 simplepush: is_simplepush,
+                vapid_keys: [].into(),
                 limits: limits.clone(),
             }),
             registry: Registry::new(),
