@@ -14,15 +14,16 @@ use super::{endpoint, health, matrix, messages, simplepush, socket, web_push};
 pub fn of(node: &AppState) -> impl FnOnce(&mut ServiceConfig) + use<> {
     let node = node.clone();
     move |service| {
+        // Endpoints first: each path with a name in braces is a regular expression, which is tried in this order.
+        if let Some(endpoints) = &node.endpoints {
+            of_endpoints(endpoints, service);
+        }
         if let Some(connections) = &node.connections {
             service
                 .app_data(connections.clone())
                 .service(page("/", read().to(socket::connect)))
                 .service(page("/u/{token}", read().to(socket::connect)))
                 .service(page("/u/{token}/", read().to(socket::connect)));
-        }
-        if let Some(endpoints) = &node.endpoints {
-            of_endpoints(endpoints, service);
         }
         service
             .app_data(Data::new(node))
@@ -49,10 +50,10 @@ fn of_endpoints(endpoints: &Data<EndpointRole>, service: &mut ServiceConfig) {
         .service(
             web::scope("/wpush")
                 .wrap(cors())
-                .service(push("/v1/{token}", TokenVersion::V1))
-                .service(push("/v2/{token}", TokenVersion::V2))
                 .service(push("/r/{token}", TokenVersion::Restricted))
                 .service(push("/{token}", TokenVersion::Short))
+                .service(push("/v1/{token}", TokenVersion::V1))
+                .service(push("/v2/{token}", TokenVersion::V2))
                 .default_service(nothing_here()),
         )
         .service(
