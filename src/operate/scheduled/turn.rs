@@ -136,7 +136,7 @@ mod tests {
     use crate::command::fixture::Fixture;
     use crate::command::job::OUTPUTS_MAX;
 
-    /// A Thursday.
+    /// A Thursday in November 2026, in days since 1970.
     const DAY_OF_TEST: u64 = 20_769;
 
     fn at(day: u64, hour: u64, minute: u64) -> Time {
