@@ -16,7 +16,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use state_machine::{ClockDifference, NodeId, Span, Time};
 
-use crate::settings::keys::{Keys, MAC_BYTES, MacKeys, decode_mac};
+use crate::settings::keys::{Keys, MAC_BYTES, MacKeys, Purpose, decode_mac};
 
 /// The header with the signature of an answer.
 pub const ANSWER_MAC_HEADER: &str = "kalends-mac";
@@ -94,8 +94,10 @@ impl ClusterKeys {
     /// None if the installation has no cluster keys.
     pub fn derive(keys: &Keys) -> Option<Self> {
         let derive = |purpose| MacKeys::derive(keys.cluster_keys(), purpose, b"");
-        (!keys.cluster_keys().is_empty())
-            .then(|| Self { requests: derive("node request"), answers: derive("node answer") })
+        (!keys.cluster_keys().is_empty()).then(|| Self {
+            requests: derive(Purpose::NodeRequest),
+            answers: derive(Purpose::NodeAnswer),
+        })
     }
 
     /// Signs a request sent at `now`: its `authorization` header, and what verifies its answer.

@@ -1,7 +1,7 @@
 //! A message in a request to another node: JSON with the field names of a notification.
 //!
-//! An unknown field is an error, so that a difference between versions of nodes shows. A message is
-//! parsed only after the signature of its request was verified.
+//! An unknown field is ignored, so that pushes stay direct while nodes of two versions run (docs/stability.md). A message
+//! is parsed only after the signature of its request was verified.
 
 #[cfg(test)]
 mod tests;
@@ -74,7 +74,6 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Message, WireMessageError> {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct RelayedPush<'a> {
     #[serde(rename = "channelID")]
     channel_id: &'a str,
@@ -90,7 +89,6 @@ struct RelayedPush<'a> {
 
 /// The encryption of the data, as in a notification.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Headers<'a> {
     encoding: &'a str,
     #[serde(borrow)]

@@ -233,9 +233,9 @@ fn of_feeds(samples: &mut Samples, PublisherState { mailbox, feeds, failing }: &
 async fn of_clients(samples: &mut Samples, clients: &ClientShared) {
     let counters = &clients.counters;
     let phases = counters.counts().phases;
-    for phase in PhaseName::ALL {
-        let count = phases.get(&phase).copied().unwrap_or(0);
-        samples.labelled(&table::CLIENTS, [phase.to_string().into()], count);
+    for (phase, word) in PhaseName::ALL.iter().zip(table::PHASES) {
+        let count = phases.get(phase).copied().unwrap_or(0);
+        samples.labelled(&table::CLIENTS, [(*word).into()], count);
     }
     samples.each(&table::ACKS, &ACK_CODES, counters.acks.counts());
     samples.each(&table::PUSH_ANSWERS_TOTAL, &PUSH_ANSWERS, counters.answers.counts());

@@ -55,18 +55,19 @@ impl Values {
     }
 }
 
-const PHASES: &[&str] = &[
-    "AwaitingHello",
-    "Identified",
-    "DrainingOldMonth",
-    "CopyingChids",
-    "WritingRecord",
-    "DrainingAgain",
-    "AwaitingDeletes",
-    "MovingMessages",
-    "ClearingOldMonth",
-    "Ready",
-    "Closed",
+/// The phases of a session, in the order of [`PhaseName::ALL`](state_machine::connection::PhaseName::ALL).
+pub const PHASES: &[&str] = &[
+    "awaiting_hello",
+    "identified",
+    "draining_old_month",
+    "copying_chids",
+    "writing_record",
+    "draining_again",
+    "awaiting_deletes",
+    "moving_messages",
+    "clearing_old_month",
+    "ready",
+    "closed",
 ];
 
 /// The limits that refuse: settings, and `http_listen`, the connections of an address to that port.
@@ -277,7 +278,9 @@ mod tests {
 
     #[test]
     fn the_values_of_labels_are_those_of_the_code() {
-        assert_eq!(PHASES, PhaseName::ALL.map(|phase| phase.to_string()));
+        let same = |phase: PhaseName| phase.to_string().to_lowercase();
+        let words = PHASES.iter().map(|word| word.replace('_', "")).collect::<Vec<_>>();
+        assert_eq!(words, PhaseName::ALL.map(same));
         assert_eq!(MOVES, MonthMove::ALL.map(MonthMove::name));
         let is_setting = |limit: &&&str| {
             **limit == "agent_pushes_awaiting_bridge_max" || Setting::find(limit).is_some()

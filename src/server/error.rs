@@ -115,11 +115,19 @@ impl ServeError {
         }
     }
 
-    /// Whether every start fails until an operator changes keys.toml, an owner, a mode or a limit.
+    /// Whether every start fails until an operator changes keys.toml, the data directory, a mode or a limit, or runs
+    /// another version.
     pub fn is_of_configuration(&self) -> bool {
         #[cfg(feature = "postgresql")]
         if let Self::Open(OpenStoreError::PostgreSql { is_final, .. }) = self {
             return *is_final;
+        }
+        if let Self::Open(OpenStoreError::Sqlite(error)) = self {
+            return error.is_final();
+        }
+        if let Self::Open(OpenStoreError::Dir(DirError::Directory { source, .. })) = self {
+            let refused = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
+            return refused.contains(&source.kind());
         }
         matches!(
             self,
@@ -147,6 +155,19 @@ impl ServeError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_data_directory_that_is_read_only_is_a_matter_of_configuration() {
+        let refused = |kind: io::ErrorKind| {
+            let error = DirError::io("/data".as_ref(), kind.into());
+            ServeError::from(OpenStoreError::from(error)).is_of_configuration()
+        };
+        assert!(refused(io::ErrorKind::ReadOnlyFilesystem));
+        assert!(refused(io::ErrorKind::PermissionDenied));
+        for passing in [io::ErrorKind::StorageFull, io::ErrorKind::Interrupted] {
+            assert!(!refused(passing), "{passing}");
+        }
+    }
 
     #[test]
     fn a_port_that_needs_a_right_is_refused_with_how_to_get_it() {

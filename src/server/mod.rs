@@ -14,6 +14,8 @@ pub mod acme;
 mod disk_watch;
 mod error;
 #[cfg(test)]
+mod fixed_texts;
+#[cfg(test)]
 mod health_tests;
 #[cfg(test)]
 mod hostile_request_tests;

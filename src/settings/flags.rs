@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::builder::ValueParser;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
+use super::renamed::{KEPT, Kept};
 use super::setting::Setting;
 use super::table::GROUPS;
 use super::value::TomlKind;
@@ -25,11 +26,12 @@ impl Args for Flags {
             .value_name("FILE")
             .value_parser(ValueParser::path_buf())
             .help("TOML file with settings (docs/kalends.toml is a sample)");
-        GROUPS.iter().fold(command.arg(config), |command, group| {
+        let command = GROUPS.iter().fold(command.arg(config), |command, group| {
             group.settings.iter().fold(command, |command, setting| {
-                command.arg(flag(setting).help_heading(group.title))
+                command.arg(flag(setting, setting.name).help_heading(group.title))
             })
-        })
+        });
+        former_flags(command, KEPT)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -39,13 +41,12 @@ impl Args for Flags {
 
 impl FromArgMatches for Flags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let value = |setting: &Setting| {
-            let text = matches.get_one::<String>(setting.name)?;
-            Some((setting.name.to_owned(), text.clone()))
-        };
+        let value = |name: &str| Some((name.to_owned(), matches.get_one::<String>(name)?.clone()));
+        let former = KEPT.iter().map(|(former, _)| *former);
+        let names = Setting::all().map(|setting| setting.name).chain(former);
         Ok(Self {
             config: matches.get_one("config").cloned(),
-            given: Setting::all().filter_map(value).collect(),
+            given: names.filter_map(value).collect(),
         })
     }
 
@@ -55,9 +56,16 @@ impl FromArgMatches for Flags {
     }
 }
 
-fn flag(setting: &'static Setting) -> Arg {
-    let arg = Arg::new(setting.name)
-        .long(setting.name.replace('_', "-"))
+/// Adds the flags of former names, which the help does not show.
+fn former_flags(command: Command, kept: Kept) -> Command {
+    let settings = kept.iter().filter_map(|(former, now)| Some((former, Setting::find(now)?)));
+    settings
+        .fold(command, |command, (former, setting)| command.arg(flag(setting, former).hide(true)))
+}
+
+fn flag(setting: &'static Setting, name: &'static str) -> Arg {
+    let arg = Arg::new(name)
+        .long(name.replace('_', "-"))
         .value_name(setting.placeholder)
         .help(summary(setting))
         .long_help(setting.doc.trim().to_owned() + "\n\n" + &bounds(setting));
@@ -125,6 +133,14 @@ mod tests {
         let given = parse(&["--workers", "-5"]).unwrap().given;
         assert_eq!(given, [("workers".to_owned(), "-5".to_owned())]);
         assert!(parse(&["-5"]).is_err());
+    }
+
+    #[test]
+    fn a_former_flag_is_read_as_its_setting_and_not_shown() {
+        let mut command = former_flags(Command::new("serve"), &[("rotates", "rotation")]);
+        assert!(!command.render_long_help().to_string().contains("--rotates"));
+        let matches = command.try_get_matches_from(["serve", "--rotates"]).unwrap();
+        assert_eq!(matches.get_one::<String>("rotates"), Some(&"true".to_owned()));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use super::renamed::Kept;
 use super::value::Value;
 
 /// All settings found, those of the highest place first.
@@ -10,6 +11,10 @@ use super::value::Value;
 pub(super) struct RawSettings {
     pub(super) entries: Vec<Entry>,
     pub(super) problems: Vec<Problem>,
+    /// Names that work, and have another one today.
+    pub(super) kept: Kept,
+    /// A line for each of them that is used.
+    pub(super) warnings: Vec<String>,
 }
 
 #[derive(Debug)]

@@ -1,5 +1,4 @@
-//! Former names of commands and settings. None of them works; an error that meets one names its
-//! successor.
+//! Former names of commands and settings. Those of before 1.0 do not work; an error that meets one names its successor.
 
 /// Former commands, each with the words to write instead.
 pub(crate) const COMMANDS: [(&str, &str); 7] = [
@@ -12,7 +11,12 @@ pub(crate) const COMMANDS: [(&str, &str); 7] = [
     ("users drop-stale", "users drop-inactive"),
 ];
 
-/// Former settings, each with its name of today.
+/// Names of settings of 1.x, each with its name of today. They work, with a warning, until 2.0 (docs/stability.md).
+pub(super) const KEPT: Kept = &[];
+
+pub(super) type Kept = &'static [(&'static str, &'static str)];
+
+/// Settings of before 1.0, each with its name of today.
 pub(crate) const SETTINGS: [(&str, &str); 8] = [
     ("ack_waiters_max", "pushes_awaiting_ack_max"),
     ("broadcast_spread_ms", "broadcast_fanout_ms"),

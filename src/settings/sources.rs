@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
@@ -35,6 +35,10 @@ impl Settings {
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, SettingsError> {
         let mut given = RawSettings::gather(flags, environment)?;
+        for warning in &given.warnings {
+            // A log does not exist before its settings. A closed standard error is no reason to refuse them.
+            let _ = writeln!(io::stderr(), "kalends: {warning}");
+        }
         given.add_defaults_of_domain();
         Self::read(given)?.checked()
     }
@@ -74,16 +78,36 @@ impl RawSettings {
         flags: &Flags,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, SettingsError> {
-        let mut given = Self::default();
+        Self { kept: renamed::KEPT, ..Self::default() }.gathered(flags, environment)
+    }
+
+    fn gathered(
+        mut self,
+        flags: &Flags,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Self, SettingsError> {
+        let given = &mut self;
         for (name, text) in &flags.given {
-            let setting = Setting::find(name).expect("clap accepts the flags of settings only");
+            let setting = given.find(name, flag_name);
+            let setting = setting.expect("clap accepts the flags of settings only");
             given.add(setting, text.clone(), format!("flag {}", flag_name(name)), None);
         }
         let config = given.add_environment(environment);
         if let Some(path) = flags.config.clone().or(config) {
             given.add_file(&path).map_err(|problem| SettingsError(vec![problem]))?;
         }
-        Ok(given)
+        Ok(self)
+    }
+
+    /// The setting with a name, or with a former one, of which a warning is noted. `form` writes a name as its place does.
+    fn find(&mut self, name: &str, form: fn(&str) -> String) -> Option<&'static Setting> {
+        let former = self.kept.iter().find(|(former, _)| *former == name);
+        let Some((_, now)) = former else { return Setting::find(name) };
+        let (name, now_there) = (form(name), form(now));
+        self.warnings.push(format!(
+            "warning: `{name}` is `{now_there}` now: change the name, 2.0 does not read the old one"
+        ));
+        Setting::find(now)
     }
 
     /// Adds what `domain` changes the defaults of other settings to.
@@ -118,7 +142,10 @@ impl RawSettings {
                 config = Some(value.into());
                 continue;
             }
-            match Setting::all().find(|setting| env_name(setting.name) == variable) {
+            let names = Setting::all().map(|setting| setting.name);
+            let mut names = names.chain(self.kept.iter().map(|(former, _)| *former));
+            let name = names.find(|name| env_name(name) == variable);
+            match name.and_then(|name| self.find(name, env_name)) {
                 Some(setting) => {
                     let text = value.to_string_lossy().into_owned();
                     let mismatch = value.to_str().is_none().then_some("expected a text in UTF-8");
@@ -149,7 +176,7 @@ impl RawSettings {
         for (name, value) in table.get_ref() {
             let line = text[..name.span().start].matches('\n').count() + 1;
             let place = format!("{} line {line}", path.display());
-            match Setting::find(name.get_ref()) {
+            match self.find(name.get_ref(), str::to_owned) {
                 Some(setting) => {
                     let (text, kind) = scalar(value.get_ref());
                     let mismatch = (kind != Some(setting.toml_kind)).then(|| in_file(setting));
@@ -374,6 +401,34 @@ mod tests {
                 )
             );
         }
+    }
+
+    #[test]
+    fn a_name_that_is_kept_works_in_every_place_with_a_warning() {
+        let kept: renamed::Kept = &[("listen_at", "listen"), ("hello_wait_ms", "hello_timeout_ms")];
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "hello_wait_ms = 7\n").unwrap();
+        let given = vec![("listen_at".to_owned(), "[::1]:1".to_owned())];
+        let flags = Flags { config: Some(file.path().to_owned()), given };
+        let environment = [("KALENDS_LISTEN_AT".into(), "[::1]:2".into())];
+        let raw = RawSettings { kept, ..RawSettings::default() };
+        let raw = raw.gathered(&flags, environment).unwrap();
+        let warning = |former: &str, now: &str| {
+            format!(
+                "warning: `{former}` is `{now}` now: change the name, 2.0 does not read the old one"
+            )
+        };
+        assert_eq!(
+            raw.warnings,
+            [
+                warning("--listen-at", "--listen"),
+                warning("KALENDS_LISTEN_AT", "KALENDS_LISTEN"),
+                warning("hello_wait_ms", "hello_timeout_ms"),
+            ]
+        );
+        let settings = Settings::read(raw).unwrap();
+        assert_eq!((settings.listen.port(), settings.hello_timeout_ms), (1, 7));
+        assert!(renamed::KEPT.iter().all(|(_, now)| Setting::find(now).is_some()));
     }
 
     #[test]

@@ -115,6 +115,11 @@ settings! {
         /// server does not start without them. Embedded tables are always created.
         create_tables: bool = true;
 
+        /// Copies each SQLite file of an older version into `before-VERSION` in `data_dir` before the start changes it. The
+        /// copies are the way back to the older version; remove them when you do not need it any more. With too little
+        /// space the server does not start.
+        migration_copy: bool = true;
+
         /// Writes that may wait for the disk. Above it, the store is busy and a push gets 503. Embedded store only.
         write_queue_max: usize = 8192, in COUNT, "writes";
 

@@ -59,6 +59,7 @@ mod shared;
 mod simplepush;
 mod slow_peers;
 mod soak;
+mod stability;
 mod standards;
 mod starting;
 mod stopping;

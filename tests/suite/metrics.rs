@@ -123,7 +123,7 @@ async fn each_metric_counts_exactly_what_a_script_does() {
         (r#"kalends_acks_total{code="other"}"#, 1.0),
         (r#"kalends_push_answers_total{answer="accepted"}"#, 4.0),
         (r#"kalends_push_answers_total{answer="no_such_channel"}"#, 1.0),
-        (r#"kalends_clients{phase="Ready"}"#, 1.0),
+        (r#"kalends_clients{phase="ready"}"#, 1.0),
         ("kalends_connections", 1.0),
         ("kalends_broadcasts_lag", 0.0),
         ("kalends_feed_followers_behind", 0.0),
@@ -147,7 +147,7 @@ async fn a_scrape_of_two_hundred_connections_counts_them_all() {
         agents.push(agent);
     }
     let metrics = scrape(&server).await;
-    assert_eq!(metrics[r#"kalends_clients{phase="Ready"}"#], 200.0);
+    assert_eq!(metrics[r#"kalends_clients{phase="ready"}"#], 200.0);
     assert_eq!(metrics["kalends_connections"], 200.0);
 }
 

@@ -213,7 +213,7 @@ async fn tables_of_a_newer_version_are_refused_with_a_sentence() {
     shared().sql(&format!("UPDATE {schema}.state SET number = 2 WHERE name = 'schema'"));
     let mut command = launch.command(&["serve"]);
     command.arg("--listen=127.0.0.1:0").arg("--data-dir").arg(server.data_dir());
-    let newer = "the tables have schema version 2 and this program knows none above 1: run the newer version again";
+    let newer = "the tables have schema version 2 of a newer kalends";
     Program::run(command).await.failed(2, newer);
 }
 

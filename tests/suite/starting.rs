@@ -49,7 +49,7 @@ async fn a_damaged_database_is_rejected_and_not_changed() {
             let bad = fs::read(&file).unwrap();
             println!("{what}");
             let ended = Program::run(serve(&server.data_dir())).await;
-            ended.refused_start(1, &[path_text(&file), "restore"]);
+            ended.refused_start(2, &[path_text(&file), "restore"]);
             assert_eq!(fs::read(&file).unwrap(), bad, "{what}: {} was changed", file.display());
             fs::write(&file, good).unwrap();
         }
@@ -82,7 +82,7 @@ async fn a_missing_router_table_beside_others_is_rejected() {
     let aside = server.data_dir().join("aside");
     fs::rename(&router, &aside).unwrap();
     let ended = Program::run(serve(&server.data_dir())).await;
-    ended.refused_start(1, &["is missing but other tables are"]);
+    ended.refused_start(2, &["is missing but other tables are"]);
     assert!(!router.exists());
     fs::rename(&aside, &router).unwrap();
     server.restart();

@@ -34,6 +34,40 @@ async fn each_answer_of_a_connection_has_its_status() {
     }
 }
 
+/// What a node of the next version may send.
+#[actix_web::test]
+async fn each_message_with_an_unknown_field_has_its_effect() {
+    let with_more = |body: &[u8]| {
+        let mut json: serde_json::Value = serde_json::from_slice(body).unwrap();
+        json["more"] = 1.into();
+        json.to_string().into_bytes()
+    };
+    for request in [
+        PeerRequest::DeliverPush(AGENT),
+        PeerRequest::MessageStored(AGENT),
+        PeerRequest::ConnectedElsewhere(AGENT, Time(77)),
+    ] {
+        // A new message needs its body here.
+        let body = match request {
+            PeerRequest::DeliverPush(_) => with_more(&wire_message::to_bytes(&message())),
+            PeerRequest::MessageStored(_) | PeerRequest::ConnectedElsewhere(..) => with_more(b"{}"),
+        };
+        let Scene { port, mut pushes, notices } = Scene::of(NotifyResult::Delivered);
+        let asked = Asked::new(request.method().parse().unwrap(), &request.path(), body);
+        let answering = async {
+            if let PeerRequest::DeliverPush(_) = request {
+                let push = pushes.recv().await.unwrap();
+                assert_eq!(push.message, message());
+                push.reply.send(NodeAnswer::Accepted).unwrap();
+            }
+        };
+        let (told, ()) = join(ask(&port, asked), answering).await;
+        assert_eq!(told, Told::Signed(200), "{request:?}");
+        let is_push = matches!(request, PeerRequest::DeliverPush(_));
+        assert_eq!(notices.lock().unwrap().len(), usize::from(!is_push), "{request:?}");
+    }
+}
+
 #[actix_web::test]
 async fn a_push_is_unconfirmed_if_its_connection_ends() {
     let Scene { port, mut pushes, .. } = Scene::of(NotifyResult::Delivered);

@@ -16,7 +16,7 @@ use std::fmt;
 use state_machine::Time;
 use state_machine::feed::FeedName;
 
-use crate::settings::keys::{Keys, MacKeys};
+use crate::settings::keys::{Keys, MacKeys, Purpose};
 
 /// The first part of every token.
 const FORM: &str = "kf1";
@@ -59,7 +59,7 @@ pub enum FeedTokenError {
 impl FeedTokens {
     /// Derives the keys, once for all checks.
     pub fn derive(keys: &Keys, epoch: u32) -> Self {
-        Self(MacKeys::derive(keys.crypto_keys(), "feed tokens", &epoch.to_be_bytes()))
+        Self(MacKeys::derive(keys.crypto_keys(), Purpose::FeedToken, &epoch.to_be_bytes()))
     }
 
     /// Makes a token. Its end is rounded down to whole seconds.

@@ -27,13 +27,13 @@ use Source::{Gauge, Quantile, Rate};
 
 /// The phases of a move to this month.
 const MOVING: &[&str] = &[
-    "DrainingOldMonth",
-    "CopyingChids",
-    "WritingRecord",
-    "DrainingAgain",
-    "AwaitingDeletes",
-    "MovingMessages",
-    "ClearingOldMonth",
+    "draining_old_month",
+    "copying_chids",
+    "writing_record",
+    "draining_again",
+    "awaiting_deletes",
+    "moving_messages",
+    "clearing_old_month",
 ];
 
 /// Outcomes of pushes that are no success.
@@ -43,7 +43,7 @@ const REFUSED: &[&str] =
 /// The series by the names that the page uses.
 static SERIES: [(&str, Source); 18] = [
     ("connections", Gauge(&table::PORT_CONNECTIONS, &[])),
-    ("ready", Gauge(&table::CLIENTS, &["Ready"])),
+    ("ready", Gauge(&table::CLIENTS, &["ready"])),
     ("moving", Gauge(&table::CLIENTS, MOVING)),
     ("delivered", Rate(&table::PUSHES, &["delivered"])),
     ("stored", Rate(&table::PUSHES, &["stored"])),
@@ -193,8 +193,8 @@ mod tests {
         vec![
             Sample::new(&table::PUSHES, ["delivered".into()], number(delivered)),
             Sample::new(&table::PUSHES, ["full".into()], number(7)),
-            Sample::new(&table::CLIENTS, ["CopyingChids".into()], number(2)),
-            Sample::new(&table::CLIENTS, ["DrainingAgain".into()], number(3)),
+            Sample::new(&table::CLIENTS, ["copying_chids".into()], number(2)),
+            Sample::new(&table::CLIENTS, ["draining_again".into()], number(3)),
             Sample::new(&table::PUSH_DIRECT, [], Value::Histogram(times.counts())),
         ]
     }

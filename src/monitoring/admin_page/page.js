@@ -94,12 +94,12 @@ function month() {
   return `${name}, ${duration((end - now.at) / 1000)} left`;
 }
 
-const MOVING = ["DrainingOldMonth", "CopyingChids", "WritingRecord", "DrainingAgain", "AwaitingDeletes", "MovingMessages",
-  "ClearingOldMonth"];
+const MOVING = ["draining_old_month", "copying_chids", "writing_record", "draining_again", "awaiting_deletes", "moving_messages",
+  "clearing_old_month"];
 
 const VALUES = {
   open: () => outOf("port_connections"),
-  ready: () => number(sum(now, "clients", "Ready")),
+  ready: () => number(sum(now, "clients", "ready")),
   moving: () => number(sum(now, "clients", ...MOVING)),
   delivered: () => counted("pushes_total", "delivered"),
   stored: () => counted("pushes_total", "stored"),

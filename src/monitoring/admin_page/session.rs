@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use state_machine::{Span, Time};
 
 use crate::operate::access::operator::OperatorLinks;
-use crate::settings::keys::{Keys, MacKeys, Passes};
+use crate::settings::keys::{Keys, MacKeys, Passes, Purpose};
 
 /// Time from signing in to the end of a session.
 pub(super) const SESSION_LIFETIME: Span = Span::from_secs(12 * 60 * 60);
@@ -42,8 +42,8 @@ impl Sessions {
     pub(super) fn new(keys: &Keys, now: Time) -> Self {
         Self {
             links: OperatorLinks::derive(keys),
-            cookies: Passes::derive(keys, "operator sessions", SESSION_LIFETIME),
-            forms: MacKeys::derive(keys.crypto_keys(), "operator forms", b""),
+            cookies: Passes::derive(keys, Purpose::OperatorSession, SESSION_LIFETIME),
+            forms: MacKeys::derive(keys.crypto_keys(), Purpose::OperatorForm, b""),
             started: now,
             state: Mutex::default(),
         }

@@ -7,7 +7,7 @@ use state_machine::{Span, Time};
 use clap::Args;
 
 use crate::command::{Command, Commands, Failure, Shown, load};
-use crate::settings::keys::{Keys, Pass, Passes};
+use crate::settings::keys::{Keys, Pass, Passes, Purpose};
 use crate::settings::{Flags, reachable};
 use crate::system::clock::unix_now;
 
@@ -33,7 +33,7 @@ pub struct Operator {
 
 impl OperatorLinks {
     pub fn derive(keys: &Keys) -> Self {
-        Self(Passes::derive(keys, "operator links", LINK_LIFETIME))
+        Self(Passes::derive(keys, Purpose::OperatorLink, LINK_LIFETIME))
     }
 
     pub fn mint(&self, now: Time) -> String {

@@ -16,7 +16,7 @@ use state_machine::{Span, Time};
 
 use crate::push::params;
 use crate::push::urls::sealed;
-use crate::settings::keys::{Keys, SealKeys, TAG_BYTES};
+use crate::settings::keys::{Keys, Purpose, SealKeys, TAG_BYTES};
 
 /// The prefix of the path of a subscription.
 pub const BASE: &str = "/receipts/";
@@ -104,7 +104,7 @@ pub struct ReceiptWish {
 
 impl ReceiptUrls {
     pub fn new(keys: &Keys) -> Self {
-        Self { keys: SealKeys::derive(keys, "receipt subscriptions") }
+        Self { keys: SealKeys::derive(keys, Purpose::ReceiptSubscription) }
     }
 
     /// The path of a subscription, to append to the public URL.

@@ -17,7 +17,7 @@ use state_machine::{Chid, Uaid};
 use super::fernet::FernetKeys;
 use super::sealed;
 use crate::push::vapid::key_hash;
-use crate::settings::keys::{Keys, SealKeys};
+use crate::settings::keys::{Keys, Purpose, SealKeys};
 use crate::system::clock::unix_now;
 
 const ID_BYTES: usize = 16;
@@ -77,8 +77,8 @@ impl EndpointTokens {
     /// Derives the keys once, so that decryption does not have to.
     pub fn new(keys: &Keys) -> Self {
         Self {
-            short: SealKeys::derive(keys, "endpoint token"),
-            restricted: SealKeys::derive(keys, "restricted endpoint token"),
+            short: SealKeys::derive(keys, Purpose::Endpoint),
+            restricted: SealKeys::derive(keys, Purpose::RestrictedEndpoint),
             fernet: FernetKeys::new(keys),
         }
     }

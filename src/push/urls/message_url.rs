@@ -5,7 +5,7 @@
 use state_machine::{Chid, MessageId, MessageKey, Topic, Uaid};
 
 use super::sealed;
-use crate::settings::keys::{Keys, SealKeys, TAG_BYTES};
+use crate::settings::keys::{Keys, Purpose, SealKeys, TAG_BYTES};
 
 const START: &str = "/m/";
 
@@ -21,7 +21,7 @@ pub struct MessageUrls {
 
 impl MessageUrls {
     pub fn new(keys: &Keys) -> Self {
-        Self { keys: SealKeys::derive(keys, "message location") }
+        Self { keys: SealKeys::derive(keys, Purpose::MessageLocation) }
     }
 
     /// The path of a message of `uaid`, to append to the public URL.

@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::list::{Key, Keys};
+use super::purpose::Purpose;
 
 /// Length of a sealed text minus that of its plain text, in bytes.
 pub const TAG_BYTES: usize = 16;
@@ -26,7 +27,7 @@ pub struct SealKeys {
 }
 
 impl SealKeys {
-    pub fn derive(keys: &Keys, purpose: &'static str) -> Self {
+    pub fn derive(keys: &Keys, purpose: Purpose) -> Self {
         let derive = |key: &Key| key.derive::<_, UnboundKey>(purpose, b"", &AES_256_GCM_SIV);
         Self { keys: keys.crypto_keys().iter().map(derive).map(LessSafeKey::new).collect() }
     }
@@ -66,7 +67,7 @@ pub struct MacKeys {
 
 impl MacKeys {
     /// Derives from a list of keys, which is not empty.
-    pub fn derive(keys: &[Key], purpose: &'static str, context: &[u8]) -> Self {
+    pub fn derive(keys: &[Key], purpose: Purpose, context: &[u8]) -> Self {
         let derive = |key: &Key| key.derive(purpose, context, HMAC_SHA256);
         Self { keys: keys.iter().map(derive).collect() }
     }
@@ -95,7 +96,7 @@ impl MacKeys {
 
 /// What the keys of TLS session tickets are derived from, one of each crypto key: that of the first seals, all open.
 pub fn ticket_roots(keys: &Keys) -> Vec<Prk> {
-    let derive = |key: &Key| key.derive("tls tickets", b"", HKDF_SHA256);
+    let derive = |key: &Key| key.derive(Purpose::TlsTicket, b"", HKDF_SHA256);
     keys.crypto_keys().iter().map(derive).collect()
 }
 
@@ -114,19 +115,19 @@ mod tests {
     const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
     const OTHER: &str = "_v38-_r5-Pf29fTz8vHw7-7t7Ovq6ejn5uXk4-Lh4N8=";
 
-    fn keys(texts: &[&str], purpose: &'static str, context: &[u8]) -> MacKeys {
+    fn keys(texts: &[&str], purpose: Purpose, context: &[u8]) -> MacKeys {
         MacKeys::derive(Keys::from_texts(texts).unwrap().crypto_keys(), purpose, context)
     }
 
     #[test]
     fn a_signature_is_valid_for_one_text_purpose_and_context() {
-        let ours = keys(&[KEY], "this", b"0");
+        let ours = keys(&[KEY], Purpose::NodeRequest, b"0");
         let mac = ours.sign(b"text");
         assert!(ours.verify(b"text", &mac));
         assert!(!ours.verify(b"texts", &mac));
-        assert!(!keys(&[KEY], "that", b"0").verify(b"text", &mac));
-        assert!(!keys(&[KEY], "this", b"1").verify(b"text", &mac));
-        assert!(!keys(&[OTHER], "this", b"0").verify(b"text", &mac));
+        assert!(!keys(&[KEY], Purpose::NodeAnswer, b"0").verify(b"text", &mac));
+        assert!(!keys(&[KEY], Purpose::NodeRequest, b"1").verify(b"text", &mac));
+        assert!(!keys(&[OTHER], Purpose::NodeRequest, b"0").verify(b"text", &mac));
         let bytes = decode_mac(&mac).unwrap();
         let changed = |at: usize| {
             let mut changed = bytes;
@@ -141,9 +142,12 @@ mod tests {
 
     #[test]
     fn the_first_key_signs_and_all_verify() {
-        let (old, new) = (keys(&[OTHER], "this", b""), keys(&[KEY, OTHER], "this", b""));
+        let (old, new) = (
+            keys(&[OTHER], Purpose::NodeRequest, b""),
+            keys(&[KEY, OTHER], Purpose::NodeRequest, b""),
+        );
         assert!(new.verify(b"text", &old.sign(b"text")));
         assert!(!old.verify(b"text", &new.sign(b"text")));
-        assert_eq!(new.sign(b"text"), keys(&[KEY], "this", b"").sign(b"text"));
+        assert_eq!(new.sign(b"text"), keys(&[KEY], Purpose::NodeRequest, b"").sign(b"text"));
     }
 }

@@ -8,9 +8,7 @@ use std::collections::BTreeSet;
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 
 use super::list::{Key, KeyList, Keys};
-
-/// Part of stored fingerprints: never change it.
-const PURPOSE: &str = "key mark";
+use super::purpose::Purpose;
 
 impl KeyList {
     pub fn fingerprints(self, keys: &Keys) -> BTreeSet<String> {
@@ -36,7 +34,7 @@ impl KeyList {
     }
 
     fn fingerprint(self, key: &Key) -> String {
-        let key = key.derive(PURPOSE, b"", HMAC_SHA256);
+        let key = key.derive(Purpose::Fingerprint, b"", HMAC_SHA256);
         let tag = hmac::sign(&key, self.prefix().as_bytes());
         let half = tag.as_ref().first_chunk().expect("SHA-256 gives 32 bytes");
         // Enough that no two keys have the same fingerprint.

@@ -9,6 +9,8 @@ use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use zeroize::{Zeroize, Zeroizing};
 
+use super::purpose::Purpose;
+
 /// Maximum number of keys in a list. Each of them is tried on a token or signature that is foreign.
 pub const KEYS_MAX: usize = 16;
 
@@ -154,12 +156,12 @@ impl Key {
     /// Derives the key of one purpose, by HKDF-SHA256 (RFC 5869) with purpose and context as info.
     pub(super) fn derive<L: KeyType, K: for<'a> From<Okm<'a, L>>>(
         &self,
-        purpose: &str,
+        purpose: Purpose,
         context: &[u8],
         kind: L,
     ) -> K {
         let extracted = Salt::new(HKDF_SHA256, b"kalends").extract(self.as_bytes());
-        let info = [purpose.as_bytes(), context];
+        let info = [purpose.label().as_bytes(), context];
         let derived = extracted.expand(&info, kind);
         K::from(derived.expect("a key is shorter than the maximum output of HKDF"))
     }

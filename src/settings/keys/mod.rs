@@ -10,7 +10,8 @@
 //! [`fingerprint`] a node detects that its keys are not those of the others.
 //!
 //! The file enters; keys leave, never their texts. The keys are in `list`; `file` reads and writes them, and [`add`] puts
-//! a new one in front. What seals, signs and opens is made from them in `derived` and `pass`.
+//! a new one in front. What seals, signs and opens is made from them in `derived` and `pass`, for each
+//! [`Purpose`] with another key.
 //!
 //! `auth_keys` make the secrets of bridged user agents as in autopush-rs. A server without bridges needs none.
 
@@ -20,6 +21,7 @@ mod file;
 mod fingerprint;
 mod list;
 mod pass;
+mod purpose;
 #[cfg(test)]
 mod tests;
 
@@ -27,3 +29,4 @@ pub use derived::{MAC_BYTES, MacKeys, SealKeys, TAG_BYTES, decode_mac, ticket_ro
 pub use file::{KEYS_FILE, KeysError};
 pub use list::{KEYS_MAX, Key, KeyList, KeyListError, Keys, generate};
 pub use pass::{Pass, Passes};
+pub use purpose::Purpose;

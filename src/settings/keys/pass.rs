@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::derived::MacKeys;
 use super::list::Keys;
+use super::purpose::Purpose;
 
 /// Maximum size of a pass, in bytes. The longest that is made has 97.
 const PASS_BYTES_MAX: usize = 128;
@@ -33,7 +34,7 @@ pub struct Pass {
 
 impl Passes {
     /// Derives the keys of a purpose from the crypto keys, once for all checks.
-    pub fn derive(keys: &Keys, purpose: &'static str, lifetime: Span) -> Self {
+    pub fn derive(keys: &Keys, purpose: Purpose, lifetime: Span) -> Self {
         Self { keys: MacKeys::derive(keys.crypto_keys(), purpose, b""), lifetime }
     }
 
@@ -64,28 +65,31 @@ mod tests {
     const NOW: Time = Time(1_796_000_000_000);
     const LIFETIME: Span = Span::from_secs(60);
 
-    fn passes(purpose: &'static str) -> Passes {
+    fn passes(purpose: Purpose) -> Passes {
         Passes::derive(&Keys::from_texts(&["A".repeat(43)]).unwrap(), purpose, LIFETIME)
     }
 
     #[test]
     fn a_pass_opens_for_its_purpose_until_it_expires() {
-        let text = passes("this").mint(NOW);
-        let pass = passes("this").open(&text, NOW).unwrap();
+        let text = passes(Purpose::OperatorLink).mint(NOW);
+        let pass = passes(Purpose::OperatorLink).open(&text, NOW).unwrap();
         assert_eq!((pass.id.len(), pass.made, pass.expires), (32, NOW, NOW + LIFETIME));
-        assert!(passes("this").open(&text, NOW + Span(59_999)).is_some());
-        assert_eq!(passes("this").open(&text, NOW + LIFETIME), None);
-        assert_eq!(passes("that").open(&text, NOW), None);
-        assert_ne!(passes("this").mint(NOW), text);
+        assert!(passes(Purpose::OperatorLink).open(&text, NOW + Span(59_999)).is_some());
+        assert_eq!(passes(Purpose::OperatorLink).open(&text, NOW + LIFETIME), None);
+        assert_eq!(passes(Purpose::OperatorSession).open(&text, NOW), None);
+        assert_ne!(passes(Purpose::OperatorLink).mint(NOW), text);
     }
 
     #[test]
     fn a_changed_pass_opens_nothing() {
-        let text = passes("this").mint(NOW);
+        let text = passes(Purpose::OperatorLink).mint(NOW);
         let later = text.replacen(".1", ".2", 1);
         for wrong in ["", ".", "..", "x", &later, &text[1..], &text[..text.len() - 1]] {
-            assert_eq!(passes("this").open(wrong, NOW), None, "{wrong}");
+            assert_eq!(passes(Purpose::OperatorLink).open(wrong, NOW), None, "{wrong}");
         }
-        assert_eq!(passes("this").open(&format!("{text}{}", "a".repeat(200)), NOW), None);
+        assert_eq!(
+            passes(Purpose::OperatorLink).open(&format!("{text}{}", "a".repeat(200)), NOW),
+            None
+        );
     }
 }

@@ -239,7 +239,10 @@ fn keys_are_never_printed() {
 #[test]
 fn a_sealed_text_opens_only_for_its_purpose_and_binding() {
     let keys = Keys::from_texts(&[KEY]).unwrap();
-    let (ours, other) = (SealKeys::derive(&keys, "this"), SealKeys::derive(&keys, "that"));
+    let (ours, other) = (
+        SealKeys::derive(&keys, Purpose::Endpoint),
+        SealKeys::derive(&keys, Purpose::RestrictedEndpoint),
+    );
     let mut sealed = *b"text____tag_____________";
     ours.seal(b"binding", &mut sealed);
     let mut plain = [0; 8];
@@ -256,8 +259,8 @@ fn a_sealed_text_opens_only_for_its_purpose_and_binding() {
 fn the_first_key_seals_and_all_open() {
     let old = generate();
     let (before, after) = (Keys::from_texts(&[old.as_str()]), Keys::from_texts(&[KEY, &old]));
-    let before = SealKeys::derive(&before.unwrap(), "this");
-    let after = SealKeys::derive(&after.unwrap(), "this");
+    let before = SealKeys::derive(&before.unwrap(), Purpose::Endpoint);
+    let after = SealKeys::derive(&after.unwrap(), Purpose::Endpoint);
     let (mut with_old, mut with_new) = ([7; 24], [7; 24]);
     before.seal(b"", &mut with_old);
     after.seal(b"", &mut with_new);

@@ -22,6 +22,7 @@ pub(super) fn open(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, OpenStore
     let options = EmbeddedOptions {
         waiting: settings.waiting_limits(),
         free_bytes_min: settings.disk_free_min,
+        migration_copy: settings.migration_copy,
         ..EmbeddedOptions::new(settings.write_queue_max)
     };
     Ok(Arc::new(Embedded::open(&settings.data_dir, &options)?))

@@ -177,7 +177,9 @@ pub enum PostgresOpenError {
     Foreign { schema: String },
     /// A newer version of this program made the tables.
     #[error(
-        "the tables have schema version {found} and this program knows none above {known}: run the newer version again"
+        "the tables have schema version {found} of a newer kalends, and kalends {} knows none above {known}: run the newer \
+         version again, or restore a backup from before it",
+        env!("CARGO_PKG_VERSION")
     )]
     Newer { found: u64, known: u64 },
     /// An older version of this program made the tables, and this one may not change them.

@@ -93,7 +93,10 @@ pub(crate) async fn ensure(client: &PostgresClient) -> Result<(), PostgresOpenEr
     let known = newest(client.migrations);
     match version(client).await? {
         Some(found) if found == known => Ok(()),
-        Some(found) if found > known => Err(PostgresOpenError::Newer { found, known }),
+        Some(found) if found > known => match oldest(client).await? {
+            Some(oldest) if oldest <= known => Ok(()),
+            _ => Err(PostgresOpenError::Newer { found, known }),
+        },
         _ if client.options.create_tables => {
             Ok(transact!(client, |transaction| make(&transaction).await)?)
         }
@@ -140,6 +143,14 @@ async fn version(client: &PostgresClient) -> Result<Option<u64>, PostgresOpenErr
         }
     })?;
     rows.first().map(|row| row.number(0).map_err(Into::into)).ok_or_else(foreign)?.map(Some)
+}
+
+/// The oldest version whose programs can use the tables, which a newer version writes in a row of its own. None if it is
+/// the version itself.
+async fn oldest(client: &PostgresClient) -> Result<Option<u64>, SqlError> {
+    let query = "SELECT number FROM {s}.state WHERE name = 'schema_oldest'";
+    let rows = client.read(query, params![]).await?;
+    rows.first().map(|row| row.number(0)).transpose()
 }
 
 impl MonthCalls for PostgresClient {

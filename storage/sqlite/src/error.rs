@@ -30,9 +30,9 @@ pub enum OpenError {
     Foreign { file: PathBuf },
     /// The file was written by a newer version of this program.
     #[error(
-        "{} has schema version {found} and this program knows none above {known}: \
+        "{} has schema version {found} of a newer kalends, and kalends {} knows none above {known}: \
          run the newer version again, or restore a backup from before it",
-        file.display()
+        file.display(), env!("CARGO_PKG_VERSION")
     )]
     Newer { file: PathBuf, found: usize, known: usize },
     /// The process may not open or write the file, or one that SQLite keeps beside it.
@@ -41,10 +41,19 @@ pub enum OpenError {
          of the directory",
         file.display()
     )]
-    Denied { file: PathBuf, reason: String },
+    Denied { file: PathBuf, reason: String, is_refused: bool },
     /// The file is damaged, not a database, or cannot be migrated.
     #[error("cannot open {}: {reason}; if it is damaged, restore it from a backup", file.display())]
-    Unreadable { file: PathBuf, reason: String },
+    Unreadable { file: PathBuf, reason: String, is_damaged: bool },
+    /// There is no space for what would lead back to the older version.
+    #[error(
+        "{} is of an older version, and {needed_bytes} bytes are needed for a copy before it is changed, and {free_bytes} are \
+         free: free some, or make a backup with the older version and set migration_copy = false",
+        file.display()
+    )]
+    NoSpaceForCopy { file: PathBuf, needed_bytes: u64, free_bytes: u64 },
+    #[error("cannot copy {} before it is changed: {error}", file.display())]
+    Copy { file: PathBuf, error: StoreError },
     /// Another program or the mode of the file keeps SQLite's rollback journal, with which an answered write can be lost.
     #[error(
         "{} has a rollback journal, with which a power loss can lose answered writes, and cannot be given a write-ahead \
@@ -67,10 +76,37 @@ impl OpenError {
         }
         let (file, reason) = (file.to_owned(), error.to_string());
         match error.sqlite_error_code() {
-            Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
-                Self::Denied { file, reason }
+            Some(
+                code @ (ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied),
+            ) => {
+                // A disk that fails cannot be opened either.
+                let is_refused = code != ErrorCode::CannotOpen;
+                Self::Denied { file, reason, is_refused }
             }
-            _ => Self::Unreadable { file, reason },
+            code => {
+                let is_damaged =
+                    matches!(code, Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase));
+                Self::Unreadable { file, reason, is_damaged }
+            }
+        }
+    }
+
+    /// Whether every start fails until an operator changes a file, a mode or a setting, or runs another version.
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::RouterMissing { .. }
+            | Self::MonthMissing { .. }
+            | Self::Foreign { .. }
+            | Self::Newer { .. }
+            | Self::NoSpaceForCopy { .. } => true,
+            Self::Denied { is_refused, .. } => *is_refused,
+            Self::Unreadable { is_damaged, .. } => *is_damaged,
+            // These may end by themselves, or have their own classes.
+            Self::Dir(_)
+            | Self::Copy { .. }
+            | Self::JournalMode { .. }
+            | Self::LogInUse { .. }
+            | Self::Thread(_) => false,
         }
     }
 

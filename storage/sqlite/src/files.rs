@@ -13,6 +13,7 @@ use storage::SyncSupport;
 use storage::data_dir::{BESIDE, DirError, DirLock, FileKey, check_private, free_bytes, sibling};
 use storage::durable;
 
+use crate::before_migration;
 use crate::connection::{ConnectionRole, connect, connect_in_any_mode, empty_log, set_wal};
 use crate::error::{OpenError, is_of_full_disk};
 use crate::month_list;
@@ -27,20 +28,36 @@ pub(crate) struct DataDir {
 pub(crate) struct MonthFiles(RwLock<BTreeSet<Month>>);
 
 impl DataDir {
-    /// Opens or creates a data directory, and verifies each file in it.
-    pub(crate) fn open(path: &Path) -> Result<(Self, DirLock, MonthFiles), OpenError> {
+    /// Opens or creates a data directory, and verifies each file in it. No file is changed before all are known to be
+    /// usable. With `migration_copy`, those that are to be migrated are copied first; it is the space to leave free.
+    pub(crate) fn open(
+        path: &Path,
+        migration_copy: Option<u64>,
+    ) -> Result<(Self, DirLock, MonthFiles), OpenError> {
         durable::create_dir_all(path, 0o700).map_err(|error| DirError::io(path, error))?;
         let lock = DirLock::take(path)?;
         // A sync of the directory also keeps names that a process gave before it was killed.
         let dir = Self { path: path.to_owned(), support: SyncSupport::of(path)? };
         let months = dir.list_months().map_err(|error| DirError::io(path, error))?;
         dir.ensure_router(&months)?;
-        for key in [FileKey::Router].into_iter().chain(months.iter().copied().map(FileKey::Month)) {
-            dir.verify(key)?;
+        let keys = || iter::once(FileKey::Router).chain(months.iter().copied().map(FileKey::Month));
+        let mut old = Vec::new();
+        for key in keys() {
+            if dir.is_old(key)? {
+                old.push(key);
+            }
         }
+        dir.require_listed(&months)?;
+        if let Some(free_bytes_min) = migration_copy {
+            let sizes = old.iter().map(|key| dir.bytes(*key)).sum::<io::Result<u64>>();
+            let bytes = sizes.map_err(|error| DirError::io(path, error))?;
+            let files: Vec<_> = old.into_iter().map(|key| (key, dir.path_of(key))).collect();
+            before_migration::copy(path, &files, dir.support, (bytes, free_bytes_min))?;
+        }
+        keys().try_for_each(|key| dir.verify(key))?;
         // A journal or a log that was removed must not be there again after a power loss.
         dir.sync().map_err(|error| DirError::io(path, error))?;
-        dir.compare_with_list(&months)?;
+        dir.list_unlisted(&months)?;
         Ok((dir, lock, MonthFiles(RwLock::new(months))))
     }
 
@@ -99,19 +116,38 @@ impl DataDir {
         }
     }
 
-    /// Requires a file for each listed month, and lists each unlisted file.
-    fn compare_with_list(&self, months: &BTreeSet<Month>) -> Result<(), OpenError> {
+    /// Requires a file for each listed month.
+    fn require_listed(&self, months: &BTreeSet<Month>) -> Result<(), OpenError> {
+        let router = self.path_of(FileKey::Router);
+        let failed = |error| OpenError::unreadable(&router, &error);
+        let conn = connect_in_any_mode(&router, ConnectionRole::Reader, self.support);
+        let listed = conn.and_then(|conn| month_list::read(&conn)).map_err(failed)?;
+        match listed.difference(months).next() {
+            Some(missing) => {
+                Err(OpenError::MonthMissing { file: self.path_of(FileKey::Month(*missing)) })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Lists each file of a month that is not listed.
+    fn list_unlisted(&self, months: &BTreeSet<Month>) -> Result<(), OpenError> {
         let router = self.path_of(FileKey::Router);
         let failed = |error| OpenError::unreadable(&router, &error);
         let conn = self.connect(FileKey::Router, ConnectionRole::Writer).map_err(failed)?;
         let listed = month_list::read(&conn).map_err(failed)?;
-        if let Some(missing) = listed.difference(months).next() {
-            return Err(OpenError::MonthMissing { file: self.path_of(FileKey::Month(*missing)) });
-        }
         months
             .difference(&listed)
             .try_for_each(|month| month_list::add(&conn, *month))
             .map_err(failed)
+    }
+
+    /// Whether a file is of an older version. Refuses one that this program cannot use, and changes none.
+    fn is_old(&self, key: FileKey) -> Result<bool, OpenError> {
+        let path = self.path_of(key);
+        let conn = connect_in_any_mode(&path, ConnectionRole::Reader, self.support)
+            .map_err(|error| OpenError::unreadable(&path, &error))?;
+        Ok(!schema(key).is_complete(&conn, &path)?)
     }
 
     /// The size on disk, the write-ahead log included.
@@ -231,7 +267,7 @@ fn check_made(key: FileKey, path: &Path, support: SyncSupport) -> Result<(), Ope
     let conn = connect(path, ConnectionRole::Writer, support).map_err(failed)?;
     if !schema(key).is_complete(&conn, path)? {
         let (file, reason) = (path.to_owned(), "its tables are not on disk".to_owned());
-        return Err(OpenError::Unreadable { file, reason });
+        return Err(OpenError::Unreadable { file, reason, is_damaged: false });
     }
     conn.close().map_err(|(_, error)| failed(error))
 }
@@ -257,7 +293,7 @@ mod tests {
     #[test]
     fn every_write_is_synced_before_it_is_answered() {
         let home = tempfile::tempdir().unwrap();
-        let (dir, _lock, _months) = DataDir::open(home.path()).unwrap();
+        let (dir, _lock, _months) = DataDir::open(home.path(), None).unwrap();
         let conn = dir.connect(FileKey::Router, ConnectionRole::Writer).unwrap();
         assert_eq!(pragma::<String>(&conn, "journal_mode").unwrap(), "wal");
         assert_eq!(pragma::<i64>(&conn, "synchronous").unwrap(), 2, "FULL");
@@ -266,7 +302,7 @@ mod tests {
     #[test]
     fn an_old_log_is_not_applied_to_a_new_file() {
         let home = tempfile::tempdir().unwrap();
-        let (dir, _lock, _months) = DataDir::open(home.path()).unwrap();
+        let (dir, _lock, _months) = DataDir::open(home.path(), None).unwrap();
         let key = FileKey::Month("2026_11".parse().unwrap());
         let log = sibling(&dir.path_of(key), "-wal");
         fs::write(&log, "left by a process that died").unwrap();

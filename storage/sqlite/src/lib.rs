@@ -20,6 +20,7 @@
     expect(clippy::disallowed_methods, reason = "tests write files that no power loss meets")
 )]
 
+mod before_migration;
 mod channels;
 mod columns;
 mod connection;
@@ -37,6 +38,7 @@ mod messages;
 mod month_list;
 mod move_messages;
 mod notifications;
+mod page_copy;
 mod preflight;
 mod read_check;
 mod readers;
@@ -101,6 +103,8 @@ pub struct EmbeddedOptions {
     /// With fewer free bytes on the disk, messages are refused, and with fewer than half of it new
     /// records and channels; 0 means no limit.
     pub free_bytes_min: u64,
+    /// Whether files of an older version are copied before they are changed.
+    pub migration_copy: bool,
 }
 
 impl EmbeddedOptions {
@@ -114,6 +118,7 @@ impl EmbeddedOptions {
             months_open_max: 3,
             waiting: WaitingLimits::NONE,
             free_bytes_min: 0,
+            migration_copy: false,
         }
     }
 }
@@ -141,7 +146,8 @@ impl Embedded {
     /// Blocks while it checks each file and migrates it to the present schema.
     pub fn open(dir: &Path, options: &EmbeddedOptions) -> Result<Self, OpenError> {
         let EmbeddedOptions { readers, months_open_max, free_bytes_min, waiting, .. } = *options;
-        let (dir, lock, months) = DataDir::open(dir)?;
+        let migration_copy = options.migration_copy.then_some(free_bytes_min);
+        let (dir, lock, months) = DataDir::open(dir, migration_copy)?;
         let (dir, months) = (Arc::new(dir), Arc::new(months));
         let readers = Readers::new(dir.clone(), months.clone(), readers, months_open_max);
         let readers = Arc::new(readers);

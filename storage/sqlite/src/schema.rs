@@ -11,9 +11,34 @@ use crate::statements::{pragma, run};
 pub(crate) struct Schema {
     /// Distinguishes the file from other SQLite databases, and a router table from a message table.
     pub(crate) application_id: i32,
-    /// One per schema version; `PRAGMA user_version` counts the applied ones. Never change a
-    /// released one, add another.
+    /// One per schema version. Never change a released one, add another.
     pub(crate) migrations: &'static [&'static str],
+    /// The oldest schema version whose programs can use a file of the newest one: they ignore the columns, indexes and
+    /// tables that were added since. A migration that they cannot ignore sets it to its own version.
+    pub(crate) oldest: usize,
+}
+
+/// The versions of a file, in `PRAGMA user_version`: the lower 16 bits count the applied migrations. The upper ones have the
+/// oldest version whose programs can use the file, or 0 if that is the same one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Versions {
+    written: usize,
+    oldest: usize,
+}
+
+impl Versions {
+    const BITS: u32 = 16;
+
+    fn of(user_version: i64) -> Option<Self> {
+        let user_version = usize::try_from(user_version).ok()?;
+        let (written, oldest) = (user_version % (1 << Self::BITS), user_version >> Self::BITS);
+        Some(Self { written, oldest: if oldest == 0 { written } else { oldest } })
+    }
+
+    fn user_version(self) -> usize {
+        let oldest = if self.oldest == self.written { 0 } else { self.oldest };
+        self.written + (oldest << Self::BITS)
+    }
 }
 
 /// Wide rows are in rowid tables with a unique index, measured 30 % cheaper than `WITHOUT ROWID`:
@@ -24,6 +49,7 @@ pub(crate) struct Schema {
 /// A waiting key of a feed is in `feed_keys_pending`, every other in `feed_keys_by_number`.
 pub(crate) const ROUTER: Schema = Schema {
     application_id: 0x4b4c_4e52, // "KLNR"
+    oldest: 8,
     migrations: &[
         "
         CREATE TABLE router (
@@ -107,6 +133,7 @@ pub(crate) const ROUTER: Schema = Schema {
 /// agent. None of them expires before its `expires_at`. Two statements with `=` were measured cheaper than one with `IN`.
 pub(crate) const MESSAGES: Schema = Schema {
     application_id: 0x4b4c_4e4d, // "KLNM"
+    oldest: 4,
     migrations: &[
         "
         CREATE TABLE channels (
@@ -208,7 +235,8 @@ impl Schema {
         self.migrate(conn, file)
     }
 
-    /// Refuses a database of another program, and one of a newer version. Changes nothing. Returns the schema version.
+    /// Refuses a database of another program, and one of a newer version that this program cannot use. Changes nothing.
+    /// Returns the schema version.
     pub(crate) fn check(&self, conn: &Connection, file: &Path) -> Result<usize, OpenError> {
         let failed = |error| OpenError::unreadable(file, &error);
         let file = file.to_owned();
@@ -216,35 +244,38 @@ impl Schema {
             return Err(OpenError::Foreign { file });
         }
         let version = pragma::<i64>(conn, "user_version").map_err(failed)?;
-        let Ok(found) = usize::try_from(version) else { return Err(OpenError::Foreign { file }) };
+        let Some(found) = Versions::of(version) else { return Err(OpenError::Foreign { file }) };
         match self.migrations.len() {
-            known if found > known => Err(OpenError::Newer { file, found, known }),
-            _ => Ok(found),
+            known if found.oldest > known => {
+                Err(OpenError::Newer { file, found: found.written, known })
+            }
+            _ => Ok(found.written),
         }
     }
 
     /// Checks a database, and runs the missing migrations in one transaction.
     pub(crate) fn migrate(&self, conn: &mut Connection, file: &Path) -> Result<(), OpenError> {
-        let missing = &self.migrations[self.check(conn, file)?..];
+        let found = self.check(conn, file)?;
+        let missing = self.migrations.get(found..).unwrap_or_default();
         if missing.is_empty() {
             return Ok(());
         }
-        apply(conn, missing, self.migrations.len())
-            .map_err(|error| OpenError::unreadable(file, &error))
+        let newest = Versions { written: self.migrations.len(), oldest: self.oldest };
+        apply(conn, missing, newest).map_err(|error| OpenError::unreadable(file, &error))
     }
 
     /// Checks that no migration is missing.
     pub(crate) fn is_complete(&self, conn: &Connection, file: &Path) -> Result<bool, OpenError> {
-        Ok(self.check(conn, file)? == self.migrations.len())
+        Ok(self.check(conn, file)? >= self.migrations.len())
     }
 }
 
-fn apply(conn: &mut Connection, migrations: &[&str], version: usize) -> rusqlite::Result<()> {
+fn apply(conn: &mut Connection, migrations: &[&str], versions: Versions) -> rusqlite::Result<()> {
     let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for migration in migrations {
         run(&transaction, migration)?;
     }
-    run(&transaction, &format!("PRAGMA user_version = {version}"))?;
+    run(&transaction, &format!("PRAGMA user_version = {}", versions.user_version()))?;
     transaction.commit()
 }
 
@@ -258,12 +289,13 @@ mod tests {
     };
 
     const FIRST: Schema =
-        Schema { application_id: 7, migrations: &["CREATE TABLE a (x INTEGER) STRICT"] };
+        Schema { application_id: 7, migrations: &["CREATE TABLE a (x INTEGER) STRICT"], oldest: 1 };
     const SECOND: Schema = Schema {
         migrations: &[
             FIRST.migrations[0],
             "ALTER TABLE a ADD COLUMN y TEXT NOT NULL DEFAULT 'old'",
         ],
+        oldest: 2,
         ..FIRST
     };
     const BROKEN: Schema = Schema {
@@ -294,6 +326,36 @@ mod tests {
         assert_eq!(row, Ok((1, "old".to_owned())));
         assert_eq!(version(&conn), 2);
         SECOND.migrate(&mut conn, file()).expect("nothing is left to migrate");
+    }
+
+    #[test]
+    fn a_file_names_the_oldest_version_whose_programs_can_use_it() {
+        const ADDED: Schema = Schema { oldest: 1, ..SECOND };
+        let mut conn = database_of_the_first_version();
+        ADDED.migrate(&mut conn, file()).unwrap();
+        assert_eq!(version(&conn), 0x1_0002);
+        assert_eq!(FIRST.check(&conn, file()).unwrap(), 2);
+        assert!(FIRST.is_complete(&conn, file()).unwrap());
+        FIRST.migrate(&mut conn, file()).expect("nothing is undone");
+        assert_eq!(version(&conn), 0x1_0002);
+        conn.execute("INSERT INTO a (x) VALUES (3)", []).expect("what was added is ignored");
+
+        let mut conn = database_of_the_first_version();
+        SECOND.migrate(&mut conn, file()).unwrap();
+        let refused = FIRST.check(&conn, file()).unwrap_err();
+        assert!(matches!(refused, OpenError::Newer { found: 2, known: 1, .. }), "{refused}");
+    }
+
+    #[test]
+    fn no_schema_is_older_than_its_programs() {
+        for schema in [ROUTER, MESSAGES] {
+            assert!((1..=schema.migrations.len()).contains(&schema.oldest));
+        }
+        for user_version in [0, 1, 8, 0x1_0002, 0x7fff_ffff] {
+            let versions = Versions::of(user_version).unwrap();
+            assert_eq!(versions.user_version() as i64, user_version);
+        }
+        assert_eq!(Versions::of(-1), None);
     }
 
     #[test]

@@ -5,24 +5,20 @@
 //! reset, and grow with what is written.
 
 use std::fs;
-use std::io;
 use std::path::Path;
 
 use rusqlite::Connection;
-use rusqlite::backup::{Backup, StepResult};
 use storage::SyncSupport;
 use storage::data_dir::{DirError, FileKey};
 use storage::durable;
 use storage::maintenance::SNAPSHOT_DIR;
 use storage::store::StoreError;
 
-use crate::connection::{ConnectionRole, connect, synchronous};
+use crate::connection::{ConnectionRole, connect};
 use crate::error::{OpenError, WriterError};
 use crate::files::DataDir;
+use crate::page_copy::{copy_pages, failed, unwritable};
 use crate::statements::{pragma, run};
-
-/// Pages of 4 KiB that one step copies.
-const STEP_PAGES: i32 = 1024;
 
 /// Read transactions on all files.
 pub(crate) struct Snapshot(Vec<(FileKey, Connection)>);
@@ -66,12 +62,12 @@ impl Snapshot {
                 }
             })?;
         }
-        durable::sync_dir(&dir).map_err(|error| unwritable(&error))
+        durable::sync_dir(&dir).map_err(|error| unwritable(&dir, &error))
     }
 }
 
 fn check_space(dir: &DataDir, bytes: u64, free_bytes_min: u64) -> Result<(), StoreError> {
-    let free = dir.free_bytes().map_err(|error| unwritable(&error))?;
+    let free = dir.free_bytes().map_err(|error| unwritable(dir.path(), &error))?;
     if free >= bytes.saturating_add(free_bytes_min) {
         return Ok(());
     }
@@ -86,29 +82,14 @@ fn copy_file(
     from: &Connection,
     to: &Path,
     support: SyncSupport,
-    mut on_step: impl FnMut(u64) -> Result<(), StoreError>,
+    on_step: impl FnMut(u64) -> Result<(), StoreError>,
 ) -> Result<u64, StoreError> {
-    let name = key.to_string();
-    durable::empty_file(to).map_err(|error| unwritable(&error))?;
-    let mut copy = Connection::open(to).map_err(|error| failed(&name, &error))?;
-    run(&copy, synchronous(support)).map_err(|error| failed(&name, &error))?;
-    let backup = Backup::new(from, &mut copy).map_err(|error| failed(&name, &error))?;
-    let copied = loop {
-        let step = backup.step(STEP_PAGES).map_err(|error| failed(&name, &error))?;
-        let progress = backup.progress();
-        let copied = (progress.pagecount - progress.remaining).unsigned_abs().into();
-        on_step(copied)?;
-        if step == StepResult::Done {
-            break copied;
-        }
-    };
-    drop(backup);
-    copy.close().map_err(|(_, error)| failed(&name, &error))?;
+    let copied = copy_pages(key, from, to, support, on_step)?;
     let checked = connect(to, ConnectionRole::Writer, support);
     checked
         .and_then(|conn| conn.close().map_err(|(_, error)| error))
-        .map_err(|error| failed(&name, &error))?;
-    durable::sync_file(to).map_err(|error| unwritable(&error))?;
+        .map_err(|error| failed(&key.to_string(), &error))?;
+    durable::sync_file(to).map_err(|error| unwritable(to, &error))?;
     Ok(copied)
 }
 
@@ -117,18 +98,10 @@ fn pages(key: FileKey, conn: &Connection) -> Result<u64, StoreError> {
     count.map_err(|error| failed(&key.to_string(), &error))
 }
 
-fn failed(name: &str, error: &rusqlite::Error) -> StoreError {
-    StoreError::Failed(format!("cannot copy {name}: {error}"))
-}
-
-fn unwritable(error: &io::Error) -> StoreError {
-    StoreError::Failed(format!("cannot write {SNAPSHOT_DIR}: {error}"))
-}
-
 /// Checks every database of a restored directory: its schema, its listed months, and its pages. Migrates files of an
 /// older version.
 pub fn check_restored(dir: &Path) -> Result<(), OpenError> {
-    let (opened, _lock, _months) = DataDir::open(dir)?;
+    let (opened, _lock, _months) = DataDir::open(dir, None)?;
     for entry in fs::read_dir(dir).map_err(|error| DirError::io(dir, error))? {
         let path = entry.map_err(|error| DirError::io(dir, error))?.path();
         if path.file_name().and_then(|name| name.to_str()).and_then(FileKey::parse).is_some() {
@@ -143,7 +116,9 @@ fn quick_check(path: &Path, support: SyncSupport) -> Result<(), OpenError> {
         .and_then(|conn| pragma::<String>(&conn, "quick_check(1)"));
     match checked {
         Ok(found) if found == "ok" => Ok(()),
-        Ok(reason) => Err(OpenError::Unreadable { file: path.to_owned(), reason }),
+        Ok(reason) => {
+            Err(OpenError::Unreadable { file: path.to_owned(), reason, is_damaged: true })
+        }
         Err(error) => Err(OpenError::unreadable(path, &error)),
     }
 }
@@ -156,7 +131,7 @@ mod tests {
     #[test]
     fn a_write_after_the_begin_of_a_snapshot_is_not_in_it() {
         let home = tempfile::tempdir().unwrap();
-        let (dir, _lock, _months) = DataDir::open(home.path()).unwrap();
+        let (dir, _lock, _months) = DataDir::open(home.path(), None).unwrap();
         let writer = dir.connect(FileKey::Router, ConnectionRole::Writer).unwrap();
         run(&writer, "CREATE TABLE written (x); INSERT INTO written VALUES (1)").unwrap();
         let snapshot = Snapshot::begin(&dir, [FileKey::Router].into_iter()).unwrap_or_else(|_| {

@@ -326,7 +326,7 @@ async fn tables_are_migrated_while_nodes_of_the_version_before_go_on() {
     assert!(new.drop_month(december).await.unwrap());
     new.ensure_month(december).await.unwrap();
     assert_eq!(second_version_of(&options), ["messages_2026_11", "messages_2026_12", "router"]);
-    refused(options, "schema version 2 and this program knows none above 1").await;
+    refused(options, "schema version 2 of a newer kalends").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -359,7 +359,19 @@ async fn a_start_is_refused_with_the_reason() {
     let newer = on(url);
     drop(opened(&newer).await);
     shared().sql(&format!("UPDATE {}.state SET number = 99 WHERE name = 'schema'", newer.schema));
-    refused(newer, "schema version 99").await;
+    refused(newer.clone(), "schema version 99").await;
+    // The oldest version whose programs can use the tables.
+    for (oldest, is_known) in [(2, false), (1, true)] {
+        shared().sql(&format!(
+            "INSERT INTO {}.state VALUES ('schema_oldest', {oldest})
+             ON CONFLICT (name) DO UPDATE SET number = {oldest}",
+            newer.schema
+        ));
+        match is_known {
+            true => drop(opened(&newer).await),
+            false => refused(newer.clone(), "schema version 99").await,
+        }
+    }
     let foreign = on(url);
     shared().sql(&format!("CREATE SCHEMA {0}; CREATE TABLE {0}.state (id int)", foreign.schema));
     refused(foreign, "tables of another program").await;

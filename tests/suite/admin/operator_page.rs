@@ -226,7 +226,7 @@ async fn events_follow_a_push_and_end_with_the_session() {
     Sender::new().push_to(&mut agent, &channel, "secret contents").await;
     let is_delivered = |event: &Value| event["samples"]["kalends_pushes_total"]["delivered"] == 1;
     let event = event_with(&mut streams[0], is_delivered).await;
-    assert_eq!(event["samples"]["kalends_clients"]["Ready"], 1);
+    assert_eq!(event["samples"]["kalends_clients"]["ready"], 1);
     assert!(!event.to_string().contains(agent.uaid()));
     event_with(&mut streams[1], |event| event["months"]["agents"].is_object()).await;
 

@@ -18,6 +18,8 @@ pub(super) enum Start {
     Old,
     /// The same store, used now, and an archive of it.
     Used,
+    /// That store, with the file of its records as an earlier version left it.
+    Earlier,
     /// Keys without a store.
     Keys,
     /// The keys of an autopush-rs without a store.
@@ -75,7 +77,7 @@ impl Writing {
 const DATA: &str = "--data-dir HOME/data";
 
 use Effect::{Archive, Changed, File, NoFile, NoRow, Nothing, Row, Store};
-use Start::{Autopush, Empty, Keys, Old, Used};
+use Start::{Autopush, Earlier, Empty, Keys, Old, Used};
 
 /// [`DATA`] follows the words, unless they name a file or directory themselves.
 pub(super) const WRITING: &[Writing] = &[
@@ -89,6 +91,7 @@ pub(super) const WRITING: &[Writing] = &[
         &[],
     ),
     on(Used, "serve", "", Nothing, &[]),
+    on(Earlier, "serve", "", Nothing, &[]),
     on(Old, "serve", "", Row(&["router/months|THIS"]), &[]),
     on(Empty, "subscribe", "SERVER --state HOME/state.json", File("state.json", "uaid"), &[]),
     on(Empty, "init", "--yes HOME/kalends.toml", File("kalends.toml", "kalends serve"), &[])

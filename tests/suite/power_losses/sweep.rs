@@ -31,6 +31,7 @@ use crate::harness::{
 };
 use crate::migration::{Autopush, Database, PostgresDatabase, RedisDatabase, crypto_keys};
 use crate::receipts;
+use crate::whole_store::upgrade::{ROUTER, set_back};
 
 const TEST: &str =
     "power_losses::sweep::what_a_command_answered_and_what_was_there_before_survive_its_disk";
@@ -38,6 +39,9 @@ const TEST: &str =
 /// Changes before which a row loses power, and those of them after which its command is repeated, in one run.
 const LOSSES: usize = 12;
 const REPEATS: usize = 2;
+
+/// The way back from the migration of [`Start::Earlier`].
+const COPY: &str = concat!("data/before-", env!("CARGO_PKG_VERSION"), "/router.db");
 
 /// Changes that fail, for each error, in one run.
 const FAILURES: usize = 3;
@@ -130,6 +134,7 @@ impl Facts {
         let archive = mount.at("home/backup.tar").display().to_string();
         server.run(&["backup", &archive]).await.succeeded();
         let used = mount.disk().clone();
+        let earlier = set_back_records(mount, &data);
         let launch = copy_to(wire, &data).await;
         let mut postgres = Autopush::<PostgresDatabase<'_>>::start().await;
         postgres.crypto_key.clone_from(&redis.crypto_key);
@@ -142,13 +147,9 @@ impl Facts {
             fs::set_permissions(&data, PermissionsExt::from_mode(0o700)).expect("the disk works");
             mount.disk().clone()
         });
-        let starts = [
-            (Start::Empty, empty),
-            (Start::Old, old),
-            (Start::Used, used),
-            (Start::Keys, keys),
-            (Start::Autopush, of_autopush),
-        ];
+        let [used, earlier] = [(Start::Used, used), (Start::Earlier, earlier)];
+        let [keys, autopush] = [(Start::Keys, keys), (Start::Autopush, of_autopush)];
+        let starts = [(Start::Empty, empty), (Start::Old, old), used, earlier, keys, autopush];
         let disks = starts.map(|(start, mut disk)| {
             disk.sync_all();
             let disk = disk.lose(Loss::All);
@@ -177,6 +178,15 @@ impl Facts {
     fn name(&self, text: &str) -> String {
         self.names.iter().fold(text.to_owned(), |text, (name, means)| text.replace(name, means))
     }
+}
+
+/// The disk with the file of records as an earlier version left it. The disk itself stays as it was.
+fn set_back_records(mount: &mut Mount, data: &Path) -> Disk {
+    let newest = mount.disk().clone();
+    set_back(&data.join("router.db"), &ROUTER[..1], ROUTER.len());
+    let earlier = mount.disk().clone();
+    mount.put(newest);
+    earlier
 }
 
 /// Fills the store of a server with rows of all kinds, and stops it. Returns an agent with messages.
@@ -381,6 +391,11 @@ impl Sweep<'_> {
         }
         if floor(&left) < floor(before) {
             return Err("the floor of message ids is lower".to_owned());
+        }
+        let is_migrated = left.rows.iter().any(|row| row.starts_with("data/router/id_floor|"));
+        let has_copy = !left.file(COPY).is_empty();
+        if self.row.start == Start::Earlier && is_migrated && !has_copy {
+            return Err("the records were changed before they were copied".to_owned());
         }
         let (effect, used) = (self.row.effect, &self.facts.disks[&Start::Used].1);
         let missing = || effect.missing(&left, before, used, &|text| self.facts.name(text));

@@ -8,7 +8,8 @@ mod dump;
 mod imported;
 mod kept;
 mod samples;
-mod upgrade;
+pub(crate) mod upgrade;
+mod upgrade_refusals;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

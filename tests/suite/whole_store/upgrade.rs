@@ -14,10 +14,10 @@ use super::stopped_with_samples;
 use crate::harness::Launch;
 
 /// What undoes a migration, and the table whose rows get these values at their end when it is done again.
-type Back = (&'static str, &'static str, &'static str);
+pub(crate) type Back = (&'static str, &'static str, &'static str);
 
 /// From the newest version to the first one. A migration without a row here fails the test.
-const ROUTER: [Back; 7] = [
+pub(crate) const ROUTER: [Back; 7] = [
     ("DROP TABLE id_floor", "", ""),
     (
         "ALTER TABLE sequences DROP COLUMN horizon; ALTER TABLE sequences DROP COLUMN forgotten;
@@ -32,7 +32,7 @@ const ROUTER: [Back; 7] = [
     ("DROP INDEX router_by_last_connect; DROP TABLE notifications", "", ""),
 ];
 
-const MESSAGES: [Back; 3] = [
+pub(super) const MESSAGES: [Back; 3] = [
     ("ALTER TABLE messages DROP COLUMN receipt", "messages", ", Null"),
     (
         "DROP TRIGGER waiting_inserted; DROP TRIGGER waiting_replaced; DROP TRIGGER waiting_deleted;
@@ -72,7 +72,7 @@ async fn files_of_each_older_version_are_brought_up_to_date_with_each_row() {
 }
 
 /// Undoes these migrations of a file, which has so many behind the first one.
-fn set_back(file: &Path, undone: &[Back], all: usize) {
+pub(crate) fn set_back(file: &Path, undone: &[Back], all: usize) {
     let conn = Connection::open(file).expect("it is a database");
     let version: u32 =
         conn.query_row("PRAGMA user_version", [], |row| row.get(0)).expect("it has a version");
@@ -111,13 +111,13 @@ fn assert_upgraded(older: &Dump, upgraded: &Dump, newest: &Dump, ends: &BTreeMap
     }
 }
 
-fn databases(dir: &Path) -> Vec<String> {
+pub(super) fn databases(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).expect("it exists").map(|entry| entry.expect("it is listed"));
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.filter(|name| name.ends_with(".db")).collect()
 }
 
-fn copy_files(from: &Path, to: &Path) {
+pub(super) fn copy_files(from: &Path, to: &Path) {
     for file in databases(from) {
         fs::copy(from.join(&file), to.join(&file)).expect("a file can be copied");
     }
