@@ -57,6 +57,7 @@ mod service;
 mod shared;
 mod simplepush;
 mod slow_peers;
+mod small_commands;
 mod soak;
 mod standards;
 mod starting;
