@@ -21,14 +21,15 @@ use crate::dev;
 use crate::dev::{man, push, replay, states, subscribe, view};
 use crate::feeds::cli as feeds;
 use crate::operate::{
-    access, backup, completions, doctor, health, import, init, inspect, keys, nodes, preflight,
-    refusals, store_copy, tables, users,
+    access, backup, check_config, completions, doctor, health, import, init, inspect, keys, nodes,
+    preflight, refusals, store_copy, tables, users,
 };
 use crate::server::serve::Serve;
 use crate::settings::setting::Setting;
 use crate::settings::sources::{flag_name, is_near};
 use crate::settings::value::TomlKind;
 use crate::settings::{Flags, renamed};
+use crate::system::build::Build;
 
 /// All commands, in the order of the help.
 const COMMANDS: Commands = Commands {
@@ -44,6 +45,7 @@ const COMMANDS: Commands = Commands {
         Entry::of::<init::Init>(),
         Entry::of::<health::Health>(),
         Entry::of::<doctor::command::Doctor>(),
+        Entry::of::<check_config::CheckConfig>(),
         Entry::on_store::<preflight::Preflight>(),
         Entry::on_store::<tables::list::List>(),
         Entry::on_store::<tables::status::GetStatus>(),
@@ -179,7 +181,7 @@ fn switch_tip(flag: &str, value: &str, refused: &str) -> Option<String> {
 fn grammar() -> Grammar {
     const FIRST: [&str; 6] = ["config", "data_dir", "listen", "public_url", "help", "version"];
     let grammar = Grammar::new("kalends")
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(Build::TEXT)
         .after_help(EXAMPLES)
         .args_conflicts_with_subcommands(true);
     let grammar = Flags::augment_args(grammar).about(env!("CARGO_PKG_DESCRIPTION"));

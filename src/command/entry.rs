@@ -5,7 +5,9 @@ use clap::{Arg, ArgMatches, Args, Command as Grammar};
 use super::failure::Failure;
 use super::served::Served;
 use super::store_command::StoreCommand;
+use crate::settings::flags::ENV_CONFIG;
 use crate::settings::setting::Setting;
+use crate::settings::sources::config_file;
 use crate::settings::{Flags, Settings};
 
 /// A command of the command line.
@@ -82,8 +84,10 @@ pub const FEED_TOKEN_VARIABLE: &str = "KALENDS_FEED_TOKEN";
 
 /// The settings of a command.
 pub fn load(flags: &Flags) -> Result<Settings, Failure> {
-    let variables = std::env::vars_os().filter(|(name, _)| name != FEED_TOKEN_VARIABLE);
-    let settings = Settings::load(flags, variables).map_err(Failure::usage)?;
+    let others = [FEED_TOKEN_VARIABLE, ENV_CONFIG];
+    let variables = std::env::vars_os().filter(|(name, _)| !others.iter().any(|it| name == it));
+    let flags = Flags { config: config_file(flags), ..flags.clone() };
+    let settings = Settings::load(&flags, variables).map_err(Failure::usage)?;
     if settings.allow_unsynced_data_dir {
         storage::durable::tolerate_unsynced();
     }

@@ -7,6 +7,7 @@ pub mod access;
 pub mod backup;
 #[cfg(test)]
 mod bounds_tests;
+pub mod check_config;
 pub mod completions;
 pub mod doctor;
 pub mod exclusive;

@@ -17,6 +17,7 @@ use super::app::{AppState, SharedState, WebSocketRole};
 use super::error::PushError;
 use super::port::request_id::request_id;
 use crate::limits::PortName;
+use crate::system::build::Build;
 
 /// Clocks of other nodes in the body, those that differ most.
 const CLOCKS_MAX: usize = 10;
@@ -25,7 +26,7 @@ const CLOCKS_MAX: usize = 10;
 const CHECK_WAIT: Duration = Duration::from_secs(2);
 
 /// 200 if the store can be read and accepts writes and has space for messages, feeds are published, the ports accept
-/// connections and the log is written, otherwise 503. On a connection node the registry must answer and broadcasts be
+/// connections, the certificate is valid and the log is written, otherwise 503. On a connection node the registry must answer and broadcasts be
 /// published too. The body has the counts of either. The line of a 503 shows whether a log that failed works again.
 pub(super) async fn heartbeat(request: HttpRequest, node: Data<AppState>) -> HttpResponse {
     let common = &node.common;
@@ -39,11 +40,21 @@ pub(super) async fn heartbeat(request: HttpRequest, node: Data<AppState>) -> Htt
         body["status"] = json!("OK");
         return HttpResponse::Ok().json(body);
     }
-    let Checks { store, store_error, space, log, feeds, accepts, registry, broadcasts, .. } =
-        &checks;
+    let Checks {
+        store,
+        store_error,
+        space,
+        log,
+        feeds,
+        accepts,
+        certificate,
+        registry,
+        broadcasts,
+        ..
+    } = &checks;
     warn!(common.log, "the server is unhealthy"; "request" => request_id(request.headers()), "store" => store,
         "store_error" => store_error, "space" => space, "log" => log, "feeds" => feeds, "accepts" => accepts,
-        "registry" => registry, "broadcasts" => broadcasts);
+        "certificate" => certificate, "registry" => registry, "broadcasts" => broadcasts);
     body["status"] = json!("unhealthy");
     body["checks"] = json!(checks);
     PushError::Unavailable.response_with(&"the server is unhealthy, checks says why", &body)
@@ -60,6 +71,8 @@ pub(super) struct Checks {
     pub(super) log: bool,
     feeds: bool,
     accepts: bool,
+    /// Whether the certificate of the public port is valid still, if it has one.
+    pub(super) certificate: bool,
     registry: bool,
     broadcasts: bool,
     /// The user agents that are connected, if the registry answered.
@@ -81,6 +94,10 @@ impl Checks {
             log: common.log_state.works(Instant::now()),
             feeds: common.feeds.is_running(),
             accepts: !common.accept_failures.are_recent(),
+            certificate: common
+                .certificates
+                .current()
+                .is_none_or(|current| common.clock.now() < current.valid.expires),
             registry: true,
             broadcasts: true,
             connections: None,
@@ -95,8 +112,9 @@ impl Checks {
     }
 
     pub(super) fn are_passed(&self) -> bool {
-        let Self { store, space, log, feeds, accepts, registry, broadcasts, .. } = *self;
-        store && space && log && feeds && accepts && registry && broadcasts
+        let Self { store, space, log, feeds, accepts, certificate, registry, broadcasts, .. } =
+            *self;
+        store && space && log && feeds && accepts && certificate && registry && broadcasts
     }
 }
 
@@ -157,6 +175,8 @@ pub(super) async fn alive(node: Data<AppState>) -> HttpResponse {
 }
 
 pub(super) async fn version() -> HttpResponse {
-    let version = env!("CARGO_PKG_VERSION");
-    HttpResponse::Ok().json(json!({"status": "OK", "name": "kalends", "version": version}))
+    let Build { version, commit, date } = Build::THIS;
+    HttpResponse::Ok().json(json!({
+        "status": "OK", "name": "kalends", "version": version, "commit": commit, "date": date,
+    }))
 }

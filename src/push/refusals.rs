@@ -10,7 +10,6 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use state_machine::{Time, Uaid};
 
-use super::port::request_id::request_id;
 use super::urls::endpoint_token::EndpointToken;
 
 /// Different refusals that are kept. A further one takes the place of the one that was seen longest ago.
@@ -51,8 +50,8 @@ pub struct Refused {
 }
 
 impl Refusals {
-    /// Notes an answer if it is a refusal with an errno.
-    pub fn note(&self, answer: &ServiceResponse<BoxBody>, at: Time) {
+    /// Notes an answer to a request with this id, if it is a refusal with an errno.
+    pub fn note(&self, answer: &ServiceResponse<BoxBody>, request: &str, at: Time) {
         let extensions = answer.response().extensions();
         let Some(Refused { errno, message }) = extensions.get() else { return };
         let asked = answer.request();
@@ -68,7 +67,7 @@ impl Refusals {
             count: 1,
             first_ms: at.0,
             last_ms: at.0,
-            request: request_id(asked.headers()).to_owned(),
+            request: request.to_owned(),
         });
     }
 

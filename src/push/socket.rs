@@ -52,6 +52,9 @@ async fn without_upgrade(
                 Checks { space: false, .. } => {
                     (false, "This server has a problem: its disk is almost full.")
                 }
+                Checks { certificate: false, .. } => {
+                    (false, "This server has a problem: its certificate has ended.")
+                }
                 Checks { log: false, .. } => {
                     (false, "This server has a problem: its log cannot be written.")
                 }

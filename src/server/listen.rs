@@ -208,8 +208,8 @@ async fn answer(
     let id = common.request_ids.of(request.headers());
     request.headers_mut().insert(X_REQUEST_ID, id.clone());
     let mut answer = request_body_drain::hold_until_answered(request, next).await?;
-    common.refusals.note(&answer, common.clock.now());
     let asked = answer.request();
+    common.refusals.note(&answer, request_id(asked.headers()), common.clock.now());
     debug!(common.log, "answered a request"; "request" => request_id(asked.headers()),
         "status" => answer.status().as_u16(), "method" => %asked.method());
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {

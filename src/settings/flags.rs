@@ -10,6 +10,12 @@ use super::setting::Setting;
 use super::table::GROUPS;
 use super::value::TomlKind;
 
+/// Environment variable with the path of the file.
+pub const ENV_CONFIG: &str = "KALENDS_CONFIG";
+
+/// The file of the machine, which is read if neither a flag nor the environment names one.
+pub const DEFAULT_CONFIG: &str = "/etc/kalends/kalends.toml";
+
 /// The settings on a command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flags {
@@ -25,7 +31,7 @@ impl Args for Flags {
             .long("config")
             .value_name("FILE")
             .value_parser(ValueParser::path_buf())
-            .help("TOML file with settings (docs/kalends.toml is a sample)");
+            .help(format!("TOML file with settings (docs/kalends.toml is a sample); otherwise {ENV_CONFIG}, or {DEFAULT_CONFIG} if it is there"));
         let command = GROUPS.iter().fold(command.arg(config), |command, group| {
             group.settings.iter().fold(command, |command, setting| {
                 command.arg(flag(setting, setting.name).help_heading(group.title))

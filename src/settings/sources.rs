@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
-use super::flags::Flags;
+use super::flags::{DEFAULT_CONFIG, ENV_CONFIG, Flags};
 use super::raw::{Entry, Problem, RawSettings, SettingsError};
 use super::renamed;
 use super::setting::Setting;
@@ -19,16 +19,29 @@ const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Prefix of the environment variables of settings.
 pub const ENV_PREFIX: &str = "KALENDS_";
-/// Environment variable with the path of the file.
-pub const ENV_CONFIG: &str = "KALENDS_CONFIG";
 
 /// Body size in bytes that fits into an item of DynamoDB (400 KiB) beside the other attributes.
 const DYNAMODB_PAYLOAD_BYTES_MAX: usize = 380_000;
 /// Number of channels, 37 bytes each, that fit into the item that lists them.
 const DYNAMODB_CHANNELS_MAX: usize = 10_000;
 
+/// The file of settings: of the flags, of the environment, or that of the machine if it is there. An empty variable names
+/// none.
+pub fn config_file(flags: &Flags) -> Option<PathBuf> {
+    config_of(flags, std::env::var_os(ENV_CONFIG), Path::new(DEFAULT_CONFIG))
+}
+
+fn config_of(flags: &Flags, variable: Option<OsString>, of_machine: &Path) -> Option<PathBuf> {
+    match (&flags.config, variable) {
+        (Some(path), _) => Some(path.clone()),
+        (None, Some(path)) => Some(PathBuf::from(path)).filter(|path| !path.as_os_str().is_empty()),
+        // One that cannot be read is an error, and not ignored.
+        (None, None) => Some(of_machine.to_owned()).filter(|path| path.exists()),
+    }
+}
+
 impl Settings {
-    /// Reads settings from the flags, from `environment` and from the file that these two may name.
+    /// Reads settings from the flags, from `environment` and from the file that the flags may name.
     /// Variables without the prefix `KALENDS_` are ignored.
     pub fn load(
         flags: &Flags,
@@ -92,9 +105,9 @@ impl RawSettings {
             let setting = setting.expect("clap accepts the flags of settings only");
             given.add(setting, text.clone(), format!("flag {}", flag_name(name)), None);
         }
-        let config = given.add_environment(environment);
-        if let Some(path) = flags.config.clone().or(config) {
-            given.add_file(&path).map_err(|problem| SettingsError(vec![problem]))?;
+        given.add_environment(environment);
+        if let Some(path) = &flags.config {
+            given.add_file(path).map_err(|problem| SettingsError(vec![problem]))?;
         }
         Ok(self)
     }
@@ -125,12 +138,8 @@ impl RawSettings {
         }
     }
 
-    /// Adds the variables with the prefix; returns the path of the file if one names it.
-    fn add_environment(
-        &mut self,
-        environment: impl IntoIterator<Item = (OsString, OsString)>,
-    ) -> Option<PathBuf> {
-        let mut config = None;
+    /// Adds the variables with the prefix.
+    fn add_environment(&mut self, environment: impl IntoIterator<Item = (OsString, OsString)>) {
         let mut variables: Vec<_> = environment
             .into_iter()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value))
@@ -138,10 +147,6 @@ impl RawSettings {
             .collect();
         variables.sort();
         for (variable, value) in variables {
-            if variable == ENV_CONFIG {
-                config = Some(value.into());
-                continue;
-            }
             let names = Setting::all().map(|setting| setting.name);
             let mut names = names.chain(self.kept.iter().map(|(former, _)| *former));
             let name = names.find(|name| env_name(name) == variable);
@@ -154,7 +159,6 @@ impl RawSettings {
                 None => self.add_unknown(variable, "environment variable".to_owned(), env_name),
             }
         }
-        config
     }
 
     fn add_file(&mut self, path: &Path) -> Result<(), Problem> {
@@ -556,10 +560,21 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_can_name_the_file() {
-        let env = [(OsString::from("KALENDS_CONFIG"), OsString::from("/nowhere/at/all"))];
-        let error = Settings::load(&Flags::default(), env).unwrap_err().to_string();
-        assert!(error.starts_with("cannot read /nowhere/at/all: "), "{error}");
+    fn the_file_is_that_of_the_flag_of_the_environment_or_of_the_machine() {
+        let of_machine = tempfile::NamedTempFile::new().unwrap();
+        let (here, nowhere) = (of_machine.path(), Path::new("/nowhere/kalends.toml"));
+        let flag = || Some("a.toml".into());
+        for (config, variable, of_machine, expected) in [
+            (flag(), Some("b.toml"), here, Some("a.toml")),
+            (None, Some("b.toml"), here, Some("b.toml")),
+            (None, Some(""), here, None),
+            (None, None, here, here.to_str()),
+            (None, None, nowhere, None),
+        ] {
+            let flags = Flags { config, given: Vec::new() };
+            let found = config_of(&flags, variable.map(OsString::from), of_machine);
+            assert_eq!(found.as_deref(), expected.map(Path::new));
+        }
     }
 
     #[test]

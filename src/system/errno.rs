@@ -172,9 +172,9 @@ errors! {
         "The platform may have the message nevertheless.",
         "Send again after `Retry-After` seconds, with a topic if a repetition would disturb.";
     Other = 999, [], "Another status of HTTP",
-        "The status says what is wrong, and the `message` in which way: a method that the URL does not take (405), a \
-         body that did not arrive (400, 408), headers that are too large (431), a web page of another origin (403), or a \
-         browser where a WebSocket is expected (426).",
+        "The status says what is wrong, and the `message` in which way. 405: the URL does not take the method. 400, 408: the \
+         body did not arrive. 431: the headers are too large. 403: a web page of another origin. 426: a browser where a \
+         WebSocket is expected.",
         "Correct what the `message` names. `Allow` lists the methods of the URL.";
 }
 

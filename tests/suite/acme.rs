@@ -261,6 +261,18 @@ async fn a_certificate_with_a_third_of_its_lifetime_left_is_renewed_and_one_with
 }
 
 #[actix_web::test]
+async fn a_first_order_that_fails_names_no_certificate_before() {
+    let authority = Pebble::start(0).await;
+    // The authority asks another port than this for the answer.
+    let server = Server::launch(authority.launch_on("127.0.0.1:0"));
+    let line =
+        server.logged("the order of the first certificate failed, TLS handshakes fail").await;
+    let line: Value = serde_json::from_str(&line).expect("the log is JSON");
+    assert_eq!((&line["failures"], &line["days_left"]), (&json!(1), &Value::Null), "{line}");
+    assert!(!server.log().contains("the one before"), "{line}");
+}
+
+#[actix_web::test]
 async fn a_failed_order_leaves_the_certificate_and_the_next_one_comes_later_or_at_a_signal() {
     let authority = Pebble::start(0).await;
     let mut server = Server::start();

@@ -58,6 +58,7 @@ mod service;
 mod shared;
 mod simplepush;
 mod slow_peers;
+mod small_commands;
 mod soak;
 mod stability;
 mod standards;

@@ -201,6 +201,18 @@ async fn a_new_certificate_is_used_at_once_after_a_signal_and_a_bad_one_never() 
 }
 
 #[actix_web::test]
+async fn a_server_is_unhealthy_once_its_certificate_has_ended() {
+    let authority = Authority::new();
+    authority.issue_for(Duration::from_secs(8));
+    let server = authority.server(&[]);
+    let health = async || run(&["health", &format!("--url=https://{}", server.address())]).await;
+    assert!(health().await.succeeded().starts_with("healthy"));
+    until(Duration::from_secs(30), "the certificate ends", async || health().await.code != Some(0))
+        .await;
+    health().await.failed(1, "answers 503: certificate");
+}
+
+#[actix_web::test]
 async fn a_server_does_not_start_with_a_pair_that_cannot_be_used() {
     let authority = Authority::new();
     fs::write(authority.path("pair.key"), KeyPair::generate().unwrap().serialize_pem()).unwrap();

@@ -357,10 +357,11 @@ mod tests {
         };
         let mut facts = pushed(facts(Connection::Here(session())), "stored");
         facts.refusals = vec![refusal(410, NOW), refusal(401, NOW - HOUR)];
-        let why = "the last push, 1 hour ago, was refused with 401, errno 109: why (request r-1)";
+        let why =
+            "the last push, 60 minutes ago, was refused with 401, errno 109: why (request r-1)";
         assert_eq!(of(&facts), [why]);
         assert!(
-            crate::operate::inspect::text::of(&facts).contains("2 times, last 1 hour ago, was")
+            crate::operate::inspect::text::of(&facts).contains("2 times, last 60 minutes ago, was")
         );
         facts.refusals.remove(1);
         facts.refusals.push(refusal(401, NOW - 3 * HOUR));

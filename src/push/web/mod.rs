@@ -20,8 +20,8 @@ use state_machine::Time;
 
 use super::error::PushError;
 use super::port::methods::{page, read};
+use crate::system::build::Build;
 use crate::system::jwt;
-pub(super) use errors::errors;
 
 /// What the page may load, and from where. Nothing is inline.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; worker-src 'self'; \
@@ -90,7 +90,7 @@ impl WebPage {
         for (name, value) in [
             ("{{state_class}}", if is_up { "up" } else { "down" }),
             ("{{state}}", state),
-            ("{{version}}", env!("CARGO_PKG_VERSION")),
+            ("{{version}}", Build::TEXT),
             ("{{insecure}}", if is_insecure { INSECURE } else { "" }),
             ("{{key}}", public_key.as_str()),
             ("{{token}}", self.token(now).as_str()),
@@ -121,6 +121,18 @@ pub fn wants_page(headers: &HeaderMap) -> bool {
 /// The files of the page, on a node of any role: a proxy may send them to another one than the page.
 pub(super) fn files() -> Resource {
     page("/web/{file}", read().to(file))
+}
+
+/// What the numbers of errors mean, on a node of any role: each one answers with errors.
+pub(super) fn errors() -> Resource {
+    page("/errors", read().to(show_errors))
+}
+
+async fn show_errors() -> HttpResponse {
+    with_security(&mut HttpResponse::Ok())
+        .insert_header((CACHE_CONTROL, FILES_CACHE))
+        .content_type("text/html; charset=utf-8")
+        .body(errors::PAGE.as_str())
 }
 
 async fn file(name: Path<String>) -> HttpResponse {

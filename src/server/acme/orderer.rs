@@ -21,7 +21,7 @@ use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
-use slog::{Logger, info, warn};
+use slog::{Logger, info, o, warn};
 use state_machine::{Span, Time};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_blocking;
@@ -202,10 +202,19 @@ impl Orderer {
         let now = self.clock.now();
         let failures = Failures { last_ms: now.0, ..begun };
         let retry_in_s = self.order_at(failures).since(now).0 / 1000;
-        let left = self.validity().map_or(Span::ZERO, |valid| valid.expires.since(now));
-        warn!(self.log, "the order of a certificate failed, the one before stays in use"; "domain" => &self.domain,
-            "challenge" => proof.name, "why" => %why, "failures" => failures.number, "retry_in_s" => retry_in_s,
-            "days_left" => left.0 / Span::from_secs(24 * 60 * 60).0);
+        let about = o!("domain" => self.domain.clone(), "challenge" => proof.name, "why" => why.to_string(),
+            "failures" => failures.number, "retry_in_s" => retry_in_s);
+        let log = self.log.new(about);
+        match self.validity() {
+            Some(valid) => {
+                let left = valid.expires.since(now).0 / Span::from_secs(24 * 60 * 60).0;
+                warn!(log, "the order of a certificate failed, the one before stays in use"; "days_left" => left);
+            }
+            None => warn!(
+                log,
+                "the order of the first certificate failed, TLS handshakes fail until one succeeds"
+            ),
+        }
         failures
     }
 

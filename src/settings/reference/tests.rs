@@ -43,7 +43,9 @@ A setting has one name and can be set in three places, of which the upper overri
 | the environment | `KALENDS_HELLO_TIMEOUT_MS=3000` |
 | a TOML file | `hello_timeout_ms = 3000` |
 
-`--config FILE` or `KALENDS_CONFIG` names the file; [kalends.toml](kalends.toml) is a sample with all defaults.
+`--config FILE` or `KALENDS_CONFIG` names the file. Without either, `/etc/kalends/kalends.toml` is read if it is there;
+an empty `KALENDS_CONFIG` prevents it. [kalends.toml](kalends.toml) is a sample with all defaults, and `kalends
+check-config` says what is wrong with a file.
 
 An unknown name is an error in all three places, and so is a value out of its range, even if a higher place overrides
 it. The server then does not start (exit code 2), and the error has the setting, the value, its place and the values

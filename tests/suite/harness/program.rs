@@ -20,6 +20,8 @@ pub(crate) fn child(program: impl AsRef<OsStr>) -> process::Command {
     LIMIT.call_once(end_after_limit);
     let mut command = process::Command::new(program);
     command.process_group(own_group());
+    // No file of this machine.
+    command.env("KALENDS_CONFIG", "");
     command
 }
 
