@@ -1,7 +1,7 @@
 //! Invalid requests of application servers: the status, errno and body of the answer are right, and
 //! other connections are unaffected.
 
-use awc::http::Method;
+use hyper::Method;
 use serde_json::json;
 
 use crate::harness::{AT_ONCE, Agent, Bystander, Raw, Sender, Server, Signer, oversized_bodies};

@@ -1,7 +1,7 @@
 //! The errors that no handler writes: of the parser, of the router, and of what stands before both. All have the common
 //! body, and web pages can read them.
 
-use awc::http::Method;
+use hyper::Method;
 
 use crate::harness::{AT_ONCE, Agent, Answer, Raw, Sender, Server};
 use crate::openapi::{World, described, with_parameters};

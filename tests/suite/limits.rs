@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use awc::http::Method;
+use hyper::Method;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio_tungstenite::tungstenite::Error;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use awc::http::Method;
+use hyper::Method;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use serde_json::{Value, json};
 

@@ -38,7 +38,7 @@ pub(crate) async fn metrics_url(server: &Server) -> String {
 
 pub(crate) async fn scrape(server: &Server) -> BTreeMap<String, f64> {
     let get = Sender::new();
-    let get = get.request(awc::http::Method::GET, &metrics_url(server).await);
+    let get = get.request(hyper::Method::GET, &metrics_url(server).await);
     let answer = get.header("accept", "application/openmetrics-text").send().await;
     assert_eq!((answer.status, answer.header("content-type")), (200, Some(OPEN_METRICS)));
     let text = String::from_utf8(answer.body).expect("metrics are UTF-8 with numbers");
@@ -406,8 +406,8 @@ impl Prometheus {
             .append_pair("query", expression)
             .finish();
         let sender = Sender::new();
-        let get = sender
-            .request(awc::http::Method::GET, &format!("{}/api/v1/query?{query}", self.origin));
+        let get =
+            sender.request(hyper::Method::GET, &format!("{}/api/v1/query?{query}", self.origin));
         let answer = get.try_send().await.ok()?;
         serde_json::from_slice(&answer.body).ok()
     }

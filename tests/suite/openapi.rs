@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use awc::http::Method;
+use hyper::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;

@@ -1,6 +1,6 @@
 //! The id of a request, in its answer and in the lines of the log that it causes.
 
-use awc::http::Method;
+use hyper::Method;
 use serde_json::Value;
 
 use crate::harness::{AT_ONCE, Answer, Raw, Sender, Server, until};

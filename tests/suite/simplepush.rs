@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use awc::http::Method;
+use hyper::Method;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 use uuid::Uuid;

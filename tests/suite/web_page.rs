@@ -1,6 +1,6 @@
 //! The page at `/`: who gets it, and its headers. `browser::web_page` opens it.
 
-use awc::http::Method;
+use hyper::Method;
 
 use crate::harness::{AT_ONCE, Answer, Sender, Server, until};
 

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
-use awc::http::Method;
+use hyper::Method;
 use state_machine::feed::FeedName;
 use tempfile::TempDir;
 

@@ -4,8 +4,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use awc::http::Method;
 use futures_util::future::join_all;
+use hyper::Method;
 use serde_json::Value;
 
 use super::AdminFixture;
@@ -31,7 +31,7 @@ impl Operator {
         let url = metrics_url(server).await;
         let address = url.trim_start_matches("http://").trim_end_matches("/metrics");
         let address = address.parse().expect("the log has an address");
-        Self { sender: Sender::without_redirects(), address, cookie: String::new() }
+        Self { sender: Sender::new(), address, cookie: String::new() }
     }
 
     async fn signed_in(server: &Server) -> Self {

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use awc::http::Method;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::future::join_all;
+use hyper::Method;
 use kalends::settings::keys::KEYS_FILE;
 use serde_json::{Value, json};
 

@@ -2,10 +2,9 @@
 
 use std::cell::Cell;
 
-use awc::error::SendRequestError;
 use futures_util::future::join_all;
 
-use crate::harness::{AT_ONCE, Agent, Bystander, Cluster, ClusterPlan, Sender, until};
+use crate::harness::{AT_ONCE, Agent, Bystander, Cluster, ClusterPlan, SendError, Sender, until};
 
 #[actix_web::test]
 async fn pushes_to_agents_of_a_killed_node_are_stored_and_found_on_another() {
@@ -100,7 +99,7 @@ async fn push_until_refused(endpoint: &str, taken: &Cell<usize>) {
     loop {
         match sender.post(endpoint).ttl(3600).body("under load").try_send().await {
             Ok(answer) => assert_eq!(answer.status, 201, "{answer}"),
-            Err(SendRequestError::Connect(_)) => return,
+            Err(SendError::NoConnection(_)) => return,
             Err(error) => panic!("a push was taken and not answered: {error}"),
         }
         taken.set(taken.get() + 1);

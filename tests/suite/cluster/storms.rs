@@ -73,7 +73,7 @@ async fn a_rejected_connection_gets_the_reason_and_retry_after() {
     let mut answer = None;
     // The machine may be so slow that a second agent is within the limit.
     until(AT_ONCE, "one is refused", async || {
-        let upgrade = sender.request(awc::http::Method::GET, &format!("{}/", server.origin()));
+        let upgrade = sender.request(hyper::Method::GET, &format!("{}/", server.origin()));
         let upgrade = upgrade.header("upgrade", "websocket").header("connection", "upgrade");
         answer = upgrade.try_send().await.ok().filter(|answer| answer.status == 503);
         answer.is_some()

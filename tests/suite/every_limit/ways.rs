@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use awc::http::Method;
+use hyper::Method;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Error;
 use uuid::Uuid;

@@ -1,6 +1,6 @@
 //! An HTTP client for one feed.
 
-use awc::http::Method;
+use hyper::Method;
 use kalends::feeds::http::tokens::{FeedTokens, Grant, Scopes};
 use kalends::settings::keys::Keys;
 use serde::Deserialize;

@@ -2,18 +2,16 @@
 
 use std::pin::Pin;
 
-use awc::Client;
-use awc::error::PayloadError;
-use awc::http::header::ACCEPT;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
+use http_body_util::BodyExt;
 
 use super::Update;
-use crate::harness::{AT_ONCE, within};
+use crate::harness::{AT_ONCE, HttpClient, within};
 
 /// An open event stream.
 pub(crate) struct Events {
-    body: Pin<Box<dyn Stream<Item = Result<Bytes, PayloadError>>>>,
+    body: Pin<Box<dyn Stream<Item = Result<Bytes, hyper::Error>>>>,
     unread: Vec<u8>,
 }
 
@@ -29,14 +27,13 @@ pub(crate) struct Event {
 impl Events {
     /// Opens a stream; `None` if the server is down.
     pub(crate) async fn open(url: &str, authorization: &str, last: u64) -> Option<Self> {
-        let client = Client::builder().disable_timeout().finish();
-        let request = client.get(url).insert_header((ACCEPT, "text/event-stream"));
-        let request = request.insert_header(("last-event-id", last.to_string()));
-        let request = request.insert_header(("authorization", authorization));
-        let response = within(AT_ONCE, "a stream begins", request.send()).await.ok()?;
+        let (client, last) = (HttpClient::new(), last.to_string());
+        let headers = [("last-event-id", last.as_str()), ("authorization", authorization)];
+        let response = client.events(url, &headers);
+        let response = within(AT_ONCE, "a stream begins", response).await.ok()?;
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers().get("content-type").expect("a type"), "text/event-stream");
-        Some(Self { body: Box::pin(response), unread: Vec::new() })
+        Some(Self { body: Box::pin(response.into_body().into_data_stream()), unread: Vec::new() })
     }
 
     /// Waits for the next event, at most [`AT_ONCE`]; `None` at the end of the stream.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use awc::http::Method;
 use futures_util::future::join_all;
+use hyper::Method;
 use kalends::feeds::http::tokens::Scopes;
 
 use super::client::{token, version};

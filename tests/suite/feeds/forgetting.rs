@@ -3,8 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use awc::http::Method;
 use futures_util::future::join_all;
+use hyper::Method;
 
 use super::{FeedClient, Page, Replica};
 use crate::harness::{AT_ONCE, Server, WireServer, dynamo, until};

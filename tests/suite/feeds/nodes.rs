@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use awc::http::Method;
 use futures_util::future::join_all;
+use hyper::Method;
 
 use super::{FeedClient, Replica};
 use crate::harness::{AT_ONCE, Fault, Proxy, Rule, Server, WireServer, dynamo, until};

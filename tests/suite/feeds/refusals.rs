@@ -1,6 +1,6 @@
 //! Invalid requests: the status, errno and body of the answer are right, and nothing is written.
 
-use awc::http::Method;
+use hyper::Method;
 use kalends::feeds::http::tokens::Scopes;
 use state_machine::Time;
 

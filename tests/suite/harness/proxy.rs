@@ -14,12 +14,14 @@ use actix_web::http::StatusCode;
 use actix_web::rt::System;
 use actix_web::web::{self, Bytes, Data, PayloadConfig};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
-use awc::Client;
 use futures_util::stream::once;
+use hyper::Method;
+use hyper::header::HeaderValue;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use super::http_client::HttpClient;
 use super::usage::CapacityUsage;
 use super::wait::{AT_ONCE, until};
 
@@ -159,7 +161,7 @@ impl Proxy {
                 let app = move || {
                     App::new()
                         .app_data(data.clone())
-                        .app_data(Data::new(Client::builder().timeout(ANSWER_WAIT).finish()))
+                        .app_data(Data::new(HttpClient::new()))
                         .app_data(PayloadConfig::new(BODY_BYTES_MAX))
                         .default_service(web::to(forward))
                 };
@@ -243,7 +245,7 @@ async fn forward(
     request: HttpRequest,
     body: Bytes,
     shared: Data<Shared>,
-    client: Data<Client>,
+    client: Data<HttpClient>,
 ) -> HttpResponse {
     let operation = operation(&request);
     let mut body: Value = serde_json::from_slice(&body).unwrap_or_default();
@@ -329,19 +331,19 @@ impl Shared {
     /// Sends the request upstream; `None` if the server does not answer.
     async fn send(
         &self,
-        client: &Client,
+        client: &HttpClient,
         request: &HttpRequest,
         body: &Value,
     ) -> Option<(StatusCode, Value)> {
-        let mut passed = client.post(&self.upstream).no_decompress();
-        for name in FORWARDED_HEADERS {
-            if let Some(value) = request.headers().get(name) {
-                passed = passed.insert_header((name, value));
-            }
-        }
-        let mut response = passed.send_body(body.to_string()).await.ok()?;
-        let body = response.body().limit(BODY_BYTES_MAX).await.ok()?;
-        Some((response.status(), serde_json::from_slice(&body).ok()?))
+        let headers = FORWARDED_HEADERS.iter().filter_map(|name| {
+            let value = request.headers().get(*name)?.as_bytes();
+            Some((*name, HeaderValue::from_bytes(value).ok()?))
+        });
+        let (headers, body) = (headers.collect::<Vec<_>>(), body.to_string());
+        let sent = client.send(Method::POST, &self.upstream, &headers, body, ANSWER_WAIT).await;
+        let (status, _headers, body) = sent.ok()?;
+        let status = StatusCode::from_u16(status.as_u16()).expect("it is a status");
+        Some((status, serde_json::from_slice(&body).ok()?))
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use awc::Client;
-use awc::error::SendRequestError;
-use awc::http::Method;
+use hyper::Method;
+use hyper::header::HeaderValue;
 
 use super::agent::{Agent, Channel};
 use super::answer::Answer;
+use super::http_client::{HttpClient, SendError};
 use super::signer::Signer;
 use super::wait::note;
 
@@ -16,7 +16,10 @@ const REQUEST_WAIT: Duration = Duration::from_secs(30);
 
 /// An application server with its own pool of connections.
 #[derive(Clone)]
-pub(crate) struct Sender(Client);
+pub(crate) struct Sender {
+    client: HttpClient,
+    wait: Duration,
+}
 
 /// A request that is not sent yet.
 #[must_use]
@@ -35,12 +38,7 @@ impl Sender {
 
     /// A sender whose requests may last this long.
     pub(crate) fn with_timeout(timeout: Duration) -> Self {
-        Self(Client::builder().timeout(timeout).finish())
-    }
-
-    /// A sender that returns redirects.
-    pub(crate) fn without_redirects() -> Self {
-        Self(Client::builder().timeout(REQUEST_WAIT).disable_redirects().finish())
+        Self { client: HttpClient::new(), wait: timeout }
     }
 
     /// Pushes a text with a TTL of an hour; it must be answered 201.
@@ -116,20 +114,20 @@ impl Post<'_> {
     }
 
     /// Sends the request; fails if the server is down.
-    pub(crate) async fn try_send(self) -> Result<Answer, SendRequestError> {
-        let mut request = self.sender.0.request(self.method, self.url).no_decompress();
-        for (name, value) in self.headers {
-            request = request.append_header((name, value));
-        }
-        let mut response = request.send_body(self.body).await?;
-        let text = |value: &awc::http::header::HeaderValue| {
+    pub(crate) async fn try_send(self) -> Result<Answer, SendError> {
+        let value = |text: &String| HeaderValue::from_str(text).expect("tests send headers");
+        let headers = self.headers.iter().map(|(name, text)| (*name, value(text)));
+        let headers: Vec<_> = headers.collect();
+        let Sender { client, wait } = self.sender;
+        let sent = client.send(self.method, &self.url, &headers, self.body, *wait).await;
+        // An incomplete body means that the server was killed.
+        let (status, headers, body) = sent?;
+        let text = |value: &HeaderValue| {
             value.to_str().expect("the server sends text in headers").to_owned()
         };
-        let headers = response.headers().iter();
+        let headers = headers.iter();
         let headers = headers.map(|(name, value)| (name.to_string(), text(value))).collect();
-        // An incomplete body means that the server was killed.
-        let body = response.body().await.map_err(|_| SendRequestError::Timeout)?.to_vec();
-        let answer = Answer { status: response.status().as_u16(), headers, body };
+        let answer = Answer { status: status.as_u16(), headers, body: body.to_vec() };
         note(answer.to_string());
         Ok(answer)
     }

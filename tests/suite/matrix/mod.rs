@@ -5,7 +5,7 @@ mod synapse;
 use std::fs;
 use std::path::Path;
 
-use awc::http::Method;
+use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::harness::{Agent, Answer, Channel, Launch, Notification, Sender, Server, Signer};

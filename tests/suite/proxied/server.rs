@@ -2,13 +2,13 @@
 
 use std::pin::pin;
 
-use awc::Client;
-use awc::http::Method;
 use futures_util::StreamExt;
+use http_body_util::BodyExt;
+use hyper::Method;
 
 use super::{Kind, ProxiedServer, Sample};
 use crate::feeds::FeedClient;
-use crate::harness::{AT_ONCE, Agent, Raw, Sender, Signer, Socket, within};
+use crate::harness::{AT_ONCE, Agent, HttpClient, Raw, Sender, Signer, Socket, within};
 
 /// Paths that are not for the public.
 const INTERNAL_PATHS: [&str; 5] =
@@ -86,11 +86,12 @@ async fn a_feed_update_arrives_through_nginx_and_caddy_on_an_open_stream() {
         let client = FeedClient::at(server, "prices");
         client.put("bread", "2.40").await;
         let url = format!("{}/v1/feeds/prices", proxy_process.origin());
-        let stream = Client::builder().disable_timeout().finish().get(url);
-        let stream = stream.insert_header(("accept", "text/event-stream"));
-        let stream = stream.insert_header(("authorization", client.authorization())).send();
-        let stream = within(AT_ONCE, "a stream begins", stream).await.expect("the proxy answers");
+        let (http, authorization) = (HttpClient::new(), client.authorization());
+        let headers = [("authorization", authorization.as_str())];
+        let stream = within(AT_ONCE, "a stream begins", http.events(&url, &headers)).await;
+        let stream = stream.expect("the proxy answers");
         assert_eq!(stream.status(), 200);
+        let stream = stream.into_body().into_data_stream();
         let (mut stream, mut read) = (pin!(stream), String::new());
         for price in ["2.40", "2.60", "2.80"] {
             // The first update precedes the stream.

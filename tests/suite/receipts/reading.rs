@@ -1,6 +1,6 @@
 //! Requests for receipts: pages, long polls, streams, and refusals.
 
-use awc::http::Method;
+use hyper::Method;
 
 use super::{Receipts, acked, send};
 use crate::harness::{Agent, Launch, Sender, Server, Signer};

@@ -2,15 +2,13 @@
 
 use std::pin::Pin;
 
-use awc::Client;
-use awc::error::PayloadError;
-use awc::http::header::ACCEPT;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
+use http_body_util::BodyExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::harness::{AT_ONCE, Agent, Answer, Channel, Notification, Sender, within};
+use crate::harness::{AT_ONCE, Agent, Answer, Channel, HttpClient, Notification, Sender, within};
 
 /// A push that was answered 202.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +45,7 @@ pub(crate) struct Receipts {
 
 /// An open event stream.
 pub(crate) struct ReceiptEvents {
-    body: Pin<Box<dyn Stream<Item = Result<Bytes, PayloadError>>>>,
+    body: Pin<Box<dyn Stream<Item = Result<Bytes, hyper::Error>>>>,
     unread: Vec<u8>,
 }
 
@@ -113,15 +111,17 @@ impl Receipts {
 
     /// Opens the event stream behind the cursor.
     pub(crate) async fn events(&self) -> ReceiptEvents {
-        let client = Client::builder().disable_timeout().finish();
-        let request = client.get(&self.url).insert_header((ACCEPT, "text/event-stream"));
-        let request = request.insert_header(("last-event-id", self.cursor.to_string()));
-        let response = within(AT_ONCE, "a stream begins", request.send()).await;
+        let (client, cursor) = (HttpClient::new(), self.cursor.to_string());
+        let headers = [("last-event-id", cursor.as_str())];
+        let response = within(AT_ONCE, "a stream begins", client.events(&self.url, &headers)).await;
         let response = response.expect("the server is there");
         assert_eq!(response.status(), 200);
         let kind = response.headers().get("content-type").expect("a stream has a type");
         assert_eq!(kind, "text/event-stream");
-        ReceiptEvents { body: Box::pin(response), unread: Vec::new() }
+        ReceiptEvents {
+            body: Box::pin(response.into_body().into_data_stream()),
+            unread: Vec::new(),
+        }
     }
 }
 
