@@ -30,8 +30,9 @@ const CHECK_WAIT: Duration = Duration::from_secs(2);
 /// published too. The body has the counts of either. The line of a 503 shows whether a log that failed works again.
 pub(super) async fn heartbeat(request: HttpRequest, node: Data<AppState>) -> HttpResponse {
     let common = &node.common;
-    let mut body = counts(&node);
     let checks = Checks::of(common, node.connections.as_deref().map(AsRef::as_ref)).await;
+    // Large, so it is made when nothing is waited for any more.
+    let mut body = counts(&node);
     if let Some(connections) = &node.connections {
         body["connections"] = json!(checks.connections);
         body["frames_delayed"] = json!(connections.clients.frame_limits.delayed());

@@ -10,19 +10,19 @@ use tokio_rustls::client::TlsStream;
 use crate::harness::{AT_ONCE, Authority, Server, within};
 use crate::metrics::scrape;
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
 const PRIORITY: u8 = 2;
 const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
+pub(crate) const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 
-const END_HEADERS_AND_STREAM: u8 = 0x5;
-const END_HEADERS: u8 = 0x4;
+pub(crate) const END_HEADERS_AND_STREAM: u8 = 0x5;
+pub(crate) const END_HEADERS: u8 = 0x4;
 
 const ENHANCE_YOUR_CALM: u32 = 0xb;
 
@@ -36,7 +36,7 @@ const FLOOD: u32 = 20_000;
 /// Answers to hostile requests on one connection, which the budget allows at once and in the time that they take.
 const HOSTILE_MAX: usize = 500;
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let [_, high, middle, low] = u32::try_from(payload.len()).expect("it is small").to_be_bytes();
     [&[high, middle, low, kind, flags], &stream.to_be_bytes()[..], payload].concat()
 }

@@ -8,6 +8,8 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use hyper::Method;
+use kalends::system::errno::ALL;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -108,24 +110,11 @@ fn every_route_keeps_its_methods() {
 
 #[test]
 fn every_errno_keeps_its_status() {
-    let number = |text: &str| text.len() == 3 && text.parse::<u16>().is_ok();
-    let mut lines = BTreeSet::new();
-    let (mut by_status, mut is_table) = (false, false);
-    for line in page("protocol.md").lines() {
-        let cells: Vec<_> = line.split('|').map(str::trim).collect();
-        match cells.get(1..3) {
-            Some(["errno", "status"]) => (by_status, is_table) = (false, true),
-            Some(["status", "errno"]) => (by_status, is_table) = (true, true),
-            Some([first, second]) if is_table => {
-                let (errnos, statuses) = if by_status { (second, first) } else { (first, second) };
-                for errno in errnos.split(", ").filter(|errno| number(errno)) {
-                    let statuses = statuses.split(", ").filter(|status| number(status));
-                    lines.extend(statuses.map(|status| format!("{errno} {status}")));
-                }
-            }
-            _ => is_table = false,
-        }
-    }
+    let lines = ALL.iter().flat_map(|error| {
+        let number = error.errno.number();
+        error.statuses().split(", ").map(|status| format!("{number} {status}")).collect::<Vec<_>>()
+    });
+    let lines: BTreeSet<_> = lines.collect();
     keeps("errnos", &lines);
 }
 
@@ -251,6 +240,8 @@ async fn every_command_keeps_the_fields_of_its_json() {
     let mut server = Server::launch(dynamo::launch(&wire_server.url));
     let (uaid, channel) = Agent::offline(&server).await;
     let stored = Sender::new().push(&channel.endpoint, "a text").await;
+    let refused = Sender::new().request(Method::POST, &channel.endpoint).send().await;
+    assert_eq!(refused.status, 400, "it has no TTL");
     let mut found = BTreeSet::new();
     for words in [
         "access add alice --expires 9d --json",
@@ -265,6 +256,7 @@ async fn every_command_keeps_the_fields_of_its_json() {
         "tables list --json",
         "tables status --json",
         "doctor --json",
+        "refusals --json",
         &format!("inspect {uaid} --json"),
         &format!("inspect {} --json", channel.endpoint),
         &format!("inspect {} --json", stored.location()),

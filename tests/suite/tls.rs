@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 use actix_web::rt::time::timeout;
+use futures_util::future::{join, join_all};
 use futures_util::{SinkExt, StreamExt};
 use rcgen::KeyPair;
 use serde_json::{Value, json};
@@ -79,6 +80,36 @@ async fn a_sender_pushes_over_http2_and_many_at_once_on_one_connection() {
     let health =
         authority.curl(&["--http2", &format!("https://{}/health", server.address())]).await;
     assert!(health.contains("\"connections\""), "{health}");
+}
+
+#[actix_web::test]
+async fn a_hundred_pushes_at_once_on_one_connection_are_accepted() {
+    const PUSHES: usize = 100;
+    let authority = Authority::new();
+    let server = authority.server(&[]);
+    let mut agent = authority.agent(&server).await;
+    let endpoint = agent.register().await;
+    let stream = authority.connect_as(&server, &["h2"]).await;
+    let (send, connection) = h2::client::handshake(stream).await.unwrap();
+    let connection = actix_web::rt::spawn(connection);
+    let push = async || {
+        let push = hyper::Request::post(&endpoint).header("ttl", "60").body(()).unwrap();
+        let mut send = send.clone().ready().await.unwrap();
+        let (answer, _) = send.send_request(push, true).unwrap();
+        answer.await.unwrap().status().as_u16()
+    };
+    // Before its first answer a client of h2 assumes that it may have as many streams.
+    let pushes = join_all((0..PUSHES).map(async |_| push().await));
+    let receiving = async {
+        for _ in 0..PUSHES {
+            let push = agent.receive().await;
+            let update = json!({"channelID": push["channelID"], "version": push["version"]});
+            agent.send(&json!({"messageType": "ack", "updates": [update]})).await;
+        }
+    };
+    let (answers, ()) = timeout(AT_ONCE, join(pushes, receiving)).await.unwrap();
+    assert_eq!(answers, [201; PUSHES]);
+    connection.abort();
 }
 
 #[actix_web::test]

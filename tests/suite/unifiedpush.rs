@@ -1,6 +1,6 @@
 //! What old apps and senders of UnifiedPush ask of a push server (docs/unifiedpush.md#clauses).
 
-use awc::http::Method;
+use hyper::Method;
 use serde_json::json;
 
 use crate::harness::{Agent, Sender, Server, Signer};

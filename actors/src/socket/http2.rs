@@ -235,7 +235,8 @@ fn convert(head: &Parts, body: RequestBody, peer: Option<SocketAddr>) -> Option<
 fn chunks(body: RequestBody) -> impl Stream<Item = Result<Bytes, PayloadError>> {
     let frames = stream::unfold(body, async |body| Some((next_frame(&body).await?, body)));
     frames.filter_map(async |frame| match frame {
-        Ok(frame) => frame.into_data().ok().map(Ok),
+        // A frame is a part of a larger buffer of h2, which it would keep.
+        Ok(frame) => frame.data_ref().map(|data| Ok(Bytes::copy_from_slice(data))),
         Err(error) => Some(Err(PayloadError::Io(io::Error::other(error)))),
     })
 }

@@ -1,6 +1,6 @@
 //! `kalends refusals`, and what `kalends inspect` says of refusals and of the reason why a push was stored.
 
-use awc::http::Method;
+use hyper::Method;
 use serde_json::{Value, json};
 
 use super::AdminFixture;
