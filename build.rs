@@ -7,6 +7,9 @@ use std::process::Command;
 
 const VARIABLE: &str = "KALENDS_COMMIT";
 
+// `cargo test` and `cargo run` pass what is set here on to programs, and Kalends refuses a variable of its own that it does
+// not know. So the names below begin with another word.
+
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed={VARIABLE}");
@@ -14,8 +17,8 @@ fn main() {
     let text = given.or_else(of_git).unwrap_or_default();
     let mut words = text.split_whitespace();
     let mut word = || words.next().unwrap_or("unknown");
-    println!("cargo:rustc-env=KALENDS_BUILD_COMMIT={}", word());
-    println!("cargo:rustc-env=KALENDS_BUILD_DATE={}", word());
+    println!("cargo:rustc-env=BUILD_COMMIT={}", word());
+    println!("cargo:rustc-env=BUILD_DATE={}", word());
 }
 
 /// The commit of the work tree that begins here, with its day in UTC.

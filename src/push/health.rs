@@ -26,8 +26,9 @@ const CLOCKS_MAX: usize = 10;
 const CHECK_WAIT: Duration = Duration::from_secs(2);
 
 /// 200 if the store can be read and accepts writes and has space for messages, feeds are published, the ports accept
-/// connections, the certificate is valid and the log is written, otherwise 503. On a connection node the registry must answer and broadcasts be
-/// published too. The body has the counts of either. The line of a 503 shows whether a log that failed works again.
+/// connections, the certificate is valid and the log is written, otherwise 503. On a connection node the registry must
+/// answer and broadcasts be published too. The body has the counts of either. The line of a 503 shows whether a log that
+/// failed works again.
 pub(super) async fn heartbeat(request: HttpRequest, node: Data<AppState>) -> HttpResponse {
     let common = &node.common;
     let checks = Checks::of(common, node.connections.as_deref().map(AsRef::as_ref)).await;

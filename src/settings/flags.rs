@@ -31,7 +31,10 @@ impl Args for Flags {
             .long("config")
             .value_name("FILE")
             .value_parser(ValueParser::path_buf())
-            .help(format!("TOML file with settings (docs/kalends.toml is a sample); otherwise {ENV_CONFIG}, or {DEFAULT_CONFIG} if it is there"));
+            .help(format!(
+                "TOML file with settings (docs/kalends.toml is a sample); otherwise {ENV_CONFIG}, or {DEFAULT_CONFIG} \
+                 if it is there"
+            ));
         let command = GROUPS.iter().fold(command.arg(config), |command, group| {
             group.settings.iter().fold(command, |command, setting| {
                 command.arg(flag(setting, setting.name).help_heading(group.title))

@@ -11,17 +11,17 @@ pub struct Build {
 impl Build {
     pub const THIS: Self = Self {
         version: env!("CARGO_PKG_VERSION"),
-        commit: env!("KALENDS_BUILD_COMMIT"),
-        date: env!("KALENDS_BUILD_DATE"),
+        commit: env!("BUILD_COMMIT"),
+        date: env!("BUILD_DATE"),
     };
 
     /// All of it as a text.
     pub const TEXT: &'static str = concat!(
         env!("CARGO_PKG_VERSION"),
         " (",
-        env!("KALENDS_BUILD_COMMIT"),
+        env!("BUILD_COMMIT"),
         ", ",
-        env!("KALENDS_BUILD_DATE"),
+        env!("BUILD_DATE"),
         ")"
     );
 }

@@ -128,7 +128,16 @@ const VALUES = {
   memory: () => bytes(now.samples.process_resident_memory_bytes),
   files: () => number(now.samples.process_open_fds),
   uptime: () => duration(now.at / 1000 - now.samples.process_start_time_seconds),
+  archive: () => maintained("backup"),
+  drops: () => maintained("drops"),
 };
+
+/** When a task of maintenance last succeeded in this process. */
+function maintained(task) {
+  const last = metric("maintenance_last_timestamp_seconds")[task];
+  if (last) return `${duration(Math.max(0, now.at / 1000 - last))} ago`;
+  return sum(now, "maintenance_failures_total", task) > 0 ? "failed: see the log" : "not since the start";
+}
 
 /** Of the operations in the last interval of points. */
 function latency(series) {
