@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use actix_web::HttpMessage;
 use actix_web::body::BoxBody;
 use actix_web::dev::ServiceResponse;
+use actix_web::http::Method;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use state_machine::{Time, Uaid};
@@ -49,6 +50,22 @@ pub struct Refused {
     pub message: String,
 }
 
+/// A method by its name, if HTTP has it: a stranger could fill the rows with others.
+fn method(method: &Method) -> &str {
+    let known = [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::DELETE,
+        Method::OPTIONS,
+        Method::PATCH,
+        Method::TRACE,
+        Method::CONNECT,
+    ];
+    if known.contains(method) { method.as_str() } else { "another method" }
+}
+
 impl Refusals {
     /// Notes an answer to a request with this id, if it is a refusal with an errno.
     pub fn note(&self, answer: &ServiceResponse<BoxBody>, request: &str, at: Time) {
@@ -60,7 +77,7 @@ impl Refusals {
             status: answer.status().as_u16(),
             errno: *errno,
             message: message.clone(),
-            method: asked.method().to_string(),
+            method: method(asked.method()).to_owned(),
             route: asked.match_pattern(),
             uaid: of.map(|of| of.uaid),
             chid: of.map(|of| of.chid.to_string()),

@@ -44,6 +44,8 @@ pub enum Problem {
     /// A number that is too large for the store.
     #[error("{name} = {value}: with store = \"dynamodb\" at most {max}, an item there has 400 KiB")]
     TooLarge { name: &'static str, value: usize, max: usize },
+    #[error("backup_dir = `{}`: name an absolute path outside of data_dir, best on another disk", dir.display())]
+    BackupDir { dir: PathBuf },
     #[error(
         "{name} is for the embedded store: the database has backups of its own, and `kalends backup` writes the keys"
     )]

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
@@ -74,6 +74,12 @@ impl Settings {
         }
         if self.backup_dir.is_some() && self.store != StoreKind::Embedded {
             problems.push(Problem::OfSqlite { name: "backup_dir" });
+        }
+        let data_dir = path::absolute(&self.data_dir);
+        if let Some(dir) = &self.backup_dir
+            && (dir.is_relative() || data_dir.is_ok_and(|data_dir| dir.starts_with(data_dir)))
+        {
+            problems.push(Problem::BackupDir { dir: dir.clone() });
         }
         let (certificate, key) = ("tls_certificate", "tls_key");
         match (&self.tls_certificate, &self.tls_key) {

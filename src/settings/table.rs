@@ -405,12 +405,13 @@ settings! {
         /// its subscriptions with 12.
         inactive_months: u32 = 12, in 2..=600, "months";
 
-        /// Directory in which the server writes an archive each day, as `kalends backup` does: best on another disk. The
-        /// archive has the keys, so only the user of the server may read it. For the embedded store only. Not set, no
-        /// archive is written.
+        /// Directory in which the server writes an archive each day, as `kalends backup` does, whatever `maintenance` is:
+        /// an absolute path, best on another disk. It must exist. The archive has the keys, so only the user of the server
+        /// may read it. For the embedded store only. Not set, no archive is written.
         backup_dir: Option<PathBuf> = None;
 
-        /// Archives to keep in `backup_dir`. Older ones are removed, and other files stay.
+        /// Archives to keep in `backup_dir`: files with the name `kalends-DATE.tar` or `.tar.age`. Older ones are removed,
+        /// and other files stay.
         backup_keep: usize = 7, in 1..=1000, "archives";
 
         /// Encrypts the archives to this recipient of age, such as age1... The program `age` must be installed. Keep its

@@ -3,6 +3,7 @@
 
 mod acme;
 mod postgresql;
+mod recipient;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use url::Url;
 
 pub use acme::{DirectoryUrl, DomainName, Email};
 pub use postgresql::{PostgresUrl, SchemaName};
+pub use recipient::AgeRecipient;
 
 use crate::system::networks::Networks;
 use crate::system::node_address::AllowedNodes;
@@ -77,10 +79,6 @@ pub enum AccessMode {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NamePart(String);
 
-/// To whom age encrypts an archive.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AgeRecipient(String);
-
 /// An http or https origin: scheme, host and port, nothing behind them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicUrl(String);
@@ -102,22 +100,6 @@ pub struct AllowedVapidKeys(Vec<VapidKey>);
 
 /// Keys in [`AllowedVapidKeys`] at most: each push compares its key with all of them.
 const ALLOWED_KEYS_MAX: usize = 1000;
-
-impl AgeRecipient {
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    fn read(text: &str) -> Result<Self, String> {
-        let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-        match text.starts_with("age1") && text.len() <= 4096 && text.chars().all(is_part) {
-            true => Ok(Self(text.to_owned())),
-            false => {
-                Err("expected a recipient of age, age1..., as `age-keygen -y` prints it".into())
-            }
-        }
-    }
-}
 
 impl AllowedVapidKeys {
     pub fn is_all(&self) -> bool {
@@ -306,7 +288,7 @@ values! {
     AllowedNodes: Text, "LIST", AllowedNodes::parse, AllowedNodes::to_string;
     DomainName: Text, "NAME", DomainName::read, |name: &DomainName| name.as_str().to_owned();
     DirectoryUrl: Text, "URL", DirectoryUrl::read, |url: &DirectoryUrl| url.url().to_string();
-    AgeRecipient: Text, "RECIPIENT", AgeRecipient::read, |to: &AgeRecipient| to.0.clone();
+    AgeRecipient: Text, "RECIPIENT", AgeRecipient::read, |to: &AgeRecipient| to.as_str().to_owned();
     Email: Text, "ADDRESS", Email::read, |email: &Email| email.as_str().to_owned();
     AllowedOrigins: Text, "LIST", AllowedOrigins::read, AllowedOrigins::text;
     AccessMode: Text, "ACCESS", |text| named(&ACCESS, text), |mode| name_of(&ACCESS, mode);

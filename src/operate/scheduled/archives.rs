@@ -1,11 +1,10 @@
 //! The archives in `backup_dir`: one a day, named by its date.
 
 use std::fs;
-use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use state_machine::Time;
-use storage::durable;
 use time::{Date, OffsetDateTime};
 
 use crate::operate::backup::create::write_archive;
@@ -15,15 +14,31 @@ const BEGINNING: &str = "kalends-";
 const PLAIN: &str = ".tar";
 const ENCRYPTED: &str = ".tar.age";
 
+/// How the name of an archive begins and ends while it is written.
+const UNFINISHED: &str = ".kalends-";
+const TEMPORARY: &str = ".kalends-tmp";
+
 /// Writes the archive of a day, and removes those beyond the number to keep.
 pub(super) fn write(settings: &Settings, today: Time) -> Result<(), String> {
     let dir = settings.backup_dir.as_ref().expect("backups are wanted");
-    let unwritable = |error| format!("cannot write {}: {error}", dir.display());
-    durable::create_dir_all(dir, 0o700).map_err(unwritable)?;
+    // Not made here: the disk that it is on may not be mounted.
+    if !dir.is_dir() {
+        let what = if dir.exists() { "is no directory" } else { "does not exist: make it" };
+        return Err(format!("backup_dir {} {what}", dir.display()));
+    }
     let recipient = settings.backup_recipient.as_ref().map(|recipient| recipient.as_str());
-    let file = dir.join(name(date(today), recipient.is_some()));
+    let today = date(today);
+    let file = dir.join(name(today, recipient.is_some()));
+    let failed = |error| format!("cannot remove old archives of {}: {error}", dir.display());
+    remove_unfinished(dir).map_err(failed)?;
     write_archive(file, recipient, settings).map_err(|error| error.to_string())?;
-    remove_old(dir, settings.backup_keep).map_err(unwritable)
+    remove_old(dir, &today.to_string(), settings.backup_keep).map_err(failed)
+}
+
+/// Whether the directory has no archive: it is a new one, or another than before.
+pub(super) fn are_missing(settings: &Settings) -> bool {
+    let entries = settings.backup_dir.as_ref().and_then(|dir| fs::read_dir(dir).ok());
+    !entries.is_some_and(|entries| entries.flatten().any(|it| date_in(&it.path()).is_some()))
 }
 
 fn name(date: Date, is_encrypted: bool) -> String {
@@ -35,22 +50,35 @@ fn date(time: Time) -> Date {
     OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH).date()
 }
 
-/// Removes all but the newest archives. Other files of the directory stay.
-fn remove_old(dir: &Path, keep: usize) -> io::Result<()> {
-    let mut archives = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path();
-        archives.extend(date_in(&path).map(|date| (date, path)));
-    }
-    archives.sort_unstable();
-    let old = archives.len().saturating_sub(keep);
-    for (_, path) in &archives[..old] {
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
+/// Removes what a backup left that was killed.
+fn remove_unfinished(dir: &Path) -> io::Result<()> {
+    for path in files(dir)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with(UNFINISHED) && name.ends_with(TEMPORARY) {
+            fs::remove_file(&path)?;
         }
     }
     Ok(())
+}
+
+/// Removes all but the newest archives up to today. Later ones, of a clock that was ahead, and other files stay.
+fn remove_old(dir: &Path, today: &str, keep: usize) -> io::Result<()> {
+    let dated = files(dir)?.into_iter().filter_map(|path| Some((date_in(&path)?, path)));
+    let mut archives: Vec<_> = dated.filter(|(date, _)| date.as_str() <= today).collect();
+    archives.sort_unstable();
+    let old = archives.len().saturating_sub(keep);
+    archives[..old].iter().try_for_each(|(_, path)| fs::remove_file(path))
+}
+
+fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            files.push(entry.path());
+        }
+    }
+    Ok(files)
 }
 
 /// The date in the name of an archive, as text: it orders as the date does.
@@ -85,10 +113,13 @@ mod tests {
         for name in others.iter().chain(&archives) {
             fs::write(dir.path().join(name), "").unwrap();
         }
-        remove_old(dir.path(), 3).unwrap();
-        assert_eq!(in_dir(dir.path()).len(), 7);
-        remove_old(dir.path(), 2).unwrap();
-        let mut left = [&others[..], &archives[1..]].concat();
+        fs::create_dir(dir.path().join("kalends-2025-01-01.tar")).unwrap();
+        fs::write(dir.path().join(".kalends-2025-12-30.tar.x.kalends-tmp"), "").unwrap();
+        remove_unfinished(dir.path()).unwrap();
+        remove_old(dir.path(), "2026-01-01", 2).unwrap();
+        assert_eq!(in_dir(dir.path()).len(), 8);
+        remove_old(dir.path(), "2026-01-02", 2).unwrap();
+        let mut left = [&others[..], &archives[1..], &["kalends-2025-01-01.tar"]].concat();
         left.sort_unstable();
         assert_eq!(in_dir(dir.path()), left);
     }

@@ -9,14 +9,15 @@
 mod archives;
 mod turn;
 
+use std::thread;
 use std::time::Duration;
 
 use actix::spawn;
 use actix_web::web::Data;
 use slog::{Logger, info, warn};
 use state_machine::{Span, Time};
-use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::tables::drop_old::DropOld;
@@ -79,13 +80,18 @@ impl Schedule {
             }
             for (place, task) in Task::ALL.into_iter().enumerate() {
                 let now = self.context.now();
-                if now < not_before[place] || !task.is_wanted(&self.context.settings) {
+                if !task.is_wanted(&self.context.settings) {
                     continue;
+                }
+                // What is dropped is in an archive before.
+                if now < not_before[place] {
+                    break;
                 }
                 if let Err(why) = self.take(task).await {
                     not_before[place] = now + REPEAT_AFTER;
                     self.common.maintenance.failed(place);
                     warn!(self.common.log, "maintenance failed, it is repeated in an hour"; "task" => task.name(), "error" => why);
+                    break;
                 }
             }
         }
@@ -98,13 +104,16 @@ impl Schedule {
         let job = Job::<NoReport>::new(self.context.clone(), outputs, self.stop.clone());
         let logged = spawn(log_notes(notes, log.clone()));
         let work = async {
-            let hour = self.context.settings.maintenance_hour;
-            let Some(turn) = turn::take(task, hour, &job).await? else { return Ok(false) };
+            let settings = &self.context.settings;
+            let is_missing = task == Task::Backup && archives::are_missing(settings);
+            let turn = turn::take(task, settings.maintenance_hour, is_missing, &job).await?;
+            let Some(turn) = turn else { return Ok(false) };
             info!(log, "maintenance began"; "task" => task.name());
             match self.perform(task).await {
-                Ok(()) => Ok(true),
+                Ok(()) => turn.done(&self.context).await.map(|()| true),
                 Err(why) => {
-                    turn.give_back(&job).await?;
+                    // A turn that stays begun is free after a day.
+                    let _ = turn.give_back(&self.context).await;
                     Err(why)
                 }
             }
@@ -118,7 +127,7 @@ impl Schedule {
                 info!(log, "maintenance ended"; "task" => task.name());
                 Ok(())
             }
-            // The server stops: the task is due again when it is back.
+            // The server stops: the task is still due when it is back in that hour.
             Ok(false) | Err(JobError::Stopped) => Ok(()),
             Err(error) => Err(error.to_string()),
         }
@@ -129,8 +138,19 @@ impl Schedule {
         match task {
             Task::Backup => {
                 let (settings, today) = (settings.clone(), self.context.now());
-                let written = spawn_blocking(move || archives::write(&settings, today));
-                written.await.expect("a backup does not panic").map_err(JobError::refused)
+                let (ended, written) = oneshot::channel();
+                // The end of the process does not wait for this thread.
+                let write = move || drop(ended.send(archives::write(&settings, today)));
+                let thread = thread::Builder::new().name("backup".to_owned()).spawn(write);
+                thread.map_err(|error| JobError::refused(error.to_string()))?;
+                let mut stop = self.stop.clone();
+                tokio::select! {
+                    written = written => match written {
+                        Ok(written) => written.map_err(JobError::refused),
+                        Err(_) => Err(JobError::refused("the backup panicked")),
+                    },
+                    _ = stop.wait_for(|stops| *stops) => Err(JobError::Stopped),
+                }
             }
             Task::Drops => {
                 let (months, rate) = (settings.inactive_months, USERS_PER_SECOND);

@@ -158,7 +158,7 @@ impl Order<'_> {
         until(AT_ONCE, "the order ends", async || {
             let log = server.log();
             is_used = log.contains("a new certificate is used");
-            has_failed = log.contains("the order of a certificate failed");
+            has_failed = log.contains("certificate failed");
             is_used || has_failed
         })
         .await;
