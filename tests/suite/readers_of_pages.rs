@@ -109,6 +109,12 @@ const READERS: &[(&str, &str, &str, &str)] = &[
         "broadcasts_that_a_node_has_not_read_yet_are_its_lag",
     ),
     (
+        "src/operate/scheduled/turn.rs",
+        "publish",
+        "src/operate/scheduled/turn.rs",
+        "of_servers_that_meet_one_takes_a_turn_and_another_takes_it_when_it_is_given_back",
+    ),
+    (
         "src/operate/store_copy/copy.rs",
         "read_rows",
         "src/operate/store_copy/copy/tests.rs",
