@@ -70,6 +70,9 @@ pub const PHASES: &[&str] = &[
     "closed",
 ];
 
+/// Those of a move to this month.
+pub const MOVING: &[&str] = PHASES.split_at(2).1.split_at(7).0;
+
 /// The limits that refuse: settings, and `http_listen`, the connections of an address to that port.
 pub const LIMITS: &[&str] = &[
     "subscription_pushes_per_minute_max",

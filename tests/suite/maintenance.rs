@@ -5,16 +5,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::harness::{Agent, Launch, Server, run, until};
+use crate::harness::{Agent, Launch, Server, WireServer, dynamo, run, until};
 use crate::metrics::scrape;
 
 /// From a start to the end of what is due, on a busy machine.
 const BOUND: Duration = Duration::from_secs(120);
 
 /// Fourteen months, in seconds.
-const LONG: u64 = 426 * 24 * 60 * 60;
+const LONG: i64 = 426 * 24 * 60 * 60;
 
-const FORTNIGHT: u64 = 14 * 24 * 60 * 60;
+const FORTNIGHT: i64 = 14 * 24 * 60 * 60;
 
 const SUCCEEDED: &str = "kalends_maintenance_last_timestamp_seconds";
 const FAILURES: &str = "kalends_maintenance_failures_total";
@@ -41,16 +41,17 @@ fn months(server: &Server) -> usize {
 #[actix_web::test]
 async fn users_that_stay_away_for_a_year_are_dropped_and_not_by_a_clock_that_jumps() {
     let (on, ttl) = ("--maintenance=true", "--ttl-max-s=31536000");
-    let at =
-        |ago: u64| Launch::default().with(&[on, ttl, "--dev", &format!("--clock-offset-s=-{ago}")]);
+    let at = |offset_s: i64| {
+        Launch::default().with(&[on, ttl, "--dev", &format!("--clock-offset-s={offset_s}")])
+    };
     let noted = "a task begins next time";
-    let mut server = Server::launch(at(LONG));
+    let mut server = Server::launch(at(-LONG));
     let (uaid, _) = Agent::offline_with(&server, "old").await;
     until(BOUND, "the drops are noted", async || server.log().contains(noted)).await;
 
     // More than a year ahead of the last time.
     server.terminate();
-    server.restart_as(at(FORTNIGHT));
+    server.restart_as(at(-FORTNIGHT));
     let before = months(&server);
     until(BOUND, "the drops are noted again", async || server.log().matches(noted).count() == 2)
         .await;
@@ -62,8 +63,25 @@ async fn users_that_stay_away_for_a_year_are_dropped_and_not_by_a_clock_that_jum
     until(BOUND, "the user is dropped", async || server.log().contains("dropped 1 users")).await;
     until(BOUND, "the task ends", async || server.log().contains("maintenance ended")).await;
     assert!(months(&server) < before, "no user is on the table of its month");
-    assert!(scrape(&server).await[&of(SUCCEEDED, "drops")] > 1.7e9);
+    let first = scrape(&server).await[&of(SUCCEEDED, "drops")];
+    assert!(first > 1.7e9);
     assert_ne!(Agent::uaid_for(&server, &uaid).await, uaid);
+
+    server.terminate();
+    server.restart_as(at(FORTNIGHT));
+    let ended = async || server.log().matches("maintenance ended").count() == 2;
+    until(BOUND, "the next drops end", ended).await;
+    assert!(scrape(&server).await[&of(SUCCEEDED, "drops")] >= first + FORTNIGHT as f64);
+}
+
+#[actix_web::test]
+async fn drops_without_a_store_are_logged_and_counted() {
+    let wire_server = WireServer::start();
+    let server = Server::launch(dynamo::launch(&wire_server.url).with(&["--maintenance=true"]));
+    drop(wire_server);
+    until(BOUND, "the failure is logged", async || server.log().contains("maintenance failed"))
+        .await;
+    assert_eq!(scrape(&server).await[&of(FAILURES, "drops")], 1.0);
 }
 
 #[actix_web::test]
@@ -101,10 +119,13 @@ async fn an_archive_that_cannot_be_written_is_logged_counted_and_tried_again() {
     assert_eq!(metrics[&of(FAILURES, "backup")], 1.0);
     assert!(!metrics.contains_key(&of(SUCCEEDED, "backup")));
 
-    // It gave its turn back.
+    // A restart does not wait for the hour.
     fs::remove_file(&file).expect("it is there");
     fs::create_dir(&file).expect("it is new");
     server.terminate();
     server.restart();
-    until(BOUND, "the archive is written", async || archives(&file).len() == 1).await;
+    until(BOUND, "the archive is written", async || server.log().contains("maintenance ended"))
+        .await;
+    assert_eq!(archives(&file).len(), 1);
+    assert!(scrape(&server).await[&of(SUCCEEDED, "backup")] > 1.7e9);
 }

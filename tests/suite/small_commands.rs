@@ -1,5 +1,4 @@
-//! What every command shares with others of its kind: the version, the file of settings, and an output that nobody reads
-//! to its end.
+//! The version, the check of the settings, and commands whose output is not read to its end.
 
 use std::fs;
 use std::io::{Read, pipe};

@@ -25,17 +25,6 @@ enum Source {
 
 use Source::{Gauge, Quantile, Rate};
 
-/// The phases of a move to this month.
-const MOVING: &[&str] = &[
-    "draining_old_month",
-    "copying_chids",
-    "writing_record",
-    "draining_again",
-    "awaiting_deletes",
-    "moving_messages",
-    "clearing_old_month",
-];
-
 /// Outcomes of pushes that are no success.
 const REFUSED: &[&str] =
     &["dropped", "user_gone", "no_such_channel", "full", "bridge", "other_protocol"];
@@ -44,7 +33,7 @@ const REFUSED: &[&str] =
 static SERIES: [(&str, Source); 18] = [
     ("connections", Gauge(&table::PORT_CONNECTIONS, &[])),
     ("ready", Gauge(&table::CLIENTS, &["ready"])),
-    ("moving", Gauge(&table::CLIENTS, MOVING)),
+    ("moving", Gauge(&table::CLIENTS, table::MOVING)),
     ("delivered", Rate(&table::PUSHES, &["delivered"])),
     ("stored", Rate(&table::PUSHES, &["stored"])),
     ("refused", Rate(&table::PUSHES, REFUSED)),

@@ -1,7 +1,7 @@
 //! The archives in `backup_dir`: one a day, named by its date.
 
 use std::fs;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use state_machine::Time;
@@ -67,7 +67,10 @@ fn remove_old(dir: &Path, today: &str, keep: usize) -> io::Result<()> {
     let mut archives: Vec<_> = dated.filter(|(date, _)| date.as_str() <= today).collect();
     archives.sort_unstable();
     let old = archives.len().saturating_sub(keep);
-    archives[..old].iter().try_for_each(|(_, path)| fs::remove_file(path))
+    archives[..old].iter().try_for_each(|(_, path)| match fs::remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    })
 }
 
 fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {

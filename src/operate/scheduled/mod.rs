@@ -15,10 +15,9 @@ use std::time::Duration;
 use actix::spawn;
 use actix_web::web::Data;
 use slog::{Logger, info, warn};
-use state_machine::{Span, Time};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::tables::drop_old::DropOld;
 use super::users::drop_inactive::DropInactive;
@@ -35,7 +34,10 @@ const FIRST_LOOK: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// A task that failed is repeated after this time, here or on another server.
-const REPEAT_AFTER: Span = Span::from_secs(60 * 60);
+const REPEAT_AFTER: Duration = Duration::from_secs(60 * 60);
+
+/// How long the end of a server waits for a step of a task, whose store may hang.
+const STOP_WAIT: Duration = Duration::from_secs(5);
 
 /// Inactive users that are dropped in a second: a quarter of what the command drops.
 const USERS_PER_SECOND: u32 = 25;
@@ -61,51 +63,53 @@ pub fn start(context: Context, common: Data<SharedState>) -> Scheduled {
 }
 
 impl Scheduled {
-    /// Stops a task between two steps, and waits for that.
+    /// Stops a task between two steps, and waits for that at most [`STOP_WAIT`].
     pub async fn stop(self) {
         self.stop.send_replace(true);
-        // A task that panics has ended too.
-        let _ = self.work.await;
+        // A task that panics has ended too, and one that takes longer ends with the store.
+        let _ = timeout(STOP_WAIT, self.work).await;
     }
 }
 
 impl Schedule {
     async fn run(mut self) {
-        let mut not_before = [Time(0); Task::ALL.len()];
-        let mut wait = FIRST_LOOK;
+        let mut not_before = [None; Task::ALL.len()];
+        let mut is_first = true;
         loop {
+            let wait = if is_first { FIRST_LOOK } else { LOOK_EVERY };
             tokio::select! {
-                () = sleep(wait) => wait = LOOK_EVERY,
+                () = sleep(wait) => {}
                 _ = self.stop.wait_for(|stops| *stops) => return,
             }
             for (place, task) in Task::ALL.into_iter().enumerate() {
-                let now = self.context.now();
                 if !task.is_wanted(&self.context.settings) {
                     continue;
                 }
                 // What is dropped is in an archive before.
-                if now < not_before[place] {
+                if not_before[place].is_some_and(|at| Instant::now() < at) {
                     break;
                 }
-                if let Err(why) = self.take(task).await {
-                    not_before[place] = now + REPEAT_AFTER;
+                if let Err(why) = self.take(task, is_first).await {
+                    not_before[place] = Some(Instant::now() + REPEAT_AFTER);
                     self.common.maintenance.failed(place);
                     warn!(self.common.log, "maintenance failed, it is repeated in an hour"; "task" => task.name(), "error" => why);
                     break;
                 }
             }
+            is_first = false;
         }
     }
 
-    /// Does the task if it is due and no other server does it. Returns why it failed.
-    async fn take(&self, task: Task) -> Result<(), String> {
+    /// Does the task if it is due and no other server does it. Returns why it failed. At the first look a directory without
+    /// an archive is one more reason; later somebody may have moved them away.
+    async fn take(&self, task: Task, is_first: bool) -> Result<(), String> {
         let log = &self.common.log;
         let (outputs, notes) = mpsc::channel(OUTPUTS_MAX);
         let job = Job::<NoReport>::new(self.context.clone(), outputs, self.stop.clone());
         let logged = spawn(log_notes(notes, log.clone()));
         let work = async {
             let settings = &self.context.settings;
-            let is_missing = task == Task::Backup && archives::are_missing(settings);
+            let is_missing = is_first && task == Task::Backup && archives::are_missing(settings);
             let turn = turn::take(task, settings.maintenance_hour, is_missing, &job).await?;
             let Some(turn) = turn else { return Ok(false) };
             info!(log, "maintenance began"; "task" => task.name());

@@ -28,7 +28,8 @@ pub(crate) struct DataDir {
 pub(crate) struct MonthFiles(RwLock<BTreeSet<Month>>);
 
 impl DataDir {
-    /// Opens or creates a data directory, and verifies each file in it. No file is changed before all are known to be
+    /// Opens or creates a data directory, and verifies the head of each file: what it is, and of which version. No file is
+    /// changed before all are known to be
     /// usable. With `migration_copy`, those that are to be migrated are copied first; it is the space to leave free.
     pub(crate) fn open(
         path: &Path,

@@ -42,7 +42,7 @@ const DYNAMODB: [&str; 4] = [
 const POSTGRESQL: [&str; 2] =
     ["--postgresql-connect-timeout-ms=5000", "--postgresql-operation-timeout-ms=30000"];
 
-/// What a database is told at the start and at the end of an outage.
+/// How an outage of a database begins, and how it ends.
 const OUTAGES: [[&str; 2]; 2] = [["stop", "go"], ["kill", "start"]];
 
 impl Store {
