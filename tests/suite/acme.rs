@@ -1,7 +1,7 @@
 //! Certificates by ACME, from Pebble, the test authority of Let's Encrypt.
 
 use std::fs::{self, File};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use rustls::{ClientConfig, DEFAULT_VERSIONS, RootCertStore};
 use serde_json::{Value, json};
 use tokio_rustls::TlsConnector;
 
-use crate::harness::{AT_ONCE, Authority, Launch, Server, child, until};
+use crate::harness::{AT_ONCE, Authority, Launch, Server, child, free_port, until};
 use crate::metrics::scrape;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -33,7 +33,8 @@ pub(crate) struct Pebble {
 impl Pebble {
     /// Starts a Pebble that refuses so many percent of nonces.
     pub(crate) async fn start(nonces_refused: u8) -> Self {
-        let (files, [api, management, http, tls]) = (Authority::new(), free_ports());
+        let (files, [api, management, http, tls]) =
+            (Authority::new(), [(); 4].map(|()| free_port()));
         let config = json!({"pebble": {
             "listenAddress": api, "managementListenAddress": management,
             "certificate": files.path("pair.pem"), "privateKey": files.path("pair.key"),
@@ -165,11 +166,6 @@ impl Drop for Pebble {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-fn free_ports<const N: usize>() -> [SocketAddr; N] {
-    let ports = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").expect("there are free ports"));
-    ports.map(|port| port.local_addr().expect("a bound port has an address"))
 }
 
 /// Stores a certificate as if it had been ordered before, and returns it.
@@ -329,7 +325,7 @@ async fn a_server_that_failed_often_orders_nothing_when_it_starts_again() {
 
 #[actix_web::test]
 async fn a_server_whose_authority_does_not_answer_starts_and_logs_the_reason() {
-    let [nowhere] = free_ports();
+    let nowhere = free_port();
     let server = Server::start_with(&[
         "--domain=localhost",
         "--http-listen=127.0.0.1:0",

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::feeds::FeedClient;
 use crate::harness::{
     AT_ONCE, Agent, Channel, Cluster, ClusterPlan, Launch, Notification, Sender, Server, Signer,
-    child, seen_metrics, until,
+    child, free_port, seen_metrics, until,
 };
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -384,11 +384,8 @@ impl Prometheus {
         );
         fs::write(dir.path().join("prometheus.yml"), config)
             .expect("Prometheus gets a directory and a port");
-        // Prometheus does not say which port it has taken, so a free one is found first.
-        let free = TcpListener::bind("127.0.0.1:0")
-            .expect("Prometheus gets a directory and a port")
-            .local_addr()
-            .expect("Prometheus gets a directory and a port");
+        // Prometheus does not say which port it has taken.
+        let free = free_port();
         let process = child("prometheus")
             .arg(format!("--config.file={}", dir.path().join("prometheus.yml").display()))
             .arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()))

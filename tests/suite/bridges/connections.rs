@@ -7,7 +7,7 @@ use state_machine::BridgeName::{Apns, Fcm};
 use state_machine::BridgeOutcome::{Accepted, TimedOut, Unavailable};
 
 use super::World;
-use crate::harness::{AT_ONCE, Reply, within};
+use crate::harness::{AT_ONCE, Reply, free_port, within};
 
 #[actix_web::test]
 async fn all_messages_of_an_application_use_one_connection() {
@@ -80,9 +80,7 @@ async fn a_silent_bridge_or_one_that_does_not_read_takes_the_timeout_and_no_more
 
 #[actix_web::test]
 async fn a_port_without_a_server_or_without_tls_is_unavailable() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let closed = format!("https://localhost:{}", free.local_addr().unwrap().port());
-    drop(free);
+    let closed = format!("https://localhost:{}", free_port().port());
     let plain = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let not_tls = format!("https://localhost:{}", plain.local_addr().unwrap().port());
     std::thread::spawn(move || {

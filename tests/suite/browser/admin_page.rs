@@ -1,6 +1,5 @@
 //! The operator's page in a real Firefox.
 
-use std::net::TcpListener;
 use std::sync::PoisonError;
 
 use actix_web::rt::System;
@@ -10,7 +9,7 @@ use super::TURN;
 use super::firefox::Firefox;
 use super::page_check::{ENTER, TAB, assert_no_errors, assert_page};
 use super::profile::Profile;
-use crate::harness::{Agent, Cluster, ClusterPlan, Role, Sender, Server};
+use crate::harness::{Agent, Cluster, ClusterPlan, Role, Sender, Server, free_port};
 use crate::metrics::metrics_url;
 
 /// Live updates that must not make the page grow.
@@ -18,9 +17,7 @@ const UPDATES: u32 = 1000;
 
 /// A server with its page on a port that it has again after a restart.
 fn server(arguments: &[&str]) -> (Server, String) {
-    let free = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
-    let address = free.local_addr().expect("it is bound");
-    drop(free);
+    let address = free_port();
     let port = format!("--metrics-listen={address}");
     let server = Server::start_with(&[arguments, &[&port]].concat());
     (server, address.to_string())

@@ -8,7 +8,7 @@ use aws_sdk_dynamodb::types::{AttributeValue, TimeToLiveSpecification, TimeToLiv
 use tempfile::TempDir;
 
 use crate::harness::{
-    ExitOutput, Fault, Program, Proxy, Rule, Server, WireServer, dynamo, kalends,
+    ExitOutput, Fault, Program, Proxy, Rule, Server, WireServer, dynamo, free_port, kalends,
     shared_wire_server,
 };
 
@@ -131,9 +131,7 @@ async fn sigterm_ends_a_start_that_waits_for_its_store() {
 
 #[actix_web::test]
 async fn an_endpoint_without_a_dynamodb_server_is_rejected() {
-    let nobody = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
-    let url = format!("http://{}", nobody.local_addr().expect("it has an address"));
-    drop(nobody);
+    let url = format!("http://{}", free_port());
     Start::at(&url).is_refused(&["no DynamoDB is reached", &url]).await;
 
     let kalends = Server::start();

@@ -12,6 +12,7 @@ use kalends::settings::keys::KEYS_FILE;
 use tempfile::TempDir;
 
 use super::answer::Answer;
+use super::ports::free_port;
 use super::program::{ExitOutput, Program, child, kalends, signal};
 use super::seen_metrics;
 use super::sender::Sender;
@@ -328,9 +329,7 @@ impl Role {
 
     /// The addresses to listen on: free ports at the first start, the previous ones afterwards.
     fn listen(self, before: Option<Ports>) -> Vec<String> {
-        let port = |before: Option<SocketAddr>| {
-            before.map_or_else(|| ANY_PORT.to_owned(), |address| address.to_string())
-        };
+        let port = |before: Option<SocketAddr>| before.unwrap_or_else(free_port).to_string();
         let public = port(before.map(|ports| ports.public));
         let mut flags = vec!["--listen".to_owned(), public];
         if self == Self::Connection {
