@@ -29,8 +29,8 @@ pub(crate) struct MonthFiles(RwLock<BTreeSet<Month>>);
 
 impl DataDir {
     /// Opens or creates a data directory, and verifies the head of each file: what it is, and of which version. No file is
-    /// changed before all are known to be
-    /// usable. With `migration_copy`, those that are to be migrated are copied first; it is the space to leave free.
+    /// changed before all are known to be usable. With `migration_copy`, those that are to be migrated are copied first; it
+    /// is the space to leave free.
     pub(crate) fn open(
         path: &Path,
         migration_copy: Option<u64>,
