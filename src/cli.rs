@@ -22,7 +22,7 @@ use crate::dev::{man, push, replay, states, subscribe, view};
 use crate::feeds::cli as feeds;
 use crate::operate::{
     access, backup, check_config, completions, doctor, health, import, init, inspect, keys, nodes,
-    preflight, refusals, store_copy, tables, users,
+    preflight, refusals, status, store_copy, tables, users,
 };
 use crate::server::serve::Serve;
 use crate::settings::setting::Setting;
@@ -58,6 +58,7 @@ const COMMANDS: Commands = Commands {
         Entry::on_store::<users::repair::Repair>(),
         Entry::on_store::<inspect::command::Inspect>(),
         Entry::on_store::<refusals::ListRefusals>(),
+        Entry::on_store::<status::Status>(),
         Entry::on_store::<nodes::ListNodes>(),
         Entry::alone::<import::autopush_redis::ImportRedis>(),
         #[cfg(feature = "postgresql")]

@@ -172,6 +172,7 @@ fn each_command_line_is_read_as_its_command_and_carried_to_the_server() {
     expect(lines, "store repair --server-stopped", &repair);
     expect(lines, "nodes --json", &nodes::ListNodes { json: true });
     expect(lines, "refusals --json", &refusals::ListRefusals { json: true });
+    expect(lines, "status --json", &status::Status { json: true });
     expect_of_tokens_and_feeds(lines);
 
     // Their arguments are for their own process: what a server gets is without them.

@@ -30,7 +30,7 @@ use crate::settings::Settings;
 const MONTHS: [&str; 3] = ["2026_08", "2026_10", "2026_11"];
 
 /// Commands that read the memory of a server, and no store.
-const OF_A_SERVER: [&str; 1] = ["refusals"];
+const OF_A_SERVER: [&str; 2] = ["refusals", "status"];
 
 /// A command with its arguments.
 type Case = (&'static str, Value);

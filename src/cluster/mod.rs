@@ -6,9 +6,7 @@
 //! - [`wire_message`]: a message in the body of a request.
 //! - [`inbound`]: the router port, which answers the requests of other nodes.
 //! - [`outbound`]: delivery and notifications to other nodes.
-//! - [`clock_sentences`]: the nodes whose clocks are wrong, for an operator.
 
-pub mod clock_sentences;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod inbound;

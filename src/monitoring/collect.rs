@@ -20,9 +20,8 @@ use tokio::time::timeout;
 use super::process;
 use super::table::{self, Metric};
 use crate::limits::PortName;
-use crate::push::app::{
-    AppState, EndpointRole, MAINTENANCE, MaintenanceCounts, OPERATOR_LOGINS, SharedState,
-};
+use crate::push::app::{AppState, EndpointRole, OPERATOR_LOGINS, SharedState};
+use crate::push::judge::{Check, MAINTENANCE, MaintenanceCounts};
 use crate::push::push_counters::{OUTCOMES, STATUSES, VAPID};
 use crate::system::telemetry::LOST;
 
@@ -127,7 +126,13 @@ pub async fn collect(node: &AppState) -> Vec<Sample> {
     // A server of all roles has no router port.
     of_ports(&mut samples, common, node.endpoints.is_none());
     of_certificate(&mut samples, common);
-    of_maintenance(&mut samples, &common.maintenance);
+    of_maintenance(&mut samples, &common.judge.maintenance);
+    let judgement = node.judge().await;
+    for check in Check::ALL {
+        let is_well = !judgement.finds(check);
+        let labels = [check.name().into(), check.severity().name().into()];
+        samples.labelled(&table::HEALTH_CHECK, labels, u64::from(is_well));
+    }
     of_store(&mut samples, common);
     if let Ok(Ok(state)) = timeout(ANSWER_WAIT, common.feeds.observe()).await {
         of_feeds(&mut samples, &state);

@@ -22,6 +22,9 @@ pub struct Health {
     /// The server to ask, if not the one of the settings
     #[arg(long, value_name = "URL", value_parser = origin)]
     pub url: Option<Url>,
+    /// Print the answer of the server, which is JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub flags: Flags,
 }
@@ -52,22 +55,35 @@ asked at a loopback address.
 Examples:
   kalends health                                 HEALTHCHECK of a container
   kalends health --config /etc/kalends/kalends.toml
-  kalends health --url https://push.example.net";
+  kalends health --url https://push.example.net
+  kalends status                                 what is wrong, and what to do";
     const SETTINGS: Shown = Shown::Only(&["config", "listen"]);
 
     fn run(self, _commands: Commands) -> Result<(), Failure> {
         let settings = load(&self.flags)?;
         let mut url = self.url.unwrap_or_else(|| local(&settings));
         url.set_path("/health");
-        let health = ask(&url)?;
+        let (status, body) = ask(&url)?;
+        if self.json {
+            writeln!(stdout(), "{body}").map_err(HealthError::Output)?;
+        }
+        let health = judge(&url, status, &body)?;
+        if self.json {
+            return Ok(());
+        }
         let connections = health["connections"].as_u64();
         let connections =
             connections.map_or_else(String::new, |agents| format!(", user agents: {agents}"));
-        Ok(writeln!(stdout(), "healthy{connections}").map_err(HealthError::Output)?)
+        let warnings = names(&health["findings"], |_| true);
+        let warnings = match warnings.is_empty() {
+            true => warnings,
+            false => format!(", warnings: {warnings} (see `kalends status`)"),
+        };
+        Ok(writeln!(stdout(), "healthy{connections}{warnings}").map_err(HealthError::Output)?)
     }
 }
 
-fn ask(url: &Url) -> Result<Value, HealthError> {
+fn ask(url: &Url) -> Result<(u16, String), HealthError> {
     let agent = http_client(url)?;
     let request = agent.get(url.as_str()).config().timeout_global(Some(TIMEOUT));
     let request = match is_loopback(url) {
@@ -77,11 +93,15 @@ fn ask(url: &Url) -> Result<Value, HealthError> {
     let unanswered = |error| HealthError::NoAnswer { url: url.clone(), why: why_unanswered(error) };
     let mut answer = request.build().call().map_err(unanswered)?;
     let body = answer.body_mut().read_to_string().map_err(unanswered)?;
-    if answer.status() != 200 {
-        let status = answer.status().as_u16();
-        return Err(HealthError::Unhealthy { url: url.clone(), status, body: why(&body) });
+    Ok((answer.status().as_u16(), body))
+}
+
+/// The body of a healthy server.
+fn judge(url: &Url, status: u16, body: &str) -> Result<Value, HealthError> {
+    if status != 200 {
+        return Err(HealthError::Unhealthy { url: url.clone(), status, body: why(body) });
     }
-    let health = serde_json::from_str::<Value>(&body).ok();
+    let health = serde_json::from_str::<Value>(body).ok();
     let health = health.filter(|health| health["status"] == "OK" && health["port"].is_object());
     health.ok_or_else(|| HealthError::Foreign { url: url.clone() })
 }
@@ -97,10 +117,15 @@ fn unverified() -> TlsConfig {
 /// The checks that failed.
 fn why(body: &str) -> String {
     let health = serde_json::from_str::<Value>(body).unwrap_or_default();
-    let checks = health["checks"].as_object().into_iter().flatten();
-    let failed: Vec<_> = checks.filter(|(_, is_good)| **is_good == false).collect();
-    let failed: Vec<_> = failed.iter().map(|(name, _)| name.as_str()).collect();
-    if failed.is_empty() { "no details".to_owned() } else { failed.join(", ") }
+    let failed = names(&health["findings"], |severity| severity == "outage");
+    if failed.is_empty() { "no details".to_owned() } else { failed }
+}
+
+/// The names of what was found.
+fn names(findings: &Value, of: impl Fn(&Value) -> bool) -> String {
+    let findings = findings.as_array().into_iter().flatten();
+    let names = findings.filter(|finding| of(&finding["severity"]));
+    names.filter_map(|finding| finding["check"].as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// The address of this machine at which `listen` can be reached.
@@ -143,8 +168,9 @@ mod tests {
 
     #[test]
     fn the_failed_checks_are_named() {
-        let body = r#"{"checks":{"feeds":false,"space":true,"store":false}}"#;
-        assert_eq!(why(body), "feeds, store");
+        let body = r#"{"findings":[{"check":"store","severity":"outage"},
+            {"check":"feeds","severity":"outage"},{"check":"disk","severity":"warning"}]}"#;
+        assert_eq!(why(body), "store, feeds");
         assert_eq!(why("<html>"), "no details");
     }
 }

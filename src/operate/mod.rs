@@ -20,6 +20,7 @@ pub mod nodes;
 pub mod preflight;
 pub mod refusals;
 pub mod scheduled;
+pub mod status;
 pub mod store_copy;
 pub mod tables;
 pub mod users;

@@ -13,8 +13,6 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::tables::census;
-use crate::cluster::clock_sentences::distance;
-use crate::cluster::clock_sentences::sentences;
 use crate::cluster::outbound::NodeAccess;
 use crate::cluster::outbound::PeerIdentity;
 use crate::command::backend;
@@ -22,6 +20,7 @@ use crate::command::text::columns;
 use crate::command::{
     Backend, CommandError, Context, Job as AnyJob, JobError, Report, Servers, StoreCommand,
 };
+use crate::push::judge::clocks::{distance, sentences};
 use crate::settings::keys::Keys;
 use crate::settings::{Settings, StoreKind};
 

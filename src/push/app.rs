@@ -19,6 +19,7 @@ use storage::maintenance::WaitingPage;
 use uuid::{ContextV7, Timestamp, Uuid};
 
 use super::bridges::Bridges;
+use super::judge::Judge;
 use super::port::accept_failures::AcceptFailures;
 use super::port::access::AccessCheck;
 use super::port::origin_check::OriginCheck;
@@ -38,9 +39,6 @@ use crate::system::tls::certificates::Certificates;
 use crate::system::tls::tickets::Tickets;
 
 /// The results of attempts to open the operator's page. Those `over_limit` were not checked slowly.
-/// What a server does by itself, in its order.
-pub const MAINTENANCE: [&str; 2] = ["backup", "drops"];
-
 pub const OPERATOR_LOGINS: [&str; 3] = ["succeeded", "refused", "over_limit"];
 
 /// The state of a process, which has at least one of the two roles.
@@ -70,7 +68,7 @@ pub struct SharedState {
     pub messages_expired: AtomicU64,
     /// Attempts to open the operator's page, by their [result](OPERATOR_LOGINS).
     pub operator_logins: Counters<{ OPERATOR_LOGINS.len() }>,
-    pub maintenance: MaintenanceCounts,
+    pub judge: Judge,
     /// What the public port presents, if it speaks TLS.
     pub certificates: Arc<Certificates>,
     /// With which sessions of TLS resume.
@@ -149,35 +147,6 @@ impl AppState {
         let Self { connections, endpoints, .. } = self;
         let of_endpoints = endpoints.as_ref().map(|role| &*role.shared.nodes);
         of_endpoints.or_else(|| connections.as_ref().map(|role| &*role.clients.nodes))
-    }
-}
-
-/// What this process did of [`MAINTENANCE`].
-#[derive(Debug, Default)]
-pub struct MaintenanceCounts {
-    failures: Counters<{ MAINTENANCE.len() }>,
-    /// When each last succeeded, in seconds since 1970; 0 if it did not.
-    succeeded_s: [AtomicU64; MAINTENANCE.len()],
-}
-
-impl MaintenanceCounts {
-    /// The task at this place has failed.
-    pub fn failed(&self, place: usize) {
-        self.failures.count(place);
-    }
-
-    pub fn succeeded(&self, place: usize, now: Time) {
-        self.succeeded_s[place].store(now.as_secs(), Ordering::Relaxed);
-    }
-
-    pub fn failures(&self) -> [u64; MAINTENANCE.len()] {
-        self.failures.counts()
-    }
-
-    /// The tasks that succeeded, with the times of their last successes in seconds since 1970.
-    pub fn successes(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let times = self.succeeded_s.iter().map(|time| time.load(Ordering::Relaxed));
-        MAINTENANCE.into_iter().zip(times).filter(|(_, time)| *time > 0)
     }
 }
 

@@ -1,20 +1,15 @@
 //! The health checks of Dockerflow.
 
-use std::time::{Duration, Instant};
-
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use actors::NodeDirectory;
-use actors::broadcasts::BroadcastView;
-use actors::registry::CountConnections;
-use serde::Serialize;
 use serde_json::{Value, json};
 use slog::warn;
 use storage::{COMMIT_BOUNDS_MS, CommitTimes, RecordReads};
-use tokio::time::timeout;
 
-use super::app::{AppState, SharedState, WebSocketRole};
+use super::app::AppState;
 use super::error::PushError;
+use super::judge::{Check, Finding, Severity};
 use super::port::request_id::request_id;
 use crate::limits::PortName;
 use crate::system::build::Build;
@@ -22,102 +17,35 @@ use crate::system::build::Build;
 /// Clocks of other nodes in the body, those that differ most.
 const CLOCKS_MAX: usize = 10;
 
-/// Maximum time for the store or the registry to answer a check.
-const CHECK_WAIT: Duration = Duration::from_secs(2);
-
-/// 200 if the store can be read and accepts writes and has space for messages, feeds are published, the ports accept
-/// connections, the certificate is valid and the log is written, otherwise 503. On a connection node the registry must
-/// answer and broadcasts be published too. The body has the counts of either. The line of a 503 shows whether a log that
-/// failed works again.
+/// 200 if no check finds an outage, otherwise 503. The body has the counts of either, and the names of what was found:
+/// strangers learn no more. The line of a 503 shows whether a log that failed works again.
 pub(super) async fn heartbeat(request: HttpRequest, node: Data<AppState>) -> HttpResponse {
     let common = &node.common;
-    let checks = Checks::of(common, node.connections.as_deref().map(AsRef::as_ref)).await;
+    let judgement = node.judge().await;
     // Large, so it is made when nothing is waited for any more.
     let mut body = counts(&node);
     if let Some(connections) = &node.connections {
-        body["connections"] = json!(checks.connections);
+        body["connections"] = json!(judgement.connections);
         body["frames_delayed"] = json!(connections.clients.frame_limits.delayed());
     }
-    if checks.are_passed() {
+    let found = judgement.findings.iter().map(|finding| {
+        let Finding { check, severity, since_ms, .. } = finding;
+        json!({"check": check, "severity": severity, "since_ms": since_ms})
+    });
+    body["findings"] = found.collect();
+    if judgement.is_healthy() {
         body["status"] = json!("OK");
         return HttpResponse::Ok().json(body);
     }
-    let Checks {
-        store,
-        store_error,
-        space,
-        log,
-        feeds,
-        accepts,
-        certificate,
-        registry,
-        broadcasts,
-        ..
-    } = &checks;
-    warn!(common.log, "the server is unhealthy"; "request" => request_id(request.headers()), "store" => store,
-        "store_error" => store_error, "space" => space, "log" => log, "feeds" => feeds, "accepts" => accepts,
-        "certificate" => certificate, "registry" => registry, "broadcasts" => broadcasts);
+    let failed: Vec<_> = judgement.outages().map(|outage| outage.check.name()).collect();
+    let why = judgement.outages().find_map(|outage| outage.why.as_ref());
+    warn!(common.log, "the server is unhealthy"; "request" => request_id(request.headers()),
+        "checks" => failed.join(", "), "store_error" => why);
     body["status"] = json!("unhealthy");
-    body["checks"] = json!(checks);
+    let checks = Check::ALL.into_iter().filter(|check| check.severity() == Severity::Outage);
+    let checks = checks.map(|check| (check.name().to_owned(), json!(!judgement.finds(check))));
+    body["checks"] = checks.collect();
     PushError::Unavailable.response_with(&"the server is unhealthy, checks says why", &body)
-}
-
-/// The parts of a node, and whether each of them works.
-#[derive(Serialize)]
-pub(super) struct Checks {
-    pub(super) store: bool,
-    /// Why the store failed, for the log.
-    #[serde(skip)]
-    store_error: Option<String>,
-    pub(super) space: bool,
-    pub(super) log: bool,
-    feeds: bool,
-    accepts: bool,
-    /// Whether the certificate of the public port is valid still, if it has one.
-    pub(super) certificate: bool,
-    registry: bool,
-    broadcasts: bool,
-    /// The user agents that are connected, if the registry answered.
-    #[serde(skip)]
-    connections: Option<usize>,
-}
-
-impl Checks {
-    /// Takes at most twice [`CHECK_WAIT`].
-    pub(super) async fn of(common: &SharedState, connections: Option<&WebSocketRole>) -> Self {
-        let store_error = match timeout(CHECK_WAIT, common.store.check()).await {
-            Ok(checked) => checked.err().map(|error| error.to_string()),
-            Err(late) => Some(late.to_string()),
-        };
-        let mut checks = Self {
-            store: store_error.is_none(),
-            store_error,
-            space: common.store.state().disk.is_none_or(|disk| !disk.is_low()),
-            log: common.log_state.works(Instant::now()),
-            feeds: common.feeds.is_running(),
-            accepts: !common.accept_failures.are_recent(),
-            certificate: common
-                .certificates
-                .current()
-                .is_none_or(|current| common.clock.now() < current.valid.expires),
-            registry: true,
-            broadcasts: true,
-            connections: None,
-        };
-        if let Some(WebSocketRole { clients, .. }) = connections {
-            let count = timeout(CHECK_WAIT, clients.registry.send(CountConnections)).await;
-            checks.connections = count.ok().and_then(Result::ok);
-            checks.registry = checks.connections.is_some();
-            checks.broadcasts = clients.broadcasts.as_ref().is_none_or(BroadcastView::is_running);
-        }
-        checks
-    }
-
-    pub(super) fn are_passed(&self) -> bool {
-        let Self { store, space, log, feeds, accepts, certificate, registry, broadcasts, .. } =
-            *self;
-        store && space && log && feeds && accepts && certificate && registry && broadcasts
-    }
 }
 
 /// What was refused since the start, and what is under way.

@@ -5,6 +5,7 @@
 //! - `endpoint`, `expected_receipt`: what every push does; [`app`]: the state that handlers share.
 //! - [`push_counters`], [`push_history`]: what is counted and remembered of pushes.
 //! - [`error`]: the answers to refusals; [`refusals`]: the last of them.
+//! - [`judge`]: what is wrong with a server; `facts`: by what it is judged.
 //! - `request`: what a push says; [`vapid`]: who sent it; `urls`: the secrets in the URLs of this server.
 //! - `port`: what every request passes; [`web`]: the page of a browser.
 //! - [`bridges`], [`registration`]: FCM and APNs, and the API of their user agents.
@@ -14,7 +15,9 @@ pub mod bridges;
 mod endpoint;
 pub mod error;
 mod expected_receipt;
+mod facts;
 mod health;
+pub mod judge;
 mod matrix;
 mod messages;
 mod params;

@@ -14,9 +14,8 @@ use state_machine::Uaid;
 use state_machine::connection::ConnectionSeed;
 use uuid::Uuid;
 
-use super::app::WebSocketRole;
+use super::app::{AppState, WebSocketRole};
 use super::error::PushError;
-use super::health::Checks;
 use super::web::wants_page;
 
 /// Accepts bits that belong to no byte, as other servers do.
@@ -43,23 +42,17 @@ async fn without_upgrade(
         common.limits.connect_from(common.limits.address(request.peer_addr(), headers))?;
         let token = request.match_info().get("token");
         if app.access.try_admit(token, common.clock.now(), &common.log).is_ok() {
-            let state = match Checks::of(common, Some(app)).await {
-                _ if common.is_draining() => (false, "This server is stopping."),
-                checks if checks.are_passed() => (true, "This server is running."),
-                Checks { store: false, .. } => {
-                    (false, "This server has a problem: its store does not answer.")
-                }
-                Checks { space: false, .. } => {
-                    (false, "This server has a problem: its disk is almost full.")
-                }
-                Checks { certificate: false, .. } => {
-                    (false, "This server has a problem: its certificate has ended.")
-                }
-                Checks { log: false, .. } => {
-                    (false, "This server has a problem: its log cannot be written.")
-                }
-                _ => (false, "This server has a problem: a part of it has stopped."),
+            let node = request.app_data::<Data<AppState>>().expect("each port has the node");
+            let state = match common.is_draining() {
+                true => (false, "This server is stopping.".to_owned()),
+                false => match node.judge().await.outages().next() {
+                    None => (true, "This server is running.".to_owned()),
+                    Some(outage) => {
+                        (false, format!("This server has a problem: {}.", outage.found))
+                    }
+                },
             };
+            let state = (state.0, state.1.as_str());
             return Ok(page.answer(request.path(), state, common.clock.now()));
         }
     }

@@ -1,7 +1,7 @@
 //! Periodic work of a server, until its store is closed or the process ends.
 //!
 //! Each minute: message tables ahead of the month, corrections of the clock, the floor of message ids, the space of the disk
-//! and the count of waiting messages. At intervals of their own: expired messages, their receipts, and the reports of limits.
+//! the count of waiting messages and what is wrong. At intervals of their own: expired messages, their receipts, and the reports of limits.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,12 +21,16 @@ use super::disk_watch::DiskWatch;
 use super::message_id_floor::{IdFloor, RAISE_EVERY};
 use crate::limits::Limits;
 use crate::push::app::{AppState, MessageIds, SharedState};
+use crate::push::judge::{Check, Finding};
 use crate::settings::Settings;
 use crate::settings::store::message_tables::MonthTables;
 use crate::system::clock::SystemClock;
 
 /// Time between two counts of the waiting messages, which metrics show.
 const COUNT_EVERY: Duration = Duration::from_secs(60);
+
+/// Time between two looks at what is wrong, which are logged.
+const JUDGE_EVERY: Duration = Duration::from_secs(60);
 
 /// Period in which the limits report what they refused.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
@@ -69,6 +73,7 @@ pub(super) fn start(
         spawn(write_receipts(interval, Arc::clone(store), common()));
     }
     spawn(count_waiting(Arc::clone(store), common()));
+    spawn(watch(Arc::clone(store), node.clone()));
 }
 
 /// The work of each minute.
@@ -91,6 +96,31 @@ async fn keep_up(common: Data<SharedState>, system_clock: SystemClock, upkeep: U
         if let Err(error) = tables.make(&**store, clock.now()).await {
             warn!(log, "cannot create the message tables, retrying"; "error" => %error);
         }
+    }
+}
+
+/// Logs what begins to be wrong, and what is well again.
+async fn watch(store: Arc<dyn StoreAdmin>, node: AppState) {
+    let SharedState { judge, log, .. } = &**node.common;
+    let mut known = Vec::new();
+    loop {
+        // Without an answer the last one stays.
+        if let Ok(risks) = store.risks().await {
+            judge.set_risks(risks);
+        }
+        let findings = node.judge().await.findings;
+        for Finding { check, found, why, remedy, .. } in &findings {
+            if !known.contains(check) {
+                warn!(log, "a check found something wrong"; "check" => check.name(), "found" => found,
+                    "error" => why, "remedy" => &**remedy);
+            }
+        }
+        let found: Vec<_> = findings.iter().map(|finding| finding.check).collect();
+        for check in known.iter().filter(|check: &&Check| !found.contains(check)) {
+            info!(log, "a check finds nothing wrong any more"; "check" => check.name());
+        }
+        known = found;
+        sleep(JUDGE_EVERY).await;
     }
 }
 

@@ -137,7 +137,7 @@ async fn serve(
     // On an error the consumers of feeds end before their publisher.
     let ports = ports.inspect_err(|_| node.common.feeds.close())?;
     if let Some(source) = source {
-        import::start(source, settings, &node.common.feeds, &log);
+        import::start(source, settings, &node.common);
     }
     let jobs = command_context(settings, &store, &node, &origin, (peers, nodes));
     let admin = socket::start(&settings.data_dir, commands.served(), jobs.clone(), &log);
@@ -221,6 +221,7 @@ fn command_context(
     parts.insert(common.access.clone());
     parts.insert(Arc::clone(&common.limits));
     parts.insert(Arc::clone(&common.refusals));
+    parts.insert(node.clone());
     parts.insert(nodes);
     peers.map(|peers| parts.insert(peers));
     clients.map(|clients| parts.insert(clients.registry.clone()));

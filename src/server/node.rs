@@ -33,11 +33,10 @@ use crate::feeds::http::service::FeedService;
 use crate::limits::Limits;
 use crate::push::accept_failures::AcceptFailures;
 use crate::push::access::AccessCheck;
-use crate::push::app::{
-    AppState, EndpointRole, MaintenanceCounts, MessageIds, SharedState, WebSocketRole,
-};
+use crate::push::app::{AppState, EndpointRole, MessageIds, SharedState, WebSocketRole};
 use crate::push::bridges::Bridges;
 use crate::push::endpoint_token::EndpointTokens;
+use crate::push::judge::Judge;
 use crate::push::message_url::MessageUrls;
 use crate::push::origin_check::OriginCheck;
 use crate::push::push_counters::PushCounters;
@@ -99,8 +98,8 @@ pub(super) async fn assemble(
     let opened = open_store::open(role, settings, clock.now(), log).await?;
     other_servers::compare(role, settings, origin.as_str(), &*opened.store, log).await?;
     let OpenedStore { lock, keys, store, upkeep, frozen_month } = opened;
-    let feed_store = Arc::clone(&store) as Arc<dyn FeedTables>;
-    let feeds = Feeds::start(feed_store, clock.clone(), limits::of_feeds(settings), log.clone());
+    let feeds = Arc::clone(&store) as Arc<dyn FeedTables>;
+    let feeds = Feeds::start(feeds, clock.clone(), limits::of_feeds(settings), log.clone());
     let access = actors::access::load(&feeds, clock.clone()).await;
     let common = Data::new(SharedState {
         store: Arc::clone(&store) as Arc<dyn Store>,
@@ -114,7 +113,7 @@ pub(super) async fn assemble(
         refusals: Arc::default(),
         messages_expired: AtomicU64::new(0),
         operator_logins: Counters::default(),
-        maintenance: MaintenanceCounts::default(),
+        judge: Judge::new(settings, clock.now()),
         certificates: Arc::default(),
         tickets: Arc::new(Tickets::new(ticket_roots(&keys), clock.clone())),
         waiting: Mutex::default(),

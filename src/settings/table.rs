@@ -410,6 +410,10 @@ settings! {
         /// may read it. For the embedded store only. Not set, no archive is written.
         backup_dir: Option<PathBuf> = None;
 
+        /// Whether the server warns if it has made no backup for a week. Set `false` if something else copies the disk. For
+        /// the embedded store only.
+        backup_reminder: bool = true;
+
         /// Archives to keep in `backup_dir`: files with the name `kalends-DATE.tar` or `.tar.age`. Older ones are removed,
         /// and other files stay.
         backup_keep: usize = 7, in 1..=1000, "archives";

@@ -58,6 +58,11 @@ impl StoreKind {
     pub fn is_shared(self) -> bool {
         self != Self::Embedded
     }
+
+    /// Its name in the setting.
+    pub fn name(self) -> String {
+        name_of(&STORES, &self)
+    }
 }
 
 /// Billing mode of DynamoDB tables.

@@ -63,7 +63,7 @@ async fn a_full_disk_refuses_messages_and_nothing_else_and_recovers_without_a_re
     until(AT_ONCE, "no record can be written", async || {
         let refused = try_register(&mut Agent::new(&server).await).await;
         server.health().await;
-        refused && server.log().contains("\"store\":false")
+        refused && server.log().contains("\"checks\":\"store, space\"")
     })
     .await;
     until(AT_ONCE, "no channel can be written", async || try_register(&mut newcomer).await).await;

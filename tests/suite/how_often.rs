@@ -84,11 +84,6 @@ const PERIODS: &[(&str, &str, Count)] = &[
         "COUNT_EVERY",
         By("kalends monitoring::admin_page::page::tests::the_store_is_asked_once_in_each_period"),
     ),
-    (
-        "src/monitoring/admin_page/live.rs",
-        "RISKS_EVERY",
-        By("kalends monitoring::admin_page::page::tests::the_store_is_asked_once_in_each_period"),
-    ),
     ("src/monitoring/admin_page/page.rs", "LOG_EVERY", Limiter),
     ("src/monitoring/statsd.rs", "LOG_EVERY", Limiter),
     (
@@ -114,6 +109,13 @@ const PERIODS: &[(&str, &str, Count)] = &[
         "src/server/maintenance.rs",
         "COUNT_EVERY",
         By("kalends server::maintenance::tests::messages_of_all_pages_of_all_months_are_counted"),
+    ),
+    (
+        "src/server/maintenance.rs",
+        "JUDGE_EVERY",
+        By(
+            "suite postgresql::settings_that_lose_answered_pushes_are_named_by_the_doctor_and_on_the_operators_page",
+        ),
     ),
     ("src/server/maintenance.rs", "LOG_EVERY", Limiter),
     (

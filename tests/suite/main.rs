@@ -31,6 +31,7 @@ mod how_often;
 mod http2_floods;
 mod idle;
 mod importer;
+mod judgement;
 mod killed_tests;
 mod limits;
 mod lost_log;

@@ -17,6 +17,7 @@ const LONG: i64 = 426 * 24 * 60 * 60;
 const FORTNIGHT: i64 = 14 * 24 * 60 * 60;
 
 const SUCCEEDED: &str = "kalends_maintenance_last_timestamp_seconds";
+const CHECK: &str = r#"kalends_health_check{check="maintenance",severity="warning"}"#;
 const FAILURES: &str = "kalends_maintenance_failures_total";
 
 fn of(metric: &str, task: &str) -> String {
@@ -118,6 +119,7 @@ async fn an_archive_that_cannot_be_written_is_logged_counted_and_tried_again() {
     let metrics = scrape(&server).await;
     assert_eq!(metrics[&of(FAILURES, "backup")], 1.0);
     assert!(!metrics.contains_key(&of(SUCCEEDED, "backup")));
+    assert_eq!(metrics[CHECK], 0.0);
 
     // A restart does not wait for the hour.
     fs::remove_file(&file).expect("it is there");
@@ -127,5 +129,16 @@ async fn an_archive_that_cannot_be_written_is_logged_counted_and_tried_again() {
     until(BOUND, "the archive is written", async || server.log().contains("maintenance ended"))
         .await;
     assert_eq!(archives(&file).len(), 1);
-    assert!(scrape(&server).await[&of(SUCCEEDED, "backup")] > 1.7e9);
+    let metrics = scrape(&server).await;
+    assert!(metrics[&of(SUCCEEDED, "backup")] > 1.7e9);
+    assert_eq!(metrics[CHECK], 1.0);
+
+    // Three weeks later there is no place for an archive.
+    server.terminate();
+    fs::rename(&file, home.path().join("elsewhere")).expect("it is there");
+    server.restart_as(Launch::default().with(&[&flag, "--dev", "--clock-offset-s=1814400"]));
+    let failed = async || server.log().matches("maintenance failed").count() == 2;
+    until(BOUND, "the failure is logged again", failed).await;
+    let missing = r#"kalends_health_check{check="backup",severity="warning"}"#;
+    assert_eq!(scrape(&server).await[missing], 0.0);
 }

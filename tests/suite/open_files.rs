@@ -73,9 +73,7 @@ async fn connections_that_cannot_be_accepted_are_logged_and_the_server_is_unheal
     until(AT_ONCE, "the reason is logged", async || {
         let log = server.log();
         let line = log.lines().find(|line| line.contains("the server is unhealthy"));
-        line.is_some_and(|line| {
-            line.contains("\"accepts\":false") && line.contains("\"store\":true")
-        })
+        line.is_some_and(|line| line.contains("\"checks\":\"accepts\""))
     })
     .await;
 

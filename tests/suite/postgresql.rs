@@ -17,6 +17,7 @@ use crate::harness::{
     Agent, Launch, Program, Role, Sender, Server, WireServer, dynamo, kalends, shared_keys,
     unix_now_s, until,
 };
+use crate::judgement::findings;
 
 /// A database is back sooner.
 const LONG: Duration = Duration::from_secs(60);
@@ -253,10 +254,18 @@ async fn settings_that_lose_answered_pushes_are_named_by_the_doctor_and_on_the_o
     // A session has the settings that it began with: those of the server end with the database.
     database.tell("kill");
     database.tell("start");
-    let is_warned = |page: &Value| page["warnings"].as_array().is_some_and(|all| !all.is_empty());
-    let page = values_with(&server, is_warned).await;
-    let sentence = "An answered push can be lost: synchronous_commit is off: ";
-    assert!(page["warnings"][0].as_str().is_some_and(|text| text.starts_with(sentence)), "{page}");
+    until(Duration::from_secs(120), "the server has read the settings again", async || {
+        findings(&server).await.iter().any(|finding| finding["check"] == "durability")
+    })
+    .await;
+    let is_found = |finding: &Value| finding["check"] == "durability";
+    let found = values_with(&server, |page| {
+        page["findings"].as_array().is_some_and(|findings| findings.iter().any(is_found))
+    });
+    let found = found.await["findings"].take();
+    let found = found.as_array().into_iter().flatten().find(|finding| is_found(finding));
+    let text = found.and_then(|finding| finding["found"].as_str()).expect("it says what it found");
+    assert!(text.starts_with("synchronous_commit is off: "), "{text}");
 }
 
 /// The queries of the page for operators, in their order.

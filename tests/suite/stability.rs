@@ -257,6 +257,8 @@ async fn every_command_keeps_the_fields_of_its_json() {
         "tables status --json",
         "doctor --json",
         "refusals --json",
+        "status --json",
+        &format!("health --url {} --json", server.origin()),
         &format!("inspect {uaid} --json"),
         &format!("inspect {} --json", channel.endpoint),
         &format!("inspect {} --json", stored.location()),

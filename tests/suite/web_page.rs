@@ -68,7 +68,7 @@ async fn the_page_states_what_health_finds() {
     let full = Server::start_with(&["--disk-free-min=1000000000000"]);
     let page = get(&full, "/", BROWSER).await;
     assert_eq!(page.status, 503, "{page}");
-    let expected = "class=\"down\">This server has a problem: its disk is almost full.<";
+    let expected = "class=\"down\">This server has a problem: the disk has ";
     assert!(text(&page).contains(expected), "{page}");
 }
 

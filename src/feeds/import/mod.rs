@@ -17,6 +17,7 @@ use std::mem::discriminant;
 use std::time::Duration;
 
 use actix::spawn;
+use actix_web::web::Data;
 use actors::Feeds;
 use slog::{Logger, debug, info, warn};
 use state_machine::Span;
@@ -27,6 +28,7 @@ use storage::StoreError;
 use tokio::time::sleep;
 use url::Url;
 
+use crate::push::app::SharedState;
 use crate::settings::{PublicUrl, Settings};
 use crate::system::https_client::is_private;
 use broadcast_source::{Source, SourceError, Versions};
@@ -71,17 +73,19 @@ pub fn source(settings: &Settings) -> Result<Option<Source>, ImporterError> {
     Ok(Some(Source::at(origin.as_str(), token_file)?))
 }
 
-/// Starts the import, which ends with the process or its store.
-pub fn start(source: Source, settings: &Settings, feeds: &Feeds, log: &Logger) {
+/// Starts the import, which ends with the process or its store. The judge of the server hears why a poll failed.
+pub fn start(source: Source, settings: &Settings, common: &Data<SharedState>) {
     let origin = settings.broadcast_source_url.as_ref().map_or("", PublicUrl::as_str);
+    let judge = Data::clone(common);
     let importer = Importer {
         source,
-        feeds: feeds.clone(),
+        feeds: common.feeds.clone(),
         value_bytes_max: FeedName::broadcasts().value_bytes_max(settings.feed_value_bytes_max),
         every: Span::from_secs(settings.broadcast_source_poll_s),
         sync_state: SyncState::default(),
         health: SyncHealth::Well,
-        log: log.new(slog::o!("source" => origin.to_owned())),
+        judged: Box::new(move |failure| judge.judge.set_source_failure(failure)),
+        log: common.log.new(slog::o!("source" => origin.to_owned())),
     };
     spawn(importer.run());
 }
@@ -93,6 +97,7 @@ struct Importer {
     every: Span,
     sync_state: SyncState,
     health: SyncHealth,
+    judged: Box<dyn Fn(Option<String>)>,
     log: Logger,
 }
 
@@ -121,11 +126,15 @@ impl Importer {
                 Err(ImportError::Store(StoreError::Closed)) => return,
                 Err(error) => SyncHealth::Failing(error.to_string()),
             };
-            let is_failing = matches!(health, SyncHealth::Failing(_));
-            self.log_change(health);
-            if !is_failing {
+            let failure = match &health {
+                SyncHealth::Well | SyncHealth::Partly(_) => None,
+                SyncHealth::Failing(why) => Some(why.clone()),
+            };
+            if failure.is_none() {
                 backoff.reset();
             }
+            (self.judged)(failure);
+            self.log_change(health);
             sleep(Duration::from_millis(backoff.next().0)).await;
         }
     }
@@ -286,6 +295,7 @@ mod tests {
             every: Span(1),
             sync_state: SyncState::default(),
             health: SyncHealth::Well,
+            judged: Box::new(|_| ()),
             log,
         };
         let version = FeedValue::parse("1").unwrap();

@@ -1,7 +1,7 @@
 //! The events of open pages: the metrics at an interval, once for all pages, and the history when a page opens.
 //!
 //! - `history` comes first: all points that are kept.
-//! - `now`: the metrics, the clocks that are wrong and the risks of the store, every `admin_page_interval_ms`.
+//! - `now`: the metrics and what is wrong with the server, every `admin_page_interval_ms`.
 //! - `points`: those that were added since the event before.
 
 use std::convert::Infallible;
@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::web::{Bytes, Data};
-use actors::NodeDirectory;
 use futures_util::{Stream, StreamExt, stream};
 use serde_json::{Map, Value as Json, json};
 use state_machine::{Span, Time};
@@ -19,15 +18,12 @@ use tokio::time::{Instant, sleep_until};
 use super::history::{POINT_EVERY, POINTS_MAX};
 use super::page::{AdminPage, MonthCount};
 use super::session::Session;
-use crate::cluster::clock_sentences::sentences;
+
 use crate::monitoring::collect::{Sample, Value, collect};
 use crate::operate::tables::status::{GetStatus, Status};
 
 /// Time between two counts of the agents by month, while a page is open.
 const COUNT_EVERY: Span = Span::from_secs(600);
-
-/// Time between two reads of the store's settings, while a page is open.
-const RISKS_EVERY: Span = Span::from_secs(60);
 
 /// Refusals that a page shows.
 const REFUSALS_SHOWN_MAX: usize = 20;
@@ -72,15 +68,12 @@ async fn step(page: &Data<AdminPage>) {
     let samples = collect(&page.node).await;
     if is_open {
         count_months(page, now);
-        read_risks(page, now);
         let months = live.months().last.clone();
-        let clocks = page.node.nodes().map(NodeDirectory::clocks).unwrap_or_default();
-        let warnings = [sentences(&clocks), live.risks().last.clone()].concat();
         let data = json!({
             "at": now.0,
             "samples": nested(&samples),
             "months": months,
-            "warnings": warnings,
+            "findings": page.node.judge().await.findings,
             "refusals": page.node.common.refusals.last(REFUSALS_SHOWN_MAX, |_| true),
         });
         live.frames.send_replace(event("now", &data.to_string()));
@@ -100,26 +93,6 @@ fn count_months(page: &Data<AdminPage>, now: Time) {
         let (reports, _) = page.perform(GetStatus::default()).await.unwrap_or_default();
         for Status { agents, unfinished_moves: leaving, .. } in reports {
             page.live.months().last = Some(MonthCount { at: now.0, agents, leaving });
-        }
-    });
-}
-
-/// Reads what the store can lose beside the events, if that is due. Without an answer the last one stays, and the next
-/// event asks again.
-fn read_risks(page: &Data<AdminPage>, now: Time) {
-    if !page.live.risks().is_due(now, RISKS_EVERY) {
-        return;
-    }
-    let page = Data::clone(page);
-    actix_web::rt::spawn(async move {
-        let found = page.jobs.store.risks().await;
-        let mut risks = page.live.risks();
-        match found {
-            Ok(found) => {
-                let sentence = |risk| format!("An answered push can be lost: {risk}.");
-                risks.last = found.into_iter().map(sentence).collect();
-            }
-            Err(_) => risks.due = None,
         }
     });
 }

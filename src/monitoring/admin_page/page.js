@@ -148,6 +148,14 @@ function latency(series) {
 const rates = (name) => (label) => [label, number(sum(now, name, label)), number(rate(name, label))];
 
 const ROWS = {
+  findings: () =>
+    now.findings.map(({ check, since_ms: since, found, why, effect, remedy }) => [
+      check,
+      duration(Math.max(0, now.at - since) / 1000),
+      why ? `${found}: ${why}` : found,
+      effect,
+      remedy,
+    ]),
   refusals: () =>
     now.refusals.map(({ last_ms: last, count, status, errno, message, method, route, request }) => [
       clock(last),
@@ -232,8 +240,7 @@ function fill(table, rows) {
 function show() {
   for (const element of all("[data-value]")) write(element, VALUES[element.dataset.value]());
   for (const table of all("[data-rows]")) fill(table, ROWS[table.dataset.rows]());
-  byId("warnings").hidden = now.warnings.length === 0;
-  write(byId("warnings"), now.warnings.join(" "));
+  byId("findings").hidden = now.findings.length === 0;
   write(byId("updated"), `Updated ${clock(now.at)}`);
 }
 
@@ -327,9 +334,21 @@ let source = null;
 let silence = 0;
 let retry = 0;
 
-function state(text, isGood) {
+function state(text, kind) {
   write(byId("state"), text);
-  byId("state").className = isGood ? "up" : "down";
+  byId("state").className = kind;
+}
+
+/** What `kalends status` says first, and how many user agents are connected. */
+function verdict() {
+  if (now.samples.kalends_draining) return state("The server is stopping.", "down");
+  const outages = now.findings.filter(({ severity }) => severity === "outage");
+  if (outages.length) return state("The server is unhealthy.", "down");
+  const ready = sum(now, "clients", "ready");
+  const agents = ready === null ? "" : ` User agents: ${number(ready)}.`;
+  if (!now.findings.length) return state(`Everything works.${agents}`, "up");
+  const warnings = now.findings.length === 1 ? "a warning" : `${now.findings.length} warnings`;
+  return state(`The server works, with ${warnings}.${agents}`, "warned");
 }
 
 function connect() {
@@ -356,7 +375,7 @@ function connect() {
     const [version] = Object.keys(metric("build_info"));
     // After an update of the server, this script is that of the version before.
     if (version !== document.documentElement.dataset.version) return location.reload();
-    state(now.samples.kalends_draining ? "The server is stopping." : "Live.", !now.samples.kalends_draining);
+    verdict();
     watch();
     show();
   });
@@ -373,7 +392,7 @@ function watch() {
 async function lost() {
   clearTimeout(silence);
   source.close();
-  state("The server does not answer. Trying again.", false);
+  state("The server does not answer. Trying again.", "down");
   clearTimeout(retry);
   retry = setTimeout(async () => {
     try {

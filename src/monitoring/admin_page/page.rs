@@ -72,8 +72,6 @@ pub(super) struct Live {
     /// One task computes the events, on the thread of the port.
     pub(super) runs: Arc<Semaphore>,
     months: Mutex<Asked<Option<MonthCount>>>,
-    /// What settings of the store can lose, in sentences.
-    risks: Mutex<Asked<Vec<String>>>,
 }
 
 /// What the store answered last, and when it is asked again.
@@ -112,7 +110,6 @@ impl Live {
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             runs: Arc::new(Semaphore::new(1)),
             months: Mutex::default(),
-            risks: Mutex::default(),
         }
     }
 
@@ -122,10 +119,6 @@ impl Live {
 
     pub(super) fn months(&self) -> MutexGuard<'_, Asked<Option<MonthCount>>> {
         self.months.lock()
-    }
-
-    pub(super) fn risks(&self) -> MutexGuard<'_, Asked<Vec<String>>> {
-        self.risks.lock()
     }
 }
 

@@ -21,6 +21,7 @@ use super::{BackupError, CLOCK_FILE, STANDARD, parent};
 use crate::command::backend::check_owner;
 use crate::command::store_command::collect;
 use crate::command::{CommandError, Failure, Job, JobError, NoReport, StoreCommand, run_and_print};
+use crate::push::app::AppState;
 use crate::settings::keys::{KEYS_FILE, Keys};
 use crate::settings::{PublicUrl, Settings, StoreKind};
 use crate::system::clock::unix_now;
@@ -81,6 +82,9 @@ Examples:
         }
         drop(copied);
         copy.await.expect("a copy does not panic")?;
+        if let Some(node) = job.context.part::<AppState>() {
+            node.common.judge.backed_up(job.context.now());
+        }
         Ok(())
     }
 }

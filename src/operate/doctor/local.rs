@@ -12,7 +12,9 @@ use super::findings::{Findings, Level, Verdict};
 use crate::command::CommandError;
 use crate::command::backend::open_shared;
 use crate::command::store_command::collect;
+use crate::operate::status::Status;
 use crate::operate::tables::list::List;
+use crate::push::judge::{Check, Finding, Severity};
 use crate::settings::keys::Keys;
 use crate::settings::store::message_tables;
 use crate::settings::{Settings, StoreKind};
@@ -31,7 +33,8 @@ pub(super) fn check(settings: &Settings, findings: &mut Findings) -> io::Result<
     findings.result("data directory", private, "correct it: a server does not start")?;
     let remedy = "restore keys.toml from a backup: without it no endpoint works";
     findings.result("keys", Keys::load(dir).map(|_| "keys.toml can be used"), remedy)?;
-    if settings.store == StoreKind::Embedded {
+    let is_running = running(settings, findings)?;
+    if settings.store == StoreKind::Embedded && !is_running {
         disk(settings, findings)?;
     }
     let limit = getrlimit(Resource::Nofile).maximum;
@@ -41,6 +44,27 @@ pub(super) fn check(settings: &Settings, findings: &mut Findings) -> io::Result<
         true => risks(settings, findings),
         false => Ok(()),
     }
+}
+
+/// What a running server finds wrong with itself. Returns whether one runs.
+fn running(settings: &Settings, findings: &mut Findings) -> io::Result<bool> {
+    let Ok(screens) = collect(Status::default(), settings) else { return Ok(false) };
+    for screen in screens {
+        // The settings of the database are read anew, below.
+        let found = screen.findings.into_iter().filter(|it| it.check != Check::Durability);
+        let mut found = found.peekable();
+        if found.peek().is_none() {
+            findings.ok("server", "it finds nothing wrong with itself")?;
+        }
+        for Finding { check, severity, found, effect, remedy, .. } in found {
+            let (name, remedy) = (check.name(), format!("{effect} {remedy}"));
+            match severity {
+                Severity::Outage => findings.fail(name, found, &remedy)?,
+                Severity::Warning => findings.warn(name, found, &remedy)?,
+            }
+        }
+    }
+    Ok(true)
 }
 
 fn disk(settings: &Settings, findings: &mut Findings) -> io::Result<()> {

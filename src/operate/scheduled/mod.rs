@@ -91,7 +91,7 @@ impl Schedule {
                 }
                 if let Err(why) = self.take(task, is_first).await {
                     not_before[place] = Some(Instant::now() + REPEAT_AFTER);
-                    self.common.maintenance.failed(place);
+                    self.common.judge.maintenance.failed(place);
                     warn!(self.common.log, "maintenance failed, it is repeated in an hour"; "task" => task.name(), "error" => why);
                     break;
                 }
@@ -127,7 +127,7 @@ impl Schedule {
         let _ = logged.await;
         match done {
             Ok(true) => {
-                self.common.maintenance.succeeded(task.place(), self.context.now());
+                self.common.judge.maintenance.succeeded(task.place(), self.context.now());
                 info!(log, "maintenance ended"; "task" => task.name());
                 Ok(())
             }

@@ -11,6 +11,7 @@ use state_machine::feed::{FeedKey, FeedName, FeedPage, FeedValue, Update, Versio
 
 use crate::command::{Context, Job, JobError};
 use crate::feeds::store;
+use crate::push::app::AppState;
 use crate::settings::{Settings, StoreKind};
 
 /// Keys that are published in one transaction.
@@ -56,7 +57,7 @@ impl Task {
     }
 
     pub(super) fn name(self) -> &'static str {
-        crate::push::app::MAINTENANCE[self.place()]
+        crate::push::judge::MAINTENANCE[self.place()]
     }
 
     /// Whether the settings ask for it.
@@ -118,6 +119,9 @@ pub(super) async fn take(
     };
     let seen = store::read(job, &feed, collect).await?;
     let (now, done) = (context.now(), seen.get(&task.key()).map(|(_, time)| *time));
+    if let (Task::Backup, Some(done), Some(node)) = (task, done, context.part::<AppState>()) {
+        node.common.judge.backed_up(done);
+    }
     match task.due(hour, now, done) {
         _ if is_missing => {}
         Due::Now => {}

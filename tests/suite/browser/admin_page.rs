@@ -31,7 +31,7 @@ fn sign_in(firefox: &mut Firefox, server: &Server, address: &str) {
     press_on(firefox, "document.activeElement.textContent === 'Sign in'");
     wait(
         firefox,
-        "location.pathname === '/admin' && document.getElementById('state')?.className === 'up'",
+        "location.pathname === '/admin' && ['up', 'warned'].includes(document.getElementById('state')?.className)",
     );
 }
 
@@ -144,7 +144,7 @@ fn the_page_of_a_cluster_names_the_node_whose_clock_is_wrong() {
     let mut firefox = Firefox::start(profile.path());
     sign_in(&mut firefox, endpoint, address);
     let [right, wrong] = [0, 1].map(|node| cluster.connection_nodes[node].router_url());
-    let told = "document.getElementById('warnings')";
+    let told = "document.getElementById('findings')";
     wait(&mut firefox, &format!("!{told}.hidden && {told}.textContent.includes('{wrong}')"));
     let names_right =
         firefox.run(&format!("return {told}.textContent.includes('{right}');"), &json!([]));

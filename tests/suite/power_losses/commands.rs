@@ -166,7 +166,7 @@ pub(super) const WRITING: &[Writing] = &[
 const VIEWED: &str = "fixtures/deliveries/busy_node.delivery --output HOME/view.html";
 
 /// Commands that are not here, and why.
-const OTHERS: [(&str, &str); 12] = [
+const OTHERS: [(&str, &str); 13] = [
     ("push", "makes a VAPID key as `keys vapid` does, and writes nothing else"),
     ("keys generate", "prints"),
     ("access operator", "prints"),
@@ -177,6 +177,7 @@ const OTHERS: [(&str, &str); 12] = [
     ("dev man", "writes pages for a package, which a repeated build makes anew"),
     ("health", "asks a server"),
     ("refusals", "asks a server"),
+    ("status", "asks a server"),
     ("check-config", "reads"),
     ("doctor", "reads, and asks servers"),
 ];

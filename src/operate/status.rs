@@ -1,0 +1,204 @@
+//! `kalends status`: a running server on one screen.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::io::stdout;
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{HumanBytes, HumanDuration};
+use serde::{Deserialize, Serialize};
+use state_machine::{Month, Span, Time};
+use tokio::time::timeout;
+
+use crate::command::printer::Printer;
+use crate::command::store_command::{collect, succeed};
+use crate::command::{
+    Backend, CommandError, Completion, Failure, Job as AnyJob, JobError, Output, Report,
+    StoreCommand, backend,
+};
+use crate::push::app::AppState;
+use crate::push::judge::{Finding, Severity};
+use crate::push::push_counters::OUTCOMES;
+use crate::settings::Settings;
+use crate::system::build::Build;
+
+/// Maximum time of the store to list its months.
+const STORE_WAIT: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Status {
+    /// Print JSON: one object, or one on each line for feeds and broadcasts
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A server. What its role does not have is none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Screen {
+    pub at_ms: u64,
+    pub version: String,
+    pub origin: Option<String>,
+    pub started_ms: u64,
+    pub user_agents: Option<usize>,
+    /// Since the start, by outcome.
+    pub pushes: Option<BTreeMap<String, u64>>,
+    /// As the setting `store` names it.
+    pub store: String,
+    pub disk_free_bytes: Option<u64>,
+    pub waiting_messages: Option<u64>,
+    /// None if the store does not answer.
+    pub months: Option<Vec<String>>,
+    pub certificate_expires_ms: Option<u64>,
+    /// The last one that the server knows of.
+    pub backup_ms: Option<u64>,
+    /// What is wrong, the worst first.
+    pub findings: Vec<Finding>,
+}
+
+type Job = AnyJob<Screen>;
+
+impl StoreCommand for Status {
+    const NAME: &'static str = "status";
+    const ABOUT: &'static str =
+        "Show how a running server is, and what to do if something is wrong";
+    const HELP: &'static str = "\
+Shows the server on the data directory on one screen: whether it works, its version, user agents, pushes, store,
+certificate and last backup, and for everything that is wrong since when, what it does to people, and what to
+do. Each node of a cluster has its own. The exit code is 1 if /health of the server is 503, or if no server
+runs; a warning leaves it 0.
+
+Examples:
+  kalends status --config /etc/kalends/kalends.toml
+  kalends status --json --data-dir /var/lib/kalends";
+    type Report = Screen;
+
+    fn is_json(&self) -> bool {
+        self.json
+    }
+
+    async fn reach(&self, settings: &Settings) -> Result<Backend, CommandError> {
+        backend::reach_connections(settings).await
+    }
+
+    fn main(self, settings: &Settings) -> Result<(), Failure> {
+        let mut printer = Printer::new(stdout().lock(), self.json);
+        let mut end = Completion::Done;
+        for screen in collect(self, settings)? {
+            if screen.findings.iter().any(|finding| finding.severity == Severity::Outage) {
+                end = Completion::Unwell;
+            }
+            printer.print(Output::Report(screen))?;
+        }
+        Ok(succeed(end)?)
+    }
+
+    async fn run(self, job: &Job) -> Result<(), JobError> {
+        let context = &job.context;
+        let node = context.part::<AppState>().ok_or_else(|| {
+            JobError::refused(
+                "no server runs on this data directory: start it with `kalends serve`",
+            )
+        })?;
+        let common = &node.common;
+        let months = timeout(STORE_WAIT, context.store.months()).await;
+        let judgement = node.judge().await;
+        let waiting_messages = common.waiting.lock().as_ref().map(|waiting| waiting.messages);
+        let pushes = node.endpoints.as_ref().map(|role| {
+            let names = OUTCOMES.into_iter().map(str::to_owned);
+            names.zip(role.counters.outcomes.counts()).collect()
+        });
+        job.report(Screen {
+            at_ms: context.now().0,
+            version: Build::TEXT.to_owned(),
+            origin: context.origin.clone(),
+            started_ms: common.judge.started.0,
+            user_agents: judgement.connections,
+            pushes,
+            store: context.settings.store.name(),
+            disk_free_bytes: common.store.state().disk.map(|disk| disk.free_bytes),
+            waiting_messages,
+            months: months
+                .ok()
+                .and_then(Result::ok)
+                .map(|months| months.iter().map(Month::to_string).collect()),
+            certificate_expires_ms: common.certificates.current().map(|it| it.valid.expires.0),
+            backup_ms: common.judge.last_backup().map(|at| at.0),
+            findings: judgement.findings,
+        })
+        .await
+    }
+}
+
+impl Report for Screen {
+    fn text(&self, _is_first: bool) -> String {
+        let mut text = self.verdict() + "\n\n";
+        for (name, value) in self.lines() {
+            writeln!(text, "{name:<13}{value}").expect("a text takes everything");
+        }
+        for finding in &self.findings {
+            text += &self.explained(finding);
+        }
+        text
+    }
+}
+
+impl Screen {
+    fn verdict(&self) -> String {
+        let is_outage = |finding: &&Finding| finding.severity == Severity::Outage;
+        let outages = self.findings.iter().filter(is_outage).count();
+        match (outages, self.findings.len()) {
+            (0, 0) => "Everything works.".to_owned(),
+            (0, 1) => "The server works, with a warning.".to_owned(),
+            (0, warnings) => format!("The server works, with {warnings} warnings."),
+            _ => "The server is unhealthy.".to_owned(),
+        }
+    }
+
+    fn lines(&self) -> Vec<(&'static str, String)> {
+        let now = Time(self.at_ms);
+        let ago = |at_ms| format!("{} ago", human(now.since(Time(at_ms))));
+        let mut lines = vec![("version", self.version.clone())];
+        lines.extend(self.origin.clone().map(|origin| ("address", origin)));
+        lines.push(("started", ago(self.started_ms)));
+        lines.extend(self.user_agents.map(|agents| ("user agents", format!("{agents} connected"))));
+        if let Some(pushes) = &self.pushes {
+            let of = |outcome| pushes.get(outcome).copied().unwrap_or(0);
+            let (delivered, stored) = (of("delivered"), of("stored"));
+            let other = pushes.values().sum::<u64>() - delivered - stored;
+            let counts =
+                format!("{delivered} delivered, {stored} stored, {other} refused or dropped");
+            lines.push(("pushes", counts + " since the start"));
+        }
+        lines.extend(self.waiting_messages.map(|count| ("waiting", format!("{count} messages"))));
+        let free =
+            self.disk_free_bytes.map(|free| format!(", {} free on its disk", HumanBytes(free)));
+        lines.push(("store", self.store.clone() + &free.unwrap_or_default()));
+        lines.extend(self.months.as_ref().map(|months| ("months", months.join(" "))));
+        lines.extend(self.certificate_expires_ms.map(|expires| match Time(expires).since(now) {
+            Span(0) => ("certificate", format!("ended {}", ago(expires))),
+            left => ("certificate", format!("ends in {}", human(left))),
+        }));
+        if self.disk_free_bytes.is_some() {
+            lines.push(("backup", self.backup_ms.map_or("none is known".to_owned(), ago)));
+        }
+        lines
+    }
+
+    fn explained(&self, finding: &Finding) -> String {
+        let Finding { check, severity, found, why, effect, remedy, since_ms } = finding;
+        let level = match severity {
+            Severity::Outage => "OUTAGE",
+            Severity::Warning => "warning",
+        };
+        let since = human(Time(self.at_ms).since(Time(*since_ms)));
+        let why = why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        format!("\n{level} {}, for {since}: {found}{why}.\n  {effect}\n  {remedy}\n", check.name())
+    }
+}
+
+fn human(span: Span) -> HumanDuration {
+    HumanDuration(Duration::from_millis(span.0))
+}

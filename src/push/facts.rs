@@ -1,0 +1,163 @@
+//! The facts of a node that are judged.
+
+use std::time::{Duration, Instant};
+
+use actors::broadcasts::BroadcastView;
+use actors::observe::{BreakerState, PeerStatus};
+use actors::registry::CountConnections;
+use state_machine::Span;
+use storage::DiskSpace;
+use tokio::time::timeout;
+
+use super::app::{AppState, SharedState, WebSocketRole};
+use super::judge::{Check, Findings, Judgement, clocks};
+use crate::limits::{PortName, PortState};
+use crate::system::tls::certificate::Validity;
+
+/// Maximum time for the store or the registry to answer a check.
+const CHECK_WAIT: Duration = Duration::from_secs(2);
+
+/// A disk with less free space than this many times `disk_free_min` is low.
+const DISK_LOW: u64 = 4;
+
+/// A certificate ends soon in its last days, or in the last part of a short life.
+const ENDS_SOON: Span = Span::from_secs(14 * 24 * 60 * 60);
+const ENDS_SOON_PART: u64 = 6;
+
+/// A port is nearly full if less than this part of its connections is left.
+const NEARLY_FULL_PART: usize = 10;
+
+/// Nodes that a sentence names.
+const NAMED_MAX: usize = 5;
+
+impl AppState {
+    /// Takes at most twice [`CHECK_WAIT`].
+    pub async fn judge(&self) -> Judgement {
+        let common = &*self.common;
+        let mut findings = Findings::new(&common.judge, common.clock.now());
+        let answer = timeout(CHECK_WAIT, common.store.check()).await;
+        let answer = answer.map(|answer| answer.map_err(|error| error.to_string()));
+        if let Err(why) = answer.unwrap_or_else(|late| Err(late.to_string())) {
+            findings.add_with_reason(Check::Store, "the store does not answer", why);
+        }
+        of_process(common, &mut findings);
+        let mut connections = None;
+        if let Some(role) = &self.connections {
+            connections = of_connections(role, &mut findings).await;
+        }
+        if let Some(nodes) = self.nodes() {
+            of_peers(&nodes.peers(), &mut findings);
+            let sentences = clocks::sentences(&nodes.clocks());
+            if !sentences.is_empty() {
+                findings.add(Check::Clock, clause(&sentences.join(" ")));
+            }
+        }
+        Judgement { findings: findings.end(), connections }
+    }
+}
+
+fn of_process(common: &SharedState, findings: &mut Findings) {
+    let SharedState { judge, feeds, accept_failures, log_state, .. } = common;
+    let now = findings.now;
+    findings.add_if(!log_state.works(Instant::now()), Check::Log, "the log cannot be written");
+    findings.add_if(!feeds.is_running(), Check::Feeds, "the feeds have stopped");
+    let is_refused = accept_failures.are_recent();
+    findings.add_if(is_refused, Check::Accepts, "connections cannot be accepted");
+    if let Some(disk) = common.store.state().disk {
+        of_disk(disk, findings);
+    }
+    if let Some(current) = common.certificates.current() {
+        of_certificate(current.valid, findings);
+    }
+    of_port(common.limits.port_state(PortName::Public), findings);
+    let risks = judge.risks().join("; ");
+    if !risks.is_empty() {
+        findings.add(Check::Durability, risks);
+    }
+    if let Some(why) = &*judge.source_failure() {
+        findings.add(
+            Check::BroadcastSource,
+            format!("broadcast_source_url gives no broadcasts: {why}"),
+        );
+    }
+    let failing = common.judge.maintenance.failing().collect::<Vec<_>>().join(" and ");
+    if !failing.is_empty() {
+        findings.add(Check::Maintenance, format!("maintenance failed: {failing}"));
+    }
+    if let Some(age) = judge.without_backup(now) {
+        findings.add(Check::Backup, format!("there was no backup for {} days", days(age)));
+    }
+}
+
+fn of_port(
+    PortState { connections, connections_max: max, .. }: PortState,
+    findings: &mut Findings,
+) {
+    if connections > max - max / NEARLY_FULL_PART {
+        findings.add(
+            Check::Connections,
+            format!("{connections} of connections_max = {max} connections are open"),
+        );
+    }
+}
+
+fn of_disk(DiskSpace { free_bytes, free_bytes_min, .. }: DiskSpace, findings: &mut Findings) {
+    let found = format!(
+        "the disk has {} MiB free, and messages are refused below {} MiB",
+        free_bytes >> 20,
+        free_bytes_min >> 20
+    );
+    if free_bytes < free_bytes_min {
+        findings.add(Check::Space, found);
+    } else if free_bytes < free_bytes_min.saturating_mul(DISK_LOW) {
+        findings.add(Check::Disk, found);
+    }
+}
+
+fn of_certificate(Validity { begins, expires }: Validity, findings: &mut Findings) {
+    let (now, life) = (findings.now, expires.since(begins));
+    let soon = ENDS_SOON.min(Span(life.0 / ENDS_SOON_PART));
+    let left = expires.since(now);
+    if now >= expires {
+        findings.add(Check::Certificate, "the certificate has ended");
+    } else if left <= soon {
+        let hours = left.0 / (60 * 60 * 1000);
+        let left = match hours {
+            ..48 => format!("{hours} hours"),
+            _ => format!("{} days", days(left)),
+        };
+        findings.add(Check::CertificateEnds, format!("the certificate ends in {left}"));
+    }
+}
+
+async fn of_connections(
+    WebSocketRole { clients, .. }: &WebSocketRole,
+    findings: &mut Findings<'_>,
+) -> Option<usize> {
+    let count = timeout(CHECK_WAIT, clients.registry.send(CountConnections)).await;
+    let count = count.ok().and_then(Result::ok);
+    findings.add_if(count.is_none(), Check::Registry, "the registry of connections has stopped");
+    let is_running = clients.broadcasts.as_ref().is_none_or(BroadcastView::is_running);
+    findings.add_if(!is_running, Check::Broadcasts, "the broadcasts have stopped");
+    count
+}
+
+fn of_peers(peers: &[PeerStatus], findings: &mut Findings) {
+    let is_open = |peer: &&PeerStatus| matches!(peer.breaker, BreakerState::Open { .. });
+    let silent: Vec<_> = peers.iter().filter(is_open).map(|peer| peer.node.as_str()).collect();
+    if let [.., _] = *silent {
+        let named = silent[..silent.len().min(NAMED_MAX)].join(", ");
+        let (silent, all) = (silent.len(), peers.len());
+        findings.add(Check::Nodes, format!("of {all} other nodes {silent} do not answer: {named}"));
+    }
+}
+
+/// A sentence without its end, as other findings are.
+fn clause(sentence: &str) -> String {
+    let sentence = sentence.trim_end_matches('.');
+    sentence.strip_prefix("The ").map_or(sentence.to_owned(), |rest| format!("the {rest}"))
+}
+
+fn days(span: Span) -> u64 {
+    span.0 / (24 * 60 * 60 * 1000)
+}

@@ -1,0 +1,111 @@
+//! The checks, the worst first.
+
+use serde::{Deserialize, Serialize};
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// The server does not do what it is for: `/health` answers 503.
+    Outage,
+    /// It works, and an operator has something to do.
+    Warning,
+}
+
+/// Their names.
+pub const SEVERITIES: [&str; 2] = ["outage", "warning"];
+
+impl Severity {
+    pub fn name(self) -> &'static str {
+        SEVERITIES[self as usize]
+    }
+}
+
+macro_rules! checks {
+    ($($check:ident $name:literal $severity:ident $effect:literal $remedy:literal;)+) => {
+        /// What is checked.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+        pub enum Check {
+            $(#[serde(rename = $name)] $check,)+
+        }
+
+        /// Their names.
+        pub const CHECKS: [&str; Check::ALL.len()] = [$($name),+];
+
+        impl Check {
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$check),+];
+
+            pub fn name(self) -> &'static str {
+                CHECKS[self as usize]
+            }
+
+            pub fn severity(self) -> Severity {
+                match self { $(Self::$check => Severity::$severity,)+ }
+            }
+
+            /// What it does to people.
+            pub fn effect(self) -> &'static str {
+                match self { $(Self::$check => $effect,)+ }
+            }
+
+            /// What to do.
+            pub fn remedy(self) -> &'static str {
+                match self { $(Self::$check => $remedy,)+ }
+            }
+        }
+    };
+}
+
+checks! {
+    Store "store" Outage
+        "Pushes are answered 503, and no user agent can connect."
+        "Start the database, or mend the disk. The log has the reason.";
+    Space "space" Outage
+        "Messages that wait for their user agent are refused, and so are new subscriptions."
+        "Free some space, or lower disk_free_min.";
+    Certificate "certificate" Outage
+        "No user agent and no application server trusts this server."
+        "Renew the certificate. With `domain`, the log has why an order failed.";
+    Accepts "accepts" Outage
+        "User agents and application servers cannot connect."
+        "Raise the limit of open files (LimitNOFILE of the unit, or ulimit -n), or free memory.";
+    Registry "registry" Outage
+        "Messages wait in the store, although their user agents are connected."
+        "Restart the server, and report what the log has.";
+    Feeds "feeds" Outage
+        "Followers of feeds and receipts see no change."
+        "Restart the server, and report what the log has.";
+    Broadcasts "broadcasts" Outage
+        "User agents see no new broadcasts."
+        "Restart the server, and report what the log has.";
+    Log "log" Outage
+        "Nobody can read what fails here."
+        "Free the disk of the log, or restart what reads it.";
+    Disk "disk" Warning
+        "On a full disk messages are refused."
+        "Free some space soon.";
+    CertificateEnds "certificate_ends" Warning
+        "After that no user agent and no application server trusts this server."
+        "Renew the certificate. With `domain`, the log has why an order failed.";
+    Connections "connections" Warning
+        "Further user agents are refused."
+        "Raise connections_max and the limit of open files.";
+    Durability "durability" Warning
+        "A push that was answered can be lost."
+        "Change the setting of the database, or accept the loss.";
+    Clock "clock" Warning
+        "Messages end too early or too late, and signed pushes are refused."
+        "Set the clock, and let NTP keep it.";
+    Nodes "nodes" Warning
+        "Their user agents get their messages when they are connected again."
+        "See `kalends nodes` for their state, and start them.";
+    BroadcastSource "broadcast_source" Warning
+        "User agents see no new broadcasts."
+        "Start the service, or correct broadcast_source_url.";
+    Maintenance "maintenance" Warning
+        "Inactive users and old tables stay, or there is no new archive."
+        "The log has the reason. It is repeated each hour.";
+    Backup "backup" Warning
+        "If this disk fails, every subscription is lost."
+        "Set backup_dir, or run `kalends backup` each day. Set backup_reminder to false if something else copies the disk.";
+}
