@@ -12,7 +12,6 @@ pub enum Severity {
     Warning,
 }
 
-/// Their names.
 pub const SEVERITIES: [&str; 2] = ["outage", "warning"];
 
 impl Severity {
@@ -23,13 +22,11 @@ impl Severity {
 
 macro_rules! checks {
     ($($check:ident $name:literal $severity:ident $effect:literal $remedy:literal;)+) => {
-        /// What is checked.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
         pub enum Check {
             $(#[serde(rename = $name)] $check,)+
         }
 
-        /// Their names.
         pub const CHECKS: [&str; Check::ALL.len()] = [$($name),+];
 
         impl Check {
@@ -48,7 +45,6 @@ macro_rules! checks {
                 match self { $(Self::$check => $effect,)+ }
             }
 
-            /// What to do.
             pub fn remedy(self) -> &'static str {
                 match self { $(Self::$check => $remedy,)+ }
             }

@@ -110,7 +110,6 @@ impl Judge {
     }
 }
 
-/// Collects findings.
 pub struct Findings<'a> {
     judge: &'a Judge,
     pub now: Time,
