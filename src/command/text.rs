@@ -13,6 +13,14 @@ pub fn hex(bytes: impl AsRef<[u8]>) -> String {
     bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Reads a time with its unit, such as `90d`, `12h`, `30m` or `45s`, in seconds.
+pub fn of_unit(text: &str) -> Option<u64> {
+    let units = [('d', 86_400), ('h', 3600), ('m', 60), ('s', 1)];
+    let parts = |(letter, unit)| Some((text.strip_suffix(letter)?, unit));
+    let (count, unit): (&str, u64) = units.into_iter().find_map(parts)?;
+    count.parse::<u64>().ok()?.checked_mul(unit)
+}
+
 /// Escapes control characters: the writer of a feed or of an archive must not control the terminal.
 pub fn on_one_line(text: &str) -> String {
     let escape = |character: char| match character.is_control() {

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use clap::ArgGroup;
 use clap::builder::PossibleValuesParser;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use state_machine::{Encoding, Payload, Urgency};
 use ureq::http::StatusCode;
 use url::Url;
@@ -20,6 +20,7 @@ use super::keypair::KeyPair;
 use super::subscription::{KeyTexts, Keys, Subscription};
 use super::vapid_key::VapidKey;
 use super::vapid_sign::{Claims, authorization};
+use crate::command::text::{of_unit, to_json};
 use crate::command::{Command, Commands, Failure};
 use crate::system::https_client::{ClientError, http_client, printable, why_unanswered};
 
@@ -53,8 +54,8 @@ pub struct PushArgs {
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
 
-    /// How long the message is worth keeping; 0 delivers it now or never
-    #[arg(long, value_name = "SECONDS", default_value_t = 86_400)]
+    /// How long the message is worth keeping, in seconds, or such as 1h; 0 delivers it now or never
+    #[arg(long, value_name = "TIME", default_value = "86400", value_parser = ttl)]
     pub ttl: u32,
 
     /// Replaces a waiting message of the same topic
@@ -81,6 +82,16 @@ pub struct PushArgs {
     /// Do not sign the push with VAPID
     #[arg(long, conflicts_with_all = ["vapid_key", "sub"])]
     pub no_vapid: bool,
+
+    /// Print the answer as JSON: status, location and ttl
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Reads seconds, or a time with a unit.
+fn ttl(text: &str) -> Result<u32, String> {
+    let seconds = text.parse().ok().or_else(|| of_unit(text)?.try_into().ok());
+    seconds.ok_or_else(|| "expected seconds, or a time such as 30m, 12h or 7d".into())
 }
 
 fn urgencies() -> PossibleValuesParser {
@@ -113,7 +124,8 @@ Examples:
   kalends push --subscription sub.json --message hello
   kalends push --subscription sub.json --vapid-key vapid.pem --sub mailto:me@example.net < file
   kalends push https://push.example.net/wpush/TOKEN --message ''
-                                                 notify the agent without a payload";
+                                                 notify the agent without a payload
+  kalends push --subscription sub.json -m hello --ttl 1h --json";
 
     fn run(self, _commands: Commands) -> Result<(), Failure> {
         Ok(run(&self)?)
@@ -123,12 +135,33 @@ Examples:
 /// Sends one message and prints the answer.
 pub fn run(args: &PushArgs) -> Result<(), ToolError> {
     let answer = Push::prepare(args)?.send()?;
-    writeln!(stdout(), "{answer}")?;
+    match args.json {
+        true => write!(stdout(), "{}", to_json(&answer))?,
+        false => writeln!(stdout(), "{}", answer.text())?,
+    }
     Ok(())
 }
 
 /// The TTL of [`Push::signed`], in seconds.
 const SIGNED_TTL_S: u32 = 60;
+
+/// The answer of a server that took a push, with the headers that matter.
+#[derive(Debug, Serialize)]
+pub(crate) struct Accepted {
+    status: u16,
+    pub(crate) location: Option<String>,
+    pub(crate) ttl: Option<u32>,
+}
+
+impl Accepted {
+    /// The status, then a line for each header.
+    fn text(&self) -> String {
+        let status = StatusCode::from_u16(self.status).expect("it was one");
+        let location = self.location.as_ref().map(|url| format!("\nLocation: {url}"));
+        let ttl = self.ttl.map(|ttl| format!("\nTTL: {ttl}"));
+        status.to_string() + &location.unwrap_or_default() + &ttl.unwrap_or_default()
+    }
+}
 
 /// A push, ready to be sent.
 pub(crate) struct Push {
@@ -178,8 +211,8 @@ impl Push {
         Ok(Self { endpoint, headers, body: Some(data) })
     }
 
-    /// Returns the answer if the server took the push: the status, then the headers that matter, a line each.
-    pub(crate) fn send(self) -> Result<String, ToolError> {
+    /// Returns the answer if the server took the push.
+    pub(crate) fn send(self) -> Result<Accepted, ToolError> {
         let mut request = http_client(&self.endpoint)?.post(self.endpoint.as_str());
         for (name, value) in &self.headers {
             request = request.header(*name, value);
@@ -195,13 +228,9 @@ impl Push {
         let status = response.status();
         let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
         if status.is_success() {
-            let mut answer = status.to_string();
-            for name in ["Location", "TTL"] {
-                if let Some(value) = header(name) {
-                    answer += &format!("\n{name}: {value}");
-                }
-            }
-            return Ok(answer);
+            let (status, location) = (status.as_u16(), header("Location").map(str::to_owned));
+            let ttl = header("TTL").and_then(|ttl| ttl.parse().ok());
+            return Ok(Accepted { status, location, ttl });
         }
         let retry_after = header("Retry-After").map(str::to_owned);
         let body = response.body_mut().with_config().limit(REASON_BYTES_MAX).read_to_vec();

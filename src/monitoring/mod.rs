@@ -97,6 +97,9 @@ pub fn start(
             allows_half_closed: true,
         };
         let page = AdminPage::new(settings, node, jobs);
+        if page.is_some() {
+            node.common.judge.operator_page.get_or_init(|| address);
+        }
         let paths = if page.is_some() { "/metrics, /admin" } else { "/metrics" };
         let node = Data::new(node.clone());
         let server = http_port::serve(

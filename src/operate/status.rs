@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::stdout;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
@@ -41,6 +42,8 @@ pub struct Screen {
     pub at_ms: u64,
     pub version: String,
     pub origin: Option<String>,
+    /// The address of the operator's page.
+    pub operator_page: Option<SocketAddr>,
     pub started_ms: u64,
     pub user_agents: Option<usize>,
     /// Since the start, by outcome.
@@ -114,6 +117,7 @@ Examples:
             at_ms: context.now().0,
             version: Build::TEXT.to_owned(),
             origin: context.origin.clone(),
+            operator_page: common.judge.operator_page.get().copied(),
             started_ms: common.judge.started.0,
             user_agents: judgement.connections,
             pushes,
@@ -162,6 +166,10 @@ impl Screen {
         let ago = |at_ms| format!("{} ago", human(now.since(Time(at_ms))));
         let mut lines = vec![("version", self.version.clone())];
         lines.extend(self.origin.clone().map(|origin| ("address", origin)));
+        lines
+            .extend(self.operator_page.map(|page| {
+                ("page", format!("http://{page}/admin, by `kalends access operator`"))
+            }));
         lines.push(("started", ago(self.started_ms)));
         lines.extend(self.user_agents.map(|agents| ("user agents", format!("{agents} connected"))));
         if let Some(pushes) = &self.pushes {

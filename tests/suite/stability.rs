@@ -17,7 +17,8 @@ use crate::harness::{Agent, Program, Sender, Server, WireServer, dynamo};
 use crate::openapi;
 
 /// Commands whose JSON is not compared, each with the test that has it.
-const WITH_OTHER_TESTS: [(&str, &str); 2] = [
+const WITH_OTHER_TESTS: [(&str, &str); 3] = [
+    ("push", "src/dev/push/tests.rs"),
     ("subscribe", "src/dev/subscribe/tests.rs"),
     ("dev replay", "docs/sessions.md: `dev` is not kept"),
 ];

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::harness::{AT_ONCE, Program, Server, kalends, run, until};
@@ -49,8 +50,12 @@ async fn a_subscriber_with_a_state_file_receives_missed_messages() {
         kalends(&arguments)
     };
     let push = async |message: &str| {
-        let arguments = ["push", "--subscription", &file, "--message", message];
-        run(&arguments).await.succeeded();
+        let arguments =
+            ["push", "--subscription", &file, "--message", message, "--ttl", "1h", "--json"];
+        let printed = run(&arguments).await.succeeded();
+        let answer: Value = serde_json::from_str(&printed).expect("it prints JSON");
+        assert_eq!((&answer["status"], &answer["ttl"]), (&json!(201), &json!(3600)));
+        assert!(answer["location"].as_str().is_some_and(|url| url.contains("/m/")), "{answer}");
     };
     let listener = Program::start(listen());
     exists(&subscription).await;

@@ -45,7 +45,7 @@ async fn send(
     fake: TestServer,
     response: String,
     words: &[&str],
-) -> (Result<String, ToolError>, TestRequest) {
+) -> (Result<Accepted, ToolError>, TestRequest) {
     let server = spawn(async move { fake.answer(&response).await });
     let subscription = agent.subscription().unwrap();
     let KeyTexts { p256dh, auth } = subscription.keys.clone().into();
@@ -56,7 +56,7 @@ async fn send(
     (answer, server.await.unwrap())
 }
 
-async fn sent(push: Push) -> Result<String, ToolError> {
+async fn sent(push: Push) -> Result<Accepted, ToolError> {
     spawn_blocking(move || push.send()).await.unwrap()
 }
 
@@ -87,7 +87,9 @@ async fn a_message_is_encrypted_signed_and_posted_and_the_answer_printed() {
     let (answer, request) = send(&agent, fake, created(), &words).await;
 
     let told = "201 Created\nLocation: http://a/m/1\nTTL: 60";
-    assert_eq!(answer.unwrap(), told);
+    let answer = answer.unwrap();
+    assert_eq!(answer.text(), told);
+    assert_eq!(to_json(&answer), "{\"status\":201,\"location\":\"http://a/m/1\",\"ttl\":60}\n");
     assert!(request.head.starts_with("POST /wpush/token HTTP/1.1\r\n"), "{}", request.head);
     let header = |name| request.header(name);
     assert_eq!(
@@ -100,6 +102,16 @@ async fn a_message_is_encrypted_signed_and_posted_and_the_answer_printed() {
     let claims = from_base64url(token.split('.').nth(1).unwrap()).unwrap();
     let claims: Value = serde_json::from_slice(&claims).unwrap();
     assert_eq!(claims["aud"], format!("http://{address}"));
+}
+
+#[test]
+fn a_ttl_is_seconds_or_has_a_unit() {
+    for (text, seconds) in [("0", 0), ("90", 90), ("45s", 45), ("1h", 3600), ("7d", 604_800)] {
+        assert_eq!(ttl(text), Ok(seconds), "{text}");
+    }
+    for wrong in ["", "h", "-1", "1.5h", "1w", "4294967296", "49711d"] {
+        assert!(ttl(wrong).unwrap_err().contains("such as 30m"), "{wrong}");
+    }
 }
 
 #[actix_web::test]

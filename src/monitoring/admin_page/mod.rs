@@ -50,7 +50,8 @@ pub(super) fn routes(page: &Data<AdminPage>, service: &mut ServiceConfig) {
         .service(web::resource("/people").route(read().to(people)).post(revoke))
         .service(web::resource("/{file}").route(read().to(file)));
     let wrong_host = web::scope("/admin").default_service(web::to(guard::misdirected));
-    service.service(scope).service(wrong_host);
+    let start = web::redirect("/", "/admin").see_other();
+    service.service(scope).service(wrong_host).service(start);
 }
 
 type Answer = Result<HttpResponse, Refusal>;

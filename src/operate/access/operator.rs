@@ -6,7 +6,9 @@ use state_machine::{Span, Time};
 
 use clap::Args;
 
+use crate::command::store_command::collect;
 use crate::command::{Command, Commands, Failure, Shown, load};
+use crate::operate::status::Status;
 use crate::settings::keys::{Keys, Pass, Passes, Purpose};
 use crate::settings::{Flags, reachable};
 use crate::system::clock::unix_now;
@@ -22,7 +24,9 @@ pub const LINK_PARAMETER: &str = "link";
 pub struct OperatorLinks(Passes);
 
 #[derive(Debug, thiserror::Error)]
-#[error("the operator's page is off: set admin_page to true and metrics_listen to an address")]
+#[error(
+    "the server has no operator's page: set admin_page to true and metrics_listen to an address that is free"
+)]
 struct Off;
 
 #[derive(Debug, Args)]
@@ -49,8 +53,8 @@ impl Command for Operator {
     const NAME: &'static str = "access operator";
     const ABOUT: &'static str = "Print a link that opens the operator's page once";
     const HELP: &'static str = "\
-The page is at /admin on the port of metrics_listen. The link is valid once, for five minutes, and needs
-the keys of the server: run the command as the server's user.
+The page is at /admin on the port of metrics_listen; a running server is asked for its address. The link is
+valid once, for five minutes, and needs the keys of the server: run the command as the server's user.
 
 Examples:
   kalends access operator --data-dir /var/lib/kalends
@@ -60,8 +64,8 @@ Examples:
     /// Prints a link, and its use on standard error.
     fn run(self, _commands: Commands) -> Result<(), Failure> {
         let settings = load(&self.flags)?;
-        let address = settings.metrics_listen.0.filter(|_| settings.admin_page);
-        let address = address.ok_or(Off)?;
+        let screens = collect(Status::default(), &settings)?;
+        let address = screens.into_iter().find_map(|screen| screen.operator_page).ok_or(Off)?;
         let link = OperatorLinks::derive(&Keys::load(&settings.data_dir)?).mint(unix_now());
         let url = format!("http://{}{LOGIN_PATH}?{LINK_PARAMETER}={link}", reachable(address));
         writeln!(stdout(), "{url}")?;

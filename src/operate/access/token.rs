@@ -5,6 +5,7 @@ use state_machine::access::{NAME_CHARS_MAX, is_name};
 use std::fmt;
 
 use crate::command::Report;
+use crate::command::text::of_unit;
 use crate::system::clock::date;
 
 /// The longest time until a token expires, in seconds: a hundred years.
@@ -57,14 +58,7 @@ pub fn name(text: &str) -> Result<String, String> {
 
 /// Reads a time such as `90d`.
 pub fn seconds(text: &str) -> Result<u64, String> {
-    let units = [('d', 86_400), ('h', 3600), ('m', 60), ('s', 1)];
-    let (count, unit) = units
-        .into_iter()
-        .find_map(|(letter, unit)| Some((text.strip_suffix(letter)?, unit)))
-        .unwrap_or_default();
-    let count: Option<u64> = count.parse().ok();
-    let seconds = count.and_then(|count| count.checked_mul(unit));
-    let seconds = seconds.filter(|seconds| (1..=EXPIRES_S_MAX).contains(seconds));
+    let seconds = of_unit(text).filter(|seconds| (1..=EXPIRES_S_MAX).contains(seconds));
     seconds.ok_or_else(|| "expected a time such as 90d, 12h, 30m or 45s, at most 100 years".into())
 }
 

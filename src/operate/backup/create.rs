@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use clap::Args;
+use indicatif::HumanBytes;
 use serde::{Deserialize, Serialize};
 use storage::StoreFuture;
 use storage::data_dir::has_databases;
@@ -160,6 +161,9 @@ fn backup(args: &Backup, settings: &Settings, is_shown: bool) -> Result<(), Back
         false => write_file(args, write),
     };
     written.map_err(|error| error.of(&args.file))?;
+    if is_shown && !is_standard {
+        tell_size(&args.file);
+    }
     if let Some(Database { name, backup }) = database {
         // Standard output may be the archive, and standard error may be closed.
         let _ = writeln!(
@@ -168,6 +172,12 @@ fn backup(args: &Backup, settings: &Settings, is_shown: bool) -> Result<(), Back
         );
     }
     Ok(())
+}
+
+fn tell_size(archive: &Path) {
+    let bytes = fs::metadata(archive).map_or(0, |file| file.len());
+    // Standard error may be closed.
+    let _ = writeln!(stderr(), "wrote {}, {}", archive.display(), HumanBytes(bytes));
 }
 
 /// A database that servers share, which has backups of its own.

@@ -16,7 +16,7 @@ use crate::dev::agent::{Agent, Event};
 use crate::dev::encrypt::MESSAGE_BYTES_MAX;
 use crate::dev::identity::Identity;
 use crate::dev::keypair::KeyPair;
-use crate::dev::push::Push;
+use crate::dev::push::{Accepted, Push};
 use crate::dev::subscription::Subscription;
 use crate::dev::to_base64url;
 use crate::system::https_client;
@@ -117,8 +117,10 @@ async fn direct(
     let arrives = arrives.map_err(|why| format!("it does not arrive: {why}"));
     let remedy = "the push was accepted and stored: let the proxy pass frames of WebSockets at once, without buffering";
     findings.result("push", arrives, remedy)?;
-    for header in ["Location", "TTL"] {
-        if !answer.contains(&format!("\n{header}: ")) {
+    for (header, is_there) in
+        [("Location", answer.location.is_some()), ("TTL", answer.ttl.is_some())]
+    {
+        if !is_there {
             let found = format!("the proxy removes the response header {header}");
             let remedy =
                 "application servers need it: let the proxy pass response headers unchanged";
@@ -192,8 +194,8 @@ async fn silent(
 /// Waits for the answer to a push, and for its message if it was accepted. The agent acks it meanwhile.
 async fn deliver(
     session: &mut Session,
-    push: impl Future<Output = Result<String, String>>,
-) -> (Result<String, String>, Result<(), String>) {
+    push: impl Future<Output = Result<Accepted, String>>,
+) -> (Result<Accepted, String>, Result<(), String>) {
     let (mut push, mut message) = (pin!(push), None);
     let answer = loop {
         tokio::select! {
@@ -211,7 +213,7 @@ async fn deliver(
 
 impl Sender {
     /// Sends a push. Returns the answer, whose status is that of success.
-    async fn push(&self, message: &[u8]) -> Result<String, String> {
+    async fn push(&self, message: &[u8]) -> Result<Accepted, String> {
         let push = Push::signed(&self.subscription, message, &self.pair);
         let push = push.map_err(|error| error.to_string())?;
         let sent = spawn_blocking(move || push.send().map_err(|error| error.to_string())).await;

@@ -54,8 +54,12 @@ fn lines(facts: &Inspection) -> Vec<(&'static str, String)> {
     }
     for month in &facts.months {
         let table = if month.has_table { "" } else { ", without a table" };
-        let channels = month.channels.map_or("no".to_owned(), |channels| channels.to_string());
-        lines.push(("month", format!("{}: {channels} channels{table}", month.month)));
+        let channels = match month.channels {
+            None => "no channels".to_owned(),
+            Some(1) => "1 channel".to_owned(),
+            Some(channels) => format!("{channels} channels"),
+        };
+        lines.push(("month", format!("{}: {channels}{table}", month.month)));
     }
     lines.push(("waiting", waiting(facts)));
     lines.push(("connection", connection(facts)));

@@ -10,6 +10,8 @@ mod maintenance;
 
 use std::array;
 use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -57,6 +59,8 @@ pub struct Judge {
     /// Why the source of broadcasts gave none, the last time that it was asked.
     source_failure: Mutex<Option<String>>,
     pub started: Time,
+    /// Where the operator's page is, if it is.
+    pub operator_page: OnceLock<SocketAddr>,
     pub maintenance: MaintenanceCounts,
     /// The last backup, in milliseconds since 1970; 0 if none is known.
     backed_up: AtomicU64,
@@ -70,6 +74,7 @@ impl Judge {
             risks: Mutex::default(),
             source_failure: Mutex::default(),
             started: now,
+            operator_page: OnceLock::new(),
             maintenance: MaintenanceCounts::default(),
             backed_up: AtomicU64::new(0),
             // Another database has backups of its own.

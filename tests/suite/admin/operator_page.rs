@@ -49,8 +49,7 @@ impl Operator {
 
     /// The link of `kalends access operator`.
     async fn link(&self, server: &Server) -> String {
-        let address = format!("--metrics-listen={}", self.address);
-        let printed = server.run(&["access", "operator", &address]).await.succeeded();
+        let printed = server.run(&["access", "operator"]).await.succeeded();
         let start = format!("http://{}/admin/login?link=", self.address);
         assert!(printed.starts_with(&start), "{printed}");
         printed.trim().to_owned()
@@ -136,6 +135,8 @@ async fn a_link_signs_in_once_and_wrong_ones_are_refused_alike_slowly_and_seldom
     let operator = Operator::of(&fixture.server).await;
     assert_eq!(operator.get("/admin").await.status, 401);
     let link = operator.link(&fixture.server).await;
+    let start = operator.get("/").await;
+    assert_eq!((start.status, start.header("location")), (303, Some("/admin")), "{start}");
     // The preview of a link does not use it.
     let asked = operator.get(link.trim_start_matches(&operator.origin())).await;
     let token = link.rsplit_once('=').unwrap().1;
@@ -287,8 +288,12 @@ async fn a_server_without_the_page_has_no_link_to_it() {
     let operator = Operator::of(&fixture.server).await;
     assert_eq!(operator.get("/admin").await.status, 404);
     assert_eq!(operator.get("/metrics").await.status, 200);
-    for off in ["--admin-page=false", "--metrics-listen=off"] {
-        let reason = "the operator's page is off: set admin_page";
-        fixture.run(&format!("access operator {off}")).await.failed(1, reason);
-    }
+    let reason = "the server has no operator's page: set admin_page";
+    fixture.run("access operator").await.failed(1, reason);
+    let off = AdminFixture::embedded(&["--metrics-listen=off"]);
+    off.run("access operator").await.failed(1, reason);
+    let mut stopped = Server::start();
+    stopped.terminate();
+    let ended = stopped.run(&["access", "operator"]).await;
+    ended.failed(1, "no server runs on this data directory");
 }

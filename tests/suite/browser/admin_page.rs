@@ -25,8 +25,8 @@ fn server(arguments: &[&str]) -> (Server, String) {
 
 /// Opens the link of the command and signs in by the keyboard.
 fn sign_in(firefox: &mut Firefox, server: &Server, address: &str) {
-    let port = format!("--metrics-listen={address}");
-    let link = System::new().block_on(server.run(&["access", "operator", &port])).succeeded();
+    let link = System::new().block_on(server.run(&["access", "operator"])).succeeded();
+    assert!(link.starts_with(&format!("http://{address}/")), "{link}");
     firefox.open(link.trim());
     press_on(firefox, "document.activeElement.textContent === 'Sign in'");
     wait(
