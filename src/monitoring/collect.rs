@@ -127,7 +127,7 @@ pub async fn collect(node: &AppState) -> Vec<Sample> {
     of_ports(&mut samples, common, node.endpoints.is_none());
     of_certificate(&mut samples, common);
     of_maintenance(&mut samples, &common.judge.maintenance);
-    let judgement = node.judge().await;
+    let judgement = node.judge_in_memory().await;
     for check in Check::ALL {
         let is_well = !judgement.finds(check);
         let labels = [check.name().into(), check.severity().name().into()];

@@ -235,7 +235,8 @@ metrics! {
 
     /// When maintenance last succeeded in this process, in seconds since 1970, by its task. Not there before.
     MAINTENANCE_LAST: Gauge, "kalends_maintenance_last_timestamp_seconds", task in These(&MAINTENANCE);
-    /// 1 while a check of the server finds nothing, otherwise 0. `kalends status` says what a check means.
+    /// 1 while a check of the server finds nothing, otherwise 0. `kalends status` says what a check means. The store is
+    /// checked once a minute.
     HEALTH_CHECK: Gauge, "kalends_health_check", check in These(&CHECKS), severity in These(&SEVERITIES);
     /// Failures of maintenance by its task. It is repeated in an hour.
     MAINTENANCE_FAILURES: Counter, "kalends_maintenance_failures_total", task in These(&MAINTENANCE);

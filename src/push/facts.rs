@@ -31,14 +31,21 @@ const NEARLY_FULL_PART: usize = 10;
 const NAMED_MAX: usize = 5;
 
 impl AppState {
-    /// Takes at most twice [`CHECK_WAIT`].
+    /// Takes at most twice [`CHECK_WAIT`], and writes a row to see that the store keeps it.
     pub async fn judge(&self) -> Judgement {
         let common = &*self.common;
-        let mut findings = Findings::new(&common.judge, common.clock.now());
         let answer = timeout(CHECK_WAIT, common.store.check()).await;
-        let answer = answer.map(|answer| answer.map_err(|error| error.to_string()));
-        if let Err(why) = answer.unwrap_or_else(|late| Err(late.to_string())) {
-            findings.add_with_reason(Check::Store, "the store does not answer", why);
+        let answer = answer.map(|answer| answer.err().map(|error| error.to_string()));
+        common.judge.set_store_failure(answer.unwrap_or_else(|late| Some(late.to_string())));
+        self.judge_in_memory().await
+    }
+
+    /// By what is in memory: of the store it is the last check.
+    pub async fn judge_in_memory(&self) -> Judgement {
+        let common = &*self.common;
+        let mut findings = Findings::new(&common.judge, common.clock.now());
+        if let Some(why) = &*common.judge.store_failure() {
+            findings.add_with_reason(Check::Store, "the store does not answer", why.clone());
         }
         of_process(common, &mut findings);
         let mut connections = None;

@@ -108,6 +108,7 @@ async fn watch(store: Arc<dyn StoreAdmin>, node: AppState) {
         if let Ok(risks) = store.risks().await {
             judge.set_risks(risks);
         }
+        sleep(JUDGE_EVERY).await;
         let findings = node.judge().await.findings;
         for Finding { check, found, why, remedy, .. } in &findings {
             if !known.contains(check) {
@@ -120,7 +121,6 @@ async fn watch(store: Arc<dyn StoreAdmin>, node: AppState) {
             info!(log, "a check finds nothing wrong any more"; "check" => check.name());
         }
         known = found;
-        sleep(JUDGE_EVERY).await;
     }
 }
 

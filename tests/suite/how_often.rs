@@ -84,6 +84,11 @@ const PERIODS: &[(&str, &str, Count)] = &[
         "COUNT_EVERY",
         By("kalends monitoring::admin_page::page::tests::the_store_is_asked_once_in_each_period"),
     ),
+    (
+        "src/monitoring/admin_page/live.rs",
+        "CHECK_EVERY",
+        By("kalends monitoring::admin_page::page::tests::the_store_is_asked_once_in_each_period"),
+    ),
     ("src/monitoring/admin_page/page.rs", "LOG_EVERY", Limiter),
     ("src/monitoring/statsd.rs", "LOG_EVERY", Limiter),
     (

@@ -258,6 +258,10 @@ async fn settings_that_lose_answered_pushes_are_named_by_the_doctor_and_on_the_o
         findings(&server).await.iter().any(|finding| finding["check"] == "durability")
     })
     .await;
+    until(Duration::from_secs(120), "the finding is logged", async || {
+        server.log().contains("a check found something wrong")
+    })
+    .await;
     let is_found = |finding: &Value| finding["check"] == "durability";
     let found = values_with(&server, |page| {
         page["findings"].as_array().is_some_and(|findings| findings.iter().any(is_found))

@@ -7,7 +7,7 @@ use actix_http::body::{BodySize, BoxBody, MessageBody};
 use bytes::Bytes;
 
 /// Bytes of a piece, and bytes of answers behind which no further piece waits for the peer.
-pub(super) const PIECE_BYTES: usize = 8 * 1024;
+pub(super) const PIECE_BYTES: usize = 4 * 1024;
 
 struct Pieces {
     body: BoxBody,

@@ -25,6 +25,9 @@ use crate::operate::tables::status::{GetStatus, Status};
 /// Time between two counts of the agents by month, while a page is open.
 const COUNT_EVERY: Span = Span::from_secs(600);
 
+/// Time between two checks of the store, each of which writes a row, while a page is open.
+const CHECK_EVERY: Span = Span::from_secs(10);
+
 /// Refusals that a page shows.
 const REFUSALS_SHOWN_MAX: usize = 20;
 
@@ -69,11 +72,16 @@ async fn step(page: &Data<AdminPage>) {
     if is_open {
         count_months(page, now);
         let months = live.months().last.clone();
+        let is_due = live.checked().is_due(now, CHECK_EVERY);
+        let judgement = match is_due {
+            true => page.node.judge().await,
+            false => page.node.judge_in_memory().await,
+        };
         let data = json!({
             "at": now.0,
             "samples": nested(&samples),
             "months": months,
-            "findings": page.node.judge().await.findings,
+            "findings": judgement.findings,
             "refusals": page.node.common.refusals.last(REFUSALS_SHOWN_MAX, |_| true),
         });
         live.frames.send_replace(event("now", &data.to_string()));

@@ -72,6 +72,7 @@ pub(super) struct Live {
     /// One task computes the events, on the thread of the port.
     pub(super) runs: Arc<Semaphore>,
     months: Mutex<Asked<Option<MonthCount>>>,
+    checked: Mutex<Asked<()>>,
 }
 
 /// What the store answered last, and when it is asked again.
@@ -110,11 +111,16 @@ impl Live {
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             runs: Arc::new(Semaphore::new(1)),
             months: Mutex::default(),
+            checked: Mutex::default(),
         }
     }
 
     pub(super) fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock()
+    }
+
+    pub(super) fn checked(&self) -> MutexGuard<'_, Asked<()>> {
+        self.checked.lock()
     }
 
     pub(super) fn months(&self) -> MutexGuard<'_, Asked<Option<MonthCount>>> {

@@ -54,6 +54,8 @@ pub struct Finding {
 /// What a server must remember, or is told, to be judged.
 pub struct Judge {
     since: Mutex<[Option<Time>; Check::ALL.len()]>,
+    /// Why the store failed, the last time that it was checked.
+    store_failure: Mutex<Option<String>>,
     /// What settings of the store can lose, in clauses.
     risks: Mutex<Vec<String>>,
     /// Why the source of broadcasts gave none, the last time that it was asked.
@@ -71,6 +73,7 @@ impl Judge {
     pub fn new(settings: &Settings, now: Time) -> Self {
         Self {
             since: Mutex::default(),
+            store_failure: Mutex::default(),
             risks: Mutex::default(),
             source_failure: Mutex::default(),
             started: now,
@@ -85,6 +88,14 @@ impl Judge {
     /// A backup was made at this time.
     pub fn backed_up(&self, at: Time) {
         self.backed_up.fetch_max(at.0, Ordering::Relaxed);
+    }
+
+    pub fn set_store_failure(&self, failure: Option<String>) {
+        *self.store_failure.lock() = failure;
+    }
+
+    pub fn store_failure(&self) -> MutexGuard<'_, Option<String>> {
+        self.store_failure.lock()
     }
 
     pub fn set_risks(&self, risks: Vec<String>) {

@@ -14,7 +14,7 @@ use super::session::{RECORD_BYTES_MAX, Session};
 
 /// Bytes of an answer that are encrypted at once. So many wait in TLS for a peer that does not read, beside those of its
 /// connection.
-const UNSENT_BYTES_MAX: usize = 16 * 1024;
+const UNSENT_BYTES_MAX: usize = 8 * 1024;
 
 /// Bytes that are received at once, if a reader has room for fewer: a handshake has some hundred. More than a reader has
 /// room for would be kept for it.

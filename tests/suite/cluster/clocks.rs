@@ -104,10 +104,11 @@ async fn is_named(cluster: &Cluster, wrong: &Server, seconds: i64) {
 
     let direction = if seconds < 0 { " behind the others" } else { " ahead of the others" };
     let is_told =
-        |text: &str| text.contains(&format!("The clock of {node} is ")) && text.contains(direction);
-    let told = values_of(endpoint).await["warnings"].clone();
+        |text: &str| text.contains(&format!("he clock of {node} is ")) && text.contains(direction);
+    let told = values_of(endpoint).await["findings"].clone();
     let [told] = &list(&told)[..] else { panic!("{told}") };
-    assert!(told.as_str().is_some_and(is_told), "{told}");
+    assert_eq!(told["check"], "clock");
+    assert!(told["found"].as_str().is_some_and(is_told), "{told}");
     let printed = endpoint.run(&["nodes", "--store=dynamodb"]).await.stdout;
     assert!(is_told(&printed), "{printed}");
 }
