@@ -78,6 +78,10 @@ fn the_bill_of_materials_names_each_crate_whose_code_is_in_the_program() {
     let missing: Vec<_> = found.iter().filter(|name| !named.contains(**name)).collect();
     assert!(missing.is_empty(), "{missing:?}");
 
+    let in_program = audited(&packed);
+    let main: HashSet<_> = [format!("kalends-{}", env!("CARGO_PKG_VERSION"))].into();
+    assert_eq!(in_program, named.union(&main).cloned().collect());
+
     let locked = locked();
     for component in components.iter().filter(|component| component["hashes"].is_array()) {
         assert_eq!(
@@ -91,6 +95,32 @@ fn the_bill_of_materials_names_each_crate_whose_code_is_in_the_program() {
     }
     let hashed = components.iter().filter(|component| component["hashes"].is_array()).count();
     assert!(hashed > 200, "{hashed} of {} crates have a hash", components.len());
+}
+
+/// The crates that scanners find in the packed program.
+fn audited(packed: &Packed) -> HashSet<String> {
+    let folder = TempDir::new().expect("a temporary directory can be made");
+    unpack(&packed.file(".tar.gz"), folder.path());
+    let mut find = child("find");
+    let program = lines(find.arg(folder.path()).args(["-path", "*/usr/bin/kalends"])).concat();
+    let section = folder.path().join("section");
+    let mut dump = child("objcopy");
+    dump.arg(format!("--dump-section=.dep-v0={}", section.display()));
+    succeeded(dump.args([&program, "/dev/null"]));
+    let mut inflate = child("python3");
+    inflate.args([
+        "-c",
+        "import sys, zlib; print(zlib.decompress(open(sys.argv[1], 'rb').read()).decode())",
+    ]);
+    let text = lines(inflate.arg(section)).concat();
+    let audit: Value = serde_json::from_str(&text).expect("it is JSON");
+    let packages = audit["packages"].as_array().expect("it lists packages");
+    let name =
+        |package: &Value, field: &str| package[field].as_str().unwrap_or_default().to_owned();
+    packages
+        .iter()
+        .map(|package| format!("{}-{}", name(package, "name"), name(package, "version")))
+        .collect()
 }
 
 /// The hash of each crate of Cargo.lock.
