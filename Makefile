@@ -1,6 +1,6 @@
 # Commands for developers. `make test` runs all checks, and CI runs it.
 
-.PHONY: test programs tools lint style deps sqlite check-deps mutants chaos power-loss cluster fuzz idle soak capacity bench deb cross docs
+.PHONY: test programs tools lint style deps sqlite check-deps mutants chaos power-loss cluster fuzz idle soak capacity bench deb release cross docs
 
 # Most tests wait for servers, and use little of a core meanwhile.
 TEST_THREADS = $(shell expr 4 '*' $$(nproc))
@@ -114,10 +114,15 @@ bench:
 # A Debian package in target/packages, with a stripped binary and its symbols beside it.
 deb:
 	cargo build --release --locked --bin kalends
-	packaging/deb target/release/kalends target/packages
+	FORMATS=deb packaging/pack target/packages target/release/kalends
+
+# All artefacts of a release in target/release-VERSION, for amd64 and arm64, with static binaries if Rust's musl targets can
+# be installed (docs/releases.md). RELEASE_KEY=FILE signs their sums. Needs no container engine.
+release:
+	packaging/release
 
 # `kalends` for another platform, which must deliver a push (packaging/cross): TARGET is aarch64-unknown-linux-gnu,
-# aarch64-unknown-linux-musl or x86_64-unknown-linux-musl.
+# aarch64-unknown-linux-musl, x86_64-unknown-linux-gnu or x86_64-unknown-linux-musl.
 cross:
 	packaging/cross $(TARGET)
 

@@ -41,7 +41,7 @@ mod metrics;
 mod migration;
 mod open_files;
 mod openapi;
-mod package;
+mod packages;
 mod postgresql;
 mod power_losses;
 mod proxied;

@@ -7,7 +7,7 @@ use kalends::settings::{Flags, Role, Settings};
 use tempfile::TempDir;
 
 use super::sample::folder;
-use crate::harness::{Program, kalends};
+use crate::harness::{Program, child, kalends};
 
 pub(super) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -58,35 +58,33 @@ fn the_samples_have_no_variables_but_settings() {
     assert!(seen > 10, "{seen} variables");
 }
 
-#[test]
-fn the_image_is_built_with_the_rust_version_of_the_project() {
-    let toolchain = read("rust-toolchain.toml");
-    let version = toolchain.split("channel = \"").nth(1).and_then(|rest| rest.split('"').next());
-    let image = format!("FROM rust:{}-", version.expect("a version is named"));
-    assert!(read("docs/deploy/Dockerfile").contains(&image), "{image}");
-}
-
-/// No container engine runs where the tests run, so what the image relies on is compared with the program.
+/// No container engine runs where the tests run, so the shell command of the Compose file runs here.
 #[tokio::test]
-async fn the_image_starts_the_program_as_it_is() {
-    let dockerfile = read("docs/deploy/Dockerfile");
-    let instruction = |name: &str| {
-        let mut lines = dockerfile.lines().filter_map(|line| line.strip_prefix(name));
-        lines.next_back().unwrap_or_else(|| panic!("the image has no {name}")).trim()
+async fn the_compose_file_gives_each_node_a_directory_with_the_same_keys() {
+    let compose = read("docs/deploy/compose.yaml");
+    let image = format!("image: kalends:{}\n", env!("CARGO_PKG_VERSION"));
+    assert!(compose.contains(&image), "{image}");
+    let command = compose.split("- -ec\n      - >-\n").nth(1).expect("a service makes the keys");
+    let command = command.split("    volumes:").next().expect("the command ends");
+    let dir = TempDir::new().expect("a temporary directory can be made");
+    let command = command.replace("$$", "$").replace('\n', " ");
+    // The user of the image exists there, and files of a user that is not root cannot be given away.
+    let command = command.replace("cd /data", "cd \"$0\"").replace("chown -R 10001", "test -d");
+    let keys = || {
+        let status = child("sh").args(["-ec", &command]).arg(dir.path()).status();
+        assert!(status.expect("sh can be run").success());
+        fs::read_to_string(dir.path().join("endpoint2/keys.toml")).expect("each node has keys")
     };
-    let words = |text: &str| serde_json::from_str::<Vec<String>>(text).expect("it is a list");
-    let (entry, command) = (words(instruction("ENTRYPOINT")), words(instruction("CMD")));
-    let (_, health) = instruction("HEALTHCHECK").split_once("CMD ").expect("it has a command");
-    for command in [[entry, command].concat(), words(health)] {
-        let (program, arguments) = command.split_first().expect("a command has a program");
-        assert_eq!(program, "kalends");
-        let help = [arguments, &["--help".to_owned()]].concat();
-        let output = Program::run(kalends(&help)).await;
+    let first = keys();
+    assert_eq!(first, keys(), "a second run leaves them unchanged");
+    let mut nodes = 0;
+    for line in compose.lines() {
+        let Some(path) = line.trim().strip_prefix("KALENDS_DATA_DIR: /data/") else { continue };
+        let data_dir = dir.path().join(path).display().to_string();
+        let arguments = ["feed", "token", "--read", "feed", "--data-dir", &data_dir];
+        let output = Program::run(kalends(&arguments)).await;
         assert_eq!(output.code, Some(0), "{output:?}");
+        nodes += 1;
     }
-    assert_eq!(instruction("USER"), "kalends");
-    let (_, listen) = instruction("ENV").split_once("KALENDS_LISTEN=").expect("it is set");
-    assert_eq!(listen, format!("0.0.0.0:{}", instruction("EXPOSE")));
-    let copied = dockerfile.lines().find(|line| line.starts_with("COPY --from=build"));
-    assert!(copied.is_some_and(|line| line.ends_with("release/kalends /usr/local/bin/kalends")));
+    assert_eq!(nodes, 5);
 }

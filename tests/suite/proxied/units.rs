@@ -55,6 +55,20 @@ fn diagnostics(output: &Output) -> Vec<String> {
 }
 
 #[test]
+fn the_units_expose_the_machine_to_little() {
+    for unit in UNITS {
+        let output = installed("systemd-analyze", |name| {
+            let mut command = child(name);
+            command.args(["security", "--offline=true", "--no-pager", "--threshold=15"]);
+            command.arg(root().join("docs/deploy").join(unit)).output()
+        });
+        assert!(output.status.success(), "{unit}: {output:?}");
+        let table = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(table.contains("Overall exposure level"), "{table}");
+    }
+}
+
+#[test]
 fn systemd_understands_the_units() {
     let output = verify(|sample| sample);
     assert_eq!(diagnostics(&output), [""; 0], "{output:?}");

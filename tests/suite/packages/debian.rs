@@ -1,13 +1,13 @@
-//! The Debian package: built, installed into a root of its own, started as its unit says, and removed.
+//! The Debian package: installed into a root of its own, started as its unit says, and removed.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::path::PathBuf;
+use std::process::Output;
 
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, BufReader};
 
-use crate::harness::{AT_ONCE, child, run, within};
+use super::{Packed, answers, lines};
+use crate::harness::child;
 
 /// A root file system in which nothing is installed.
 struct Root(TempDir);
@@ -43,24 +43,10 @@ impl Root {
     }
 }
 
-/// Builds the package of the program under test, not compressed. Returns its path.
-fn build(folder: &Path) -> PathBuf {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/deb");
-    let mut command = child(script);
-    command.arg(env!("CARGO_BIN_EXE_kalends")).arg(folder).env("DEB_COMPRESSION", "none");
-    let output = command.output().expect("the script can be run");
-    assert!(output.status.success(), "{output:?}");
-    let files = fs::read_dir(folder).expect("the script makes it");
-    let mut files = files.map(|file| file.expect("it can be read").path());
-    let is_package = |file: &PathBuf| file.extension().is_some_and(|end| end == "deb");
-    files.find(is_package).expect("there is a package")
-}
-
 #[actix_web::test]
 async fn the_package_installs_a_server_that_starts_and_leaves_its_data_when_it_is_purged() {
-    let (output, root) = (TempDir::new().unwrap(), Root::new());
-    let package = build(output.path());
-    root.dpkg(&["--install", &package.display().to_string()]);
+    let (packed, root) = (Packed::shared(), Root::new());
+    root.dpkg(&["--install", &packed.file(".deb").display().to_string()]);
     assert!(root.text("/etc/passwd").starts_with("kalends:"));
     let wanted = root.path("/etc/systemd/system/multi-user.target.wants/kalends.service");
     assert!(wanted.is_symlink(), "the unit is enabled");
@@ -71,16 +57,10 @@ async fn the_package_installs_a_server_that_starts_and_leaves_its_data_when_it_i
     assert_eq!(words, ["/usr/bin/kalends", "serve", "--config", "/etc/kalends/kalends.toml"]);
     let data = root.path("/var/lib/kalends");
     assert!(unit.contains("Environment=KALENDS_DATA_DIR=/var/lib/kalends\n"));
-    let mut command = tokio::process::Command::from(child(root.path(words[0])));
+    let mut command = child(root.path(words[0]));
     command.args(&words[1..3]).arg(root.path(words[3])).args(["--listen", "127.0.0.1:0"]);
     command.env("KALENDS_DATA_DIR", &data).env("KALENDS_METRICS_LISTEN", "off");
-    command.stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
-    let mut server = command.spawn().unwrap();
-    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
-    let greeting = within(AT_ONCE, "the server starts", lines.next_line()).await.unwrap().unwrap();
-    let url = greeting.strip_prefix("Kalends is listening on ").unwrap();
-    run(&["health", "--url", url]).await.succeeded();
-    server.kill().await.unwrap();
+    answers(command, None).await;
 
     let output = root.dpkg(&["--purge", "kalends"]);
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -93,14 +73,14 @@ async fn the_package_installs_a_server_that_starts_and_leaves_its_data_when_it_i
 
 #[test]
 fn the_packaged_program_is_stripped_and_names_its_symbols() {
-    let (output, root) = (TempDir::new().unwrap(), Root::new());
-    let package = build(output.path());
-    root.dpkg(&["--unpack", &package.display().to_string()]);
+    let (packed, root) = (Packed::shared(), Root::new());
+    root.dpkg(&["--unpack", &packed.file(".deb").display().to_string()]);
     let program = root.path("/usr/bin/kalends");
-    let sections = child("objdump").arg("--section-headers").arg(&program).output().unwrap();
-    let sections = String::from_utf8_lossy(&sections.stdout).into_owned();
+    let sections = lines(child("objdump").arg("--section-headers").arg(&program)).concat();
     assert!(sections.contains(".gnu_debuglink") && !sections.contains(".debug_line"), "{sections}");
-    let symbols = package.with_extension("debug");
-    let lines = child("objdump").arg("--section-headers").arg(symbols).output().unwrap();
-    assert!(String::from_utf8_lossy(&lines.stdout).contains(".debug_line"));
+    let symbols = packed.file(".debug");
+    let link = lines(child("readelf").arg("--string-dump=.gnu_debuglink").arg(&program)).concat();
+    assert!(link.contains(&*symbols.file_name().unwrap().to_string_lossy()), "{link}");
+    let lines = lines(child("objdump").arg("--section-headers").arg(symbols)).concat();
+    assert!(lines.contains(".debug_line"));
 }
