@@ -152,9 +152,7 @@ const ROWS = {
     now.findings.map(({ check, since_ms: since, found, why, effect, remedy }) => [
       check,
       duration(Math.max(0, now.at - since) / 1000),
-      why ? `${found}: ${why}` : found,
-      effect,
-      remedy,
+      `${why ? `${found}: ${why}` : found}. ${effect} ${remedy}`,
     ]),
   refusals: () =>
     now.refusals.map(({ last_ms: last, count, status, errno, message, method, route, request }) => [
