@@ -15,7 +15,7 @@ use state_machine::log_limiter::LogLimiter;
 use state_machine::{Span, Time};
 use storage::maintenance::WaitingPage;
 use storage::{ExpiredReceipts, SlowWrites, StoreAdmin, StoreError};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::disk_watch::DiskWatch;
 use super::message_id_floor::{IdFloor, RAISE_EVERY};
@@ -31,6 +31,9 @@ const COUNT_EVERY: Duration = Duration::from_secs(60);
 
 /// Time between two looks at what is wrong, which are logged.
 const JUDGE_EVERY: Duration = Duration::from_secs(60);
+
+/// Maximum time for the store to name its risks: a store that hangs is judged too.
+const RISKS_WAIT: Duration = Duration::from_secs(2);
 
 /// Period in which the limits report what they refused.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
@@ -104,9 +107,11 @@ async fn watch(store: Arc<dyn StoreAdmin>, node: AppState) {
     let SharedState { judge, log, .. } = &**node.common;
     let mut known = Vec::new();
     loop {
-        // Without an answer the last one stays.
-        if let Ok(risks) = store.risks().await {
-            judge.set_risks(risks);
+        match timeout(RISKS_WAIT, store.risks()).await {
+            Ok(Ok(risks)) => judge.set_risks(risks),
+            Ok(Err(StoreError::Closed)) => return,
+            // The last answer stays. The check of the store tells that it fails.
+            Ok(Err(_)) | Err(_) => {}
         }
         sleep(JUDGE_EVERY).await;
         let findings = node.judge().await.findings;

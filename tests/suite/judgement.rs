@@ -29,7 +29,7 @@ pub(crate) async fn findings(server: &Server) -> Vec<Value> {
     status["findings"].as_array().expect("a status has findings").clone()
 }
 
-/// Checks that a warning is told everywhere, and leaves the server healthy.
+/// Checks that each place shows this warning, and that the server stays healthy.
 async fn is_warned(server: &Server, check: &str, found: &str) {
     until(AT_ONCE, "it is found", async || {
         findings(server).await.iter().any(|finding| finding["check"] == *check)

@@ -100,8 +100,8 @@ impl Schedule {
         }
     }
 
-    /// Does the task if it is due and no other server does it. Returns why it failed. At the first look a directory without
-    /// an archive is one more reason; later somebody may have moved them away.
+    /// Does the task if it is due and no other server does it. Returns why it failed. At the first look, a directory without
+    /// an archive makes a backup due too. Later it does not: somebody may move the archives elsewhere.
     async fn take(&self, task: Task, is_first: bool) -> Result<(), String> {
         let log = &self.common.log;
         let (outputs, notes) = mpsc::channel(OUTPUTS_MAX);

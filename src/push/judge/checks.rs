@@ -75,7 +75,7 @@ checks! {
         "User agents see no new broadcasts."
         "Restart the server, and report what the log has.";
     Log "log" Outage
-        "Nobody can read what fails here."
+        "The failures of this server are not logged."
         "Free the disk of the log, or restart what reads it.";
     Disk "disk" Warning
         "On a full disk messages are refused."

@@ -51,7 +51,7 @@ pub struct Finding {
     pub since_ms: u64,
 }
 
-/// What a server must remember, or is told, to be judged.
+/// Since when each finding is there, and the facts that other parts of the server report.
 pub struct Judge {
     since: Mutex<[Option<Time>; Check::ALL.len()]>,
     /// Why the store failed, the last time that it was checked.

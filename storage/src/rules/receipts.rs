@@ -16,6 +16,10 @@ use crate::receipts::{ExpectedReceipt, ExpiredReceipts, Settlement};
 /// A receipt subscription ends as a whole, and forgets no entry before.
 const NONE_FORGOTTEN: Version = Version(0);
 
+/// The highest version of a receipt that is not *delivered*: one write and its publication. A receipt that is made after
+/// the subscription was removed begins above it, so that a call that read the one before the removal does not replace it.
+const REMOVED_MAX: Version = Version(2);
+
 /// Expects a receipt; false if the subscription is full. Calls `key` and `commit`, and `sequence` if that is refused.
 pub async fn expect<R: FeedRows>(
     rows: &R,
@@ -97,7 +101,12 @@ pub async fn write<R: FeedRows>(
             // It was counted no more when it was cancelled. A subscription that has ended meanwhile is not made again.
             None => (ExpectedChange::None, SequenceChange::RecountKey),
         };
-        let version = before.map_or(NONE_FORGOTTEN, |row| row.version).next();
+        let version = match before {
+            Some(row) => row.version,
+            None if is_counted => NONE_FORGOTTEN,
+            None => REMOVED_MAX,
+        };
+        let version = version.next();
         let change = waiting(feed, key, before, version, Some(&value), sequence);
         let refused = match rows.commit(FeedChange { expected: expect, ..change }).await? {
             Committed::Done => return Ok(true),

@@ -25,7 +25,7 @@ sentences! {
     AckedHasItsReceipt, "acked_has_its_receipt",
         "The row of an acked message is deleted after its receipt says delivered.";
     DeliveredStays, "delivered_stays",
-        "A receipt that says delivered never changes while its subscription lasts, whatever acks follow.";
+        "A receipt that says delivered never changes, whatever acks follow.";
     ExpiredReplacesNone, "expired_replaces_none",
         "A receipt says expired in place of no other.";
     GoneHasNone, "gone_has_none",
@@ -279,8 +279,7 @@ impl Rules for Receipts {
                 (Some(_), Some(Receipt::Expired)) => {
                     return Err((Promise::ExpiredReplacesNone, format!("{key} was {old:?}")));
                 }
-                // An ack that read the key before the removal may write over one after it: nobody reads either.
-                (Some(Receipt::Delivered(_)), new) if !world.ledger.is_ending => {
+                (Some(Receipt::Delivered(_)), new) => {
                     return Err((
                         Promise::DeliveredStays,
                         format!("{key} is {new:?}, was {old:?}"),
