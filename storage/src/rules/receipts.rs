@@ -16,10 +16,6 @@ use crate::receipts::{ExpectedReceipt, ExpiredReceipts, Settlement};
 /// A receipt subscription ends as a whole, and forgets no entry before.
 const NONE_FORGOTTEN: Version = Version(0);
 
-/// The highest version of a receipt that is not *delivered*: one write and its publication. A receipt that is made after
-/// the subscription was removed begins above it, so that a call that read the one before the removal does not replace it.
-const REMOVED_MAX: Version = Version(2);
-
 /// Expects a receipt; false if the subscription is full. Calls `key` and `commit`, and `sequence` if that is refused.
 pub async fn expect<R: FeedRows>(
     rows: &R,
@@ -101,13 +97,7 @@ pub async fn write<R: FeedRows>(
             // It was counted no more when it was cancelled. A subscription that has ended meanwhile is not made again.
             None => (ExpectedChange::None, SequenceChange::RecountKey),
         };
-        let version = match before {
-            Some(row) => row.version,
-            None if is_counted => NONE_FORGOTTEN,
-            None => REMOVED_MAX,
-        };
-        let version = version.next();
-        let change = waiting(feed, key, before, version, Some(&value), sequence);
+        let change = waiting(feed, key, before, version_of(receipt), Some(&value), sequence);
         let refused = match rows.commit(FeedChange { expected: expect, ..change }).await? {
             Committed::Done => return Ok(true),
             Committed::Refused(refused) => refused,
@@ -123,6 +113,15 @@ pub async fn write<R: FeedRows>(
         } else {
             rows.next_attempt(&mut attempts, refused.lost).await?;
         }
+    }
+}
+
+/// The version of a receipt that waits; its publication adds one. Each value has versions of its own. So a call that read a
+/// receipt before its subscription was removed does not replace another one, which was written after that.
+fn version_of(receipt: Receipt) -> Version {
+    match receipt {
+        Receipt::Expired => NONE_FORGOTTEN.next(),
+        Receipt::Delivered(code) => Version(2 * u64::from(code.number())),
     }
 }
 
