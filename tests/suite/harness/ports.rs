@@ -1,34 +1,61 @@
-//! Ports for programs that start later, or again: the kernel gives none of them to a client meanwhile.
+//! Ports for programs that start later, or again: the kernel gives none of them to a client meanwhile, and no other test
+//! program takes them.
 
-use std::fs;
+use std::env::temp_dir;
+use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process;
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
 
 /// The lowest port that is taken.
 const FIRST: u16 = 10_000;
 
+/// Ports that a test program reserves at once.
+const BLOCK: u16 = 64;
+
 /// The range from which Linux takes the ports of clients.
 const CLIENTS: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 
-/// Test programs that run at the same time begin this many ports apart, or a multiple of it.
-const APART: usize = 401;
+/// What this test program has reserved.
+struct Reserved {
+    /// The locks of its blocks. They end with the process, also when it is killed.
+    locks: Vec<File>,
+    left: Vec<u16>,
+}
 
-/// A free port on the loopback interface, which no other test of this program gets.
+/// A free port on the loopback interface, which nobody else gets while this test program runs.
 pub(crate) fn free_port() -> SocketAddr {
-    static COUNT: LazyLock<usize> = LazyLock::new(|| {
-        let range = fs::read_to_string(CLIENTS).expect("the machine runs Linux");
-        let first = range.split_whitespace().next().and_then(|first| first.parse().ok());
-        usize::from(u16::saturating_sub(first.expect("the range has two numbers"), FIRST))
-    });
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let begin = process::id() as usize * APART;
-    (0..*COUNT)
-        .map(|_| {
-            let place = (begin + NEXT.fetch_add(1, Ordering::Relaxed)) % *COUNT;
-            SocketAddr::from((Ipv4Addr::LOCALHOST, FIRST + place as u16))
+    static RESERVED: Mutex<Reserved> = Mutex::new(Reserved { locks: Vec::new(), left: Vec::new() });
+    let mut reserved = RESERVED.lock();
+    loop {
+        let Some(port) = reserved.left.pop() else {
+            let (lock, ports) = block();
+            reserved.locks.push(lock);
+            reserved.left = ports;
+            continue;
+        };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
+
+/// Locks a block of ports. The search begins elsewhere in each process.
+fn block() -> (File, Vec<u16>) {
+    let range = fs::read_to_string(CLIENTS).expect("the machine runs Linux");
+    let first = range.split_whitespace().next().and_then(|first| first.parse::<u16>().ok());
+    let blocks = first.expect("the range has two numbers").saturating_sub(FIRST) / BLOCK;
+    let begin = (process::id() % u32::from(blocks.max(1))) as u16;
+    (0..blocks)
+        .map(|number| (begin + number) % blocks)
+        .find_map(|number| {
+            let path = temp_dir().join(format!("kalends-tests-ports-{number}"));
+            let lock = File::create(path).ok()?;
+            lock.try_lock().ok()?;
+            let ports = FIRST + number * BLOCK..FIRST + (number + 1) * BLOCK;
+            Some((lock, ports.collect()))
         })
-        .find(|address| TcpListener::bind(address).is_ok())
-        .expect("a port below those of clients is free")
+        .expect("a block of ports below those of clients is free")
 }
