@@ -3,7 +3,7 @@
 //! 1. [`StoreAdmin::mark_dropped`] marks the record. From then on no agent connects with that uaid, and no push to it is
 //!    accepted.
 //! 2. [`delete_rows`] deletes channels and messages in every month that has a table.
-//! 3. [`StoreAdmin::delete_uaids`] deletes the record.
+//! 3. [`StoreAdmin::delete_uaids`] deletes the record, if it still is the marked one.
 //!
 //! After an interruption the marked record is found again like any other, so that the next run completes the drop.
 

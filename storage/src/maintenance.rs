@@ -93,8 +93,7 @@ pub trait StoreAdmin: Store + NotificationTable + FeedTables {
     /// the caller repeats it until none are left. False without a table.
     fn delete_rows(&self, uaids: Vec<Uaid>, month: Month) -> StoreFuture<bool>;
 
-    /// Deletes these records unconditionally, [`USERS_IN_A_BATCH`] at a time, and repeats what the
-    /// store did not accept.
+    /// Deletes those of these records that are marked as dropped. A record that was made again meanwhile stays.
     fn delete_uaids(&self, uaids: Vec<Uaid>) -> StoreFuture<()>;
 
     /// Whether the month's table has a row of a user agent, so that agents are or were on that month. False without a

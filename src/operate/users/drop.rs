@@ -51,7 +51,7 @@ Examples:
         let had_rows = job.step(|| Box::pin(delete_rows())).await?;
         match (marked, had_rows) {
             (Some(_), _) => {
-                job.step(|| store.drop_user(uaid)).await?;
+                job.step(|| store.delete_uaids(vec![uaid])).await?;
                 job.note(format!("dropped {uaid} with its channels and messages")).await
             }
             (None, true) => {

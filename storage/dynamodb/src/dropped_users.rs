@@ -1,16 +1,15 @@
 //! Drops users: marks their records, deletes their rows in every month, and deletes their records.
 
-use aws_sdk_dynamodb::types::{DeleteRequest, WriteRequest};
 use state_machine::{Month, Uaid};
-use storage::maintenance::{PREFLIGHT_UAID, ROWS_IN_A_STEP, USERS_IN_A_BATCH};
+use storage::maintenance::{DROPPED, PREFLIGHT_UAID, ROWS_IN_A_STEP};
 
 use crate::attributes::{UAID, text, text_of};
-use crate::batch;
 use crate::client::DynamoClient;
-use crate::error::{CallError, Item};
+use crate::error::{CallError, Item, applied};
 use crate::message_items::CHANNELS_KEY;
 use crate::month_rows::MonthRows;
 use crate::month_table::with_table;
+use crate::router::ROUTER_TYPE;
 
 /// Items of one request of [`has_rows`]: more than a preflight writes in a month's table.
 const ITEMS_MAX: i32 = 10;
@@ -60,21 +59,19 @@ pub(crate) async fn has_rows(client: &DynamoClient, month: Month) -> Result<bool
     }
 }
 
-/// Deletes records, one batch per request.
+/// Deletes the records that are marked. A batch of requests would have no conditions.
 pub(crate) async fn delete_records(
     client: &DynamoClient,
     uaids: Vec<Uaid>,
 ) -> Result<(), CallError> {
-    let mut some = false;
-    for batch in uaids.chunks(USERS_IN_A_BATCH) {
-        let deletes = batch.iter().map(|uaid| delete_request(*uaid)).collect();
-        let done = batch::write(client, &client.names.router, deletes, &mut some).await;
-        done.map_err(|error| error.after_writes(some))?;
-    }
-    Ok(())
-}
-
-fn delete_request(uaid: Uaid) -> WriteRequest {
-    let delete = DeleteRequest::builder().key(UAID, text(uaid.to_string())).build();
-    WriteRequest::builder().delete_request(delete.expect("it has a key")).build()
+    let deletes = uaids.into_iter().map(async |uaid| {
+        let table = &client.names.router;
+        let request = client.sdk.delete_item().table_name(table).key(UAID, text(uaid.to_string()));
+        let request = request
+            .condition_expression(format!("{ROUTER_TYPE} = :dropped"))
+            .expression_attribute_values(":dropped", text(DROPPED));
+        applied(client.call("DeleteItem", table, request.send()).await)
+    });
+    let (some, done) = client.write_rows(deletes.collect()).await;
+    done.map_err(|error| error.after_writes(some > 0))
 }

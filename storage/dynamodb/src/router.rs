@@ -28,7 +28,7 @@ const CURRENT_MONTH: &str = "current_month";
 /// it is not in the index and not counted.
 pub(crate) const HEALTH: &str = "health";
 
-const ROUTER_TYPE: &str = "router_type";
+pub(crate) const ROUTER_TYPE: &str = "router_type";
 const ROUTER_DATA: &str = "router_data";
 
 impl RecordRows for DynamoClient {

@@ -3,13 +3,12 @@
 use rusqlite::{Connection, params};
 use state_machine::{LastConnect, Uaid};
 use storage::maintenance::{
-    InactiveUser, InactiveUsers, MonthRange, ROWS_IN_A_STEP, USERS_IN_A_BATCH,
+    DROPPED, InactiveUser, InactiveUsers, MonthRange, ROWS_IN_A_STEP, USERS_IN_A_BATCH,
 };
 use storage::store::Cursor;
 
 use crate::columns::{from_i64, no_position, to_i64};
 use crate::messages::PAGE_ROWS_MAX;
-use crate::router;
 
 pub(crate) fn find(
     conn: &Connection,
@@ -51,14 +50,17 @@ pub(crate) fn delete_page(conn: &Connection, uaids: &[Uaid]) -> rusqlite::Result
     Ok((users, rows))
 }
 
-pub(crate) fn drop_all(conn: &Connection, uaids: &[Uaid]) -> rusqlite::Result<()> {
-    uaids.iter().try_for_each(|uaid| router::drop_user(conn, *uaid).map(|_there| ()))
+pub(crate) fn delete_marked(conn: &Connection, uaids: &[Uaid]) -> rusqlite::Result<()> {
+    let mut delete = conn.prepare_cached(DELETE_MARKED)?;
+    uaids.iter().try_for_each(|uaid| delete.execute(params![uaid.0, DROPPED]).map(|_deleted| ()))
 }
 
 pub(crate) const FIND: &str = "
     SELECT last_connect, uaid FROM router
     WHERE (last_connect, uaid) > (?1, ?2) AND last_connect < ?3
     ORDER BY last_connect, uaid LIMIT ?4";
+
+const DELETE_MARKED: &str = "DELETE FROM router WHERE uaid = ?1 AND router_type = ?2";
 
 pub(crate) const DELETE_CHANNELS: &str = "DELETE FROM channels WHERE uaid = ?1";
 

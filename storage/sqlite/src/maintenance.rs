@@ -111,8 +111,8 @@ impl StoreAdmin for Embedded {
     /// All in one transaction: SQLite has no limit of rows per request.
     fn delete_uaids(&self, uaids: Vec<Uaid>) -> StoreFuture<()> {
         self.writer.submit(None, Target::File(FileKey::Router), move |files| {
-            let drop_all = |conn: &_| inactive_users::drop_all(conn, &uaids);
-            files.write_records(WrittenRecords::Of(&uaids), drop_all)
+            let delete = |conn: &_| inactive_users::delete_marked(conn, &uaids);
+            files.write_records(WrittenRecords::Of(&uaids), delete)
         })
     }
 

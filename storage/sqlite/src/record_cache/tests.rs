@@ -138,7 +138,11 @@ fn the_read_after_any_write_returns_what_it_wrote() {
     });
     see("drop_user", &|store| assert!(block_on(store.drop_user(UAID)).unwrap()));
     register(&store, 3);
-    see("delete_uaids", &|store| block_on(store.delete_uaids(vec![UAID])).unwrap());
+    block_on(store.mark_dropped(UAID, None)).unwrap();
+    see("delete_uaids", &|store| {
+        block_on(store.delete_uaids(vec![UAID])).unwrap();
+        assert!(block_on(store.create_record(record(UAID))).unwrap(), "it was deleted");
+    });
 }
 
 #[test]

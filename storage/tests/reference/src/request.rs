@@ -23,6 +23,8 @@ pub enum Request {
     Register(NewRecord),
     /// Removes a record; with a recipient, only if it still has this one.
     RemoveRecord(Uaid, Option<BridgeRecipient>),
+    /// Removes a record that is marked as dropped.
+    RemoveMarked(Uaid),
 
     Sequence(FeedName),
     Key(FeedName, FeedKey),

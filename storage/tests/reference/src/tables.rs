@@ -7,6 +7,7 @@ use state_machine::feed::{FeedKey, FeedName, FeedSyncId, Sequence, UnpublishedKe
 use state_machine::store::RegisterResult;
 use state_machine::{ReceiptRequest, Time, Uaid};
 use storage::ExpectedReceipt;
+use storage::maintenance::DROPPED;
 use storage::record_row::RecordRow;
 use storage::registration::NewRecord;
 use storage::rules::feed_rows::{
@@ -144,6 +145,11 @@ impl Tables {
                     recipient.is_none() || there.recipient.as_ref() == recipient.as_ref()
                 });
                 Answer::Is(is_it && self.records.remove(uaid).is_some())
+            }
+            Request::RemoveMarked(uaid) => {
+                let there = self.records.get(uaid);
+                let is_marked = there.is_some_and(|there| there.router_type == DROPPED);
+                Answer::Is(is_marked && self.records.remove(uaid).is_some())
             }
             Request::PutMessage(message, replaces) => Answer::Is(self.put(message, *replaces)),
             Request::Message(message) => {

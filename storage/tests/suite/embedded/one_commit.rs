@@ -74,7 +74,9 @@ const STEPS: [(&str, Step); 10] = [
             Ok(())
         })
     }),
-    ("delete a record: router", |store| Box::pin(store.delete_uaids(vec![agent(3)]))),
+    ("delete a record that is marked: router", |store| {
+        Box::pin(store.delete_uaids(vec![agent(3)]))
+    }),
     ("copy a month: two months", |store| {
         Box::pin(async {
             let (from, to) = (month(), month().next());

@@ -5,7 +5,7 @@ use state_machine::{LastConnect, NodeId, RouterRecord, RouterType, Time, Uaid};
 use crate::maintenance::world::{DECEMBER, SPREAD, World, agent};
 
 /// Of an agent that is connected nowhere.
-fn record(uaid: Uaid, connected_at: Time) -> RouterRecord {
+pub(crate) fn record(uaid: Uaid, connected_at: Time) -> RouterRecord {
     RouterRecord {
         uaid,
         router_type: RouterType::WebPush,

@@ -8,11 +8,12 @@ use std::time::Duration;
 use aws_sdk_dynamodb::config::SharedHttpClient;
 use aws_smithy_http_client::test_util::infallible_client_fn;
 use serde_json::{Value, json};
-use storage::maintenance::PreflightCheck;
-use storage::{Store, StoreAdmin, StoreError};
+use storage::copied_rows::CopiedRow;
+use storage::maintenance::{PreflightCheck, Table};
+use storage::{Notification, Store, StoreAdmin, StoreError};
 use storage_dynamodb::{Dynamo, DynamoOpenError, DynamoOptions};
 
-use crate::maintenance::world::{agent, month};
+use crate::maintenance::world::{agent, chid, month};
 use crate::wire_engine;
 
 /// A server that is a function of the operation and its request.
@@ -108,9 +109,17 @@ fn good(operation: &str, body: &Value) -> Result<Value, &'static str> {
     }
 }
 
-/// The uaids that a batch is to delete.
+/// The versions that a batch is to write.
 fn batch(body: &Value) -> Vec<Value> {
-    body["RequestItems"]["router"].as_array().unwrap().clone()
+    body["RequestItems"]["notifications"].as_array().unwrap().clone()
+}
+
+/// Writes a version for each of so many agents.
+async fn write_versions(store: &Dynamo, agents: u16) -> Result<(), StoreError> {
+    let version = |number| {
+        CopiedRow::Version(agent(number), Notification { chid: chid(1), version: 1, data: None })
+    };
+    store.write_rows(Table::Notifications, Arc::new((0..agents).map(version).collect())).await
 }
 
 #[tokio::test]
@@ -127,18 +136,20 @@ async fn unprocessed_items_of_a_batch_are_sent_again() {
             sizes.lock().unwrap().push(asked.len());
             let left = asked.split_off(asked.len().min(10));
             taken.lock().unwrap().extend(asked);
-            let left = if left.is_empty() { json!({}) } else { json!({ "router": left }) };
+            let left = if left.is_empty() { json!({}) } else { json!({ "notifications": left }) };
             Ok(json!({ "UnprocessedItems": left }))
         }
     });
-    assert_eq!(store.delete_uaids((0..30).map(agent).collect()).await, Ok(()));
-    assert_eq!(*sizes.lock().unwrap(), [25, 15, 5, 5], "25 at a time, and each rest again");
+    assert_eq!(write_versions(&store, 30).await, Ok(()));
+    let mut sizes = sizes.lock().unwrap().clone();
+    sizes.sort_unstable();
+    assert_eq!(sizes, [5, 5, 15, 25], "25 at a time, and each rest again");
     let taken = taken.lock().unwrap();
     assert_eq!(taken.len(), 30);
     for number in 0..30 {
         let uaid = agent(number).to_string();
-        let deleted = |delete: &&Value| delete["DeleteRequest"]["Key"]["uaid"]["S"] == uaid;
-        assert_eq!(taken.iter().filter(deleted).count(), 1, "{number}");
+        let written = |put: &&Value| put["PutRequest"]["Item"]["uaid"]["S"] == uaid;
+        assert_eq!(taken.iter().filter(written).count(), 1, "{number}");
     }
 }
 
@@ -155,7 +166,7 @@ async fn a_batch_of_which_nothing_is_ever_taken_is_busy_after_the_attempts_that_
             _ => good(operation, body),
         }
     });
-    assert_eq!(store.delete_uaids(vec![agent(1)]).await, Err(StoreError::Busy));
+    assert_eq!(write_versions(&store, 1).await, Err(StoreError::Busy));
     assert_eq!(attempts.load(Relaxed), 4);
 }
 
@@ -164,13 +175,13 @@ async fn a_batch_that_was_taken_in_part_is_no_busy_store() {
     let first = AtomicUsize::new(0);
     let store = open(move |operation, body| match operation {
         "BatchWriteItem" if first.fetch_add(1, Relaxed) == 0 => {
-            Ok(json!({ "UnprocessedItems": { "router": [batch(body)[0]] } }))
+            Ok(json!({ "UnprocessedItems": { "notifications": [batch(body)[0]] } }))
         }
         "BatchWriteItem" => Ok(json!({ "UnprocessedItems": body["RequestItems"] })),
         _ => good(operation, body),
     });
-    let deleted = store.delete_uaids(vec![agent(1), agent(2)]).await;
-    assert!(matches!(deleted, Err(StoreError::Failed(_))), "busy means that nothing was done");
+    let written = write_versions(&store, 2).await;
+    assert!(matches!(written, Err(StoreError::Failed(_))), "busy means that nothing was done");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use state_machine::{LastConnect, Span, Uaid};
 use storage::maintenance::{InactiveUser, USERS_IN_A_BATCH};
 
+use crate::maintenance::created_records::record;
 use crate::maintenance::world::{DAY, DECEMBER, HOUR, SPREAD, World, agent};
 
 fn uaids(users: &[InactiveUser]) -> BTreeSet<Uaid> {
@@ -61,15 +62,19 @@ pub(crate) async fn users_of_one_hour_and_shard_that_are_more_than_a_batch_are_a
     assert_eq!(uaids(&found), all);
 }
 
-pub(crate) async fn users_are_deleted_unconditionally(world: World) {
-    for number in 0..=60 {
+pub(crate) async fn records_that_are_marked_are_deleted_and_no_others(world: World) {
+    for number in 0..=61 {
         world.connect(agent(number), DECEMBER).await;
     }
-    let never_there = agent(1000);
-    let uaids = (0..60).map(agent).chain([never_there]).collect();
-    assert_eq!(world.delete_uaids(uaids).await, Ok(()));
-    for number in 0..60 {
-        assert!(!world.exists(agent(number)).await, "{number}");
+    for number in (0..60).chain([61]) {
+        world.mark_dropped(agent(number), None).await.expect("it is there");
     }
-    assert!(world.exists(agent(60)).await);
+    let never_there = agent(1000);
+    let uaids: Vec<_> = (0..=60).map(agent).chain([never_there]).collect();
+    assert_eq!(world.delete_uaids(uaids).await, Ok(()));
+    assert!(world.exists(agent(60)).await, "it is not marked");
+    for number in 0..=61 {
+        let is_deleted = world.create_record(record(agent(number), DECEMBER)).await;
+        assert_eq!(is_deleted, Ok(number < 60), "{number}");
+    }
 }

@@ -30,7 +30,7 @@ macro_rules! engine {
                 users_are_found_from_the_first_to_the_last_hour_of_the_months
                 users_are_found_in_batches_and_each_once
                 users_of_one_hour_and_shard_that_are_more_than_a_batch_are_all_found
-                users_are_deleted_unconditionally
+                records_that_are_marked_are_deleted_and_no_others
             );
             engine!(@case $new, created_records:
                 a_created_record_is_read_back_and_found_by_its_last_connect

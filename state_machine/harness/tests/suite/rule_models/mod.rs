@@ -315,6 +315,7 @@ fn is_write(request: &Request) -> bool {
         Request::Change(_)
             | Request::Register(_)
             | Request::RemoveRecord(..)
+            | Request::RemoveMarked(_)
             | Request::Commit(_)
             | Request::RemoveKeys(_)
             | Request::RemoveSequence(..)

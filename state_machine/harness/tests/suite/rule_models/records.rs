@@ -61,6 +61,8 @@ enum Mutation {
     MoveRefused,
     /// A refused end of a move is answered without a look at the record.
     NoSecondLook,
+    /// The end of a drop removes whichever record is there.
+    AnyRecord,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -186,7 +188,7 @@ impl Role {
                 if records::mark_dropped(&rows, UAID, Some(*seen)).await?.is_none() {
                     return Ok(Outcome::Refused);
                 }
-                rows.is_done(Request::RemoveRecord(UAID, None)).await;
+                rows.is_done(Request::RemoveMarked(UAID)).await;
                 Ok(Outcome::Done)
             }
             Self::Clear { node, at } => {
@@ -256,6 +258,9 @@ impl Rules for Records {
                 }
             }
             (Some(Mutation::NoSecondLook), Request::Record(_)) => return Answer::Record(None),
+            (Some(Mutation::AnyRecord), Request::RemoveMarked(uaid)) => {
+                request = Request::RemoveRecord(*uaid, None);
+            }
             (Some(mutation), Request::Register(new)) => {
                 if let Some(there) = tables.records.get_mut(&new.uaid) {
                     match mutation {
@@ -395,11 +400,10 @@ impl Ledger {
                 }
             }
             Request::RemoveRecord(uaid, recipient) => {
-                if recipient.is_none() {
-                    contract.dropped.remove(uaid);
-                }
                 contract.drop_user(*uaid, recipient.as_ref());
             }
+            // The contract has no record of a user who is marked.
+            Request::RemoveMarked(uaid) => drop(contract.dropped.remove(uaid)),
             Request::Change(change) => drop(self.changes(change)),
             _ => {}
         }

@@ -257,7 +257,9 @@ pub(super) static OPERATIONS: &[Operation] = &[
         others: &[|s, it| store(s, it, message(2))],
         ..operation("delete_rows", &[registered, channels, sent], drop_rows)
     },
-    operation("delete_uaids", &[registered], |s, it| shown(s.delete_uaids(vec![it.agent()]))),
+    operation("delete_uaids", &[registered, marked], |s, it| {
+        shown(s.delete_uaids(vec![it.agent()]))
+    }),
     Operation {
         has_tables: false,
         ..operation(
@@ -423,6 +425,10 @@ fn register(s: &Arc<Dynamo>, it: Run, at: u64) -> StoreFuture<String> {
 
 fn registered(s: &Arc<Dynamo>, it: Run) -> StoreFuture<String> {
     register(s, it, 99)
+}
+
+fn marked(s: &Arc<Dynamo>, it: Run) -> StoreFuture<String> {
+    shown(s.mark_dropped(it.agent(), None))
 }
 
 fn record(it: Run, router_type: RouterType) -> RouterRecord {

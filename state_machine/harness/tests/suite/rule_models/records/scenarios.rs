@@ -78,6 +78,16 @@ fn dropped() -> Model {
         })
 }
 
+/// A user whose first registration is executed twice is dropped in between, by two processes.
+fn made_again() -> Model {
+    let drop = Role::Drop { seen: last_connect(1) };
+    let calls = vec![connect("a", 1, 10), drop.clone(), drop, connect("a", 1, 10)];
+    Scenario::new("made_again", by_size(1, 2), calls).seen("a record is made again", |_, world| {
+        let is_done = |(_, outcome): &(&Role, &Outcome)| **outcome == Outcome::Done;
+        world.tables.records.contains_key(&UAID) && world.outcomes().filter(is_done).count() > 2
+    })
+}
+
 /// An agent over a WebSocket and one behind a bridge have the same id.
 fn kinds() -> Model {
     let calls = vec![connect("a", 1, 10), bridge(2, "t", 11), Role::Move { month: 11 }];
@@ -99,6 +109,11 @@ fn an_agent_behind_a_bridge_is_moved_by_any_node_once() {
 #[test]
 fn a_user_who_reconnects_is_not_dropped() {
     holds(&dropped());
+}
+
+#[test]
+fn a_user_who_is_made_again_while_it_is_dropped_stays() {
+    holds(&made_again());
 }
 
 #[test]
@@ -132,4 +147,5 @@ fn each_condition_of_a_change_is_missed() {
     bridged().notices(Mutation::AnyMove, Promise::MonthsAreRemembered);
     dropped().notices(Mutation::AnyLastConnect, Promise::ReconnectedStay);
     dropped().notices(Mutation::DroppedRegisters, Promise::RecordsAsPromised);
+    made_again().notices(Mutation::AnyRecord, Promise::ReconnectedStay);
 }
