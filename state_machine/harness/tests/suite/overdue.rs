@@ -1,8 +1,18 @@
-//! Many channels whose messages are never acked: their number is bounded, and the agent is closed above it.
+//! Acks that are overdue. The number of channels whose messages are never acked is bounded.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use std::collections::VecDeque;
 use std::fmt::Write;
+use std::sync::Arc;
+
+use harness::model_store::Store;
+use harness::transcript::default_limits;
+use state_machine::connection::{
+    Config, Connection, ConnectionSeed, Effect, Event, Limits, PushAnswer,
+};
+use state_machine::wire::{ClientMessage, ServerMessage};
+use state_machine::{Chid, Message, MessageId, NodeId, PushId, Span, Time, Uaid};
 
 use crate::sessions::keeps_every_rule;
 
@@ -91,4 +101,80 @@ fn a_session_ends_that_would_remember_too_many_overdue_messages() {
     session.line("registry< deregister U1");
     session.line("close< 4410 too many messages without an ack, connect again");
     keeps_every_rule("overdue", &session.script);
+}
+
+const OPENED_AT: Time = Time(1_793_700_000_000);
+const CHANNEL: Chid = Chid([3; 16]);
+
+/// A connection of a new agent with one channel, beside a store that answers at once. No timer steps it.
+struct Untimed {
+    connection: Connection,
+    store: Store,
+}
+
+impl Untimed {
+    fn registered(limits: Limits) -> Self {
+        let config = Config {
+            node: NodeId::new("here"),
+            frozen_month: None,
+            simplepush: false,
+            vapid_keys: [].into(),
+            limits,
+        };
+        let seed = ConnectionSeed { fresh_uaid: Uaid([9; 16]), jitter: 0 };
+        let connection = Connection::new(Arc::new(config), seed, OPENED_AT);
+        let mut untimed = Self { connection, store: Store::default() };
+        let hello = ClientMessage::Hello { uaid: None, broadcasts: [].into(), use_webpush: true };
+        untimed.step(OPENED_AT, Event::MessageReceived(hello));
+        let register = ClientMessage::Register { chid: CHANNEL, key: None };
+        let effects = untimed.step(OPENED_AT, Event::MessageReceived(register));
+        let is_answer =
+            |effect: &Effect| matches!(effect, Effect::Send(ServerMessage::Registered { .. }));
+        assert!(effects.iter().any(is_answer), "{effects:?}");
+        untimed
+    }
+
+    /// All effects, also those of the store's answers.
+    fn step(&mut self, now: Time, event: Event) -> Vec<Effect> {
+        let (mut seen, mut events) = (Vec::new(), VecDeque::from([event]));
+        while let Some(event) = events.pop_front() {
+            for effect in self.connection.step(now, event) {
+                if let Effect::SubmitStoreOp { op, operation } = &effect {
+                    let answer = Ok(self.store.execute(operation));
+                    events.push_back(Event::StoreAnswered { op: *op, answer });
+                }
+                seen.push(effect);
+            }
+        }
+        seen
+    }
+
+    fn push(&mut self, now: Time, number: u64) -> Vec<Effect> {
+        let id = MessageId::from_uuid_v7(u128::from(number) << 64, false);
+        let message = Message::new(id, CHANNEL, now, Span::from_secs(3600));
+        self.step(now, Event::PushArrived { push: PushId(number), message })
+    }
+}
+
+#[test]
+fn an_ack_is_overdue_at_its_time_although_the_timer_is_late() {
+    let limits = Limits { unacked_max: 1, ..default_limits() };
+    let due = OPENED_AT + limits.ack_wait;
+    let is_sent = |effects: &[Effect]| {
+        let notification =
+            |effect: &Effect| matches!(effect, Effect::Send(ServerMessage::Notification(_)));
+        effects.iter().any(notification)
+    };
+    // Before it the first message occupies the window.
+    for (at, is_overdue) in [(Time(due.0 - 1), false), (due, true)] {
+        let mut untimed = Untimed::registered(limits.clone());
+        assert!(is_sent(&untimed.push(OPENED_AT, 1)));
+        let effects = untimed.push(at, 2);
+        assert_eq!(is_sent(&effects), is_overdue, "{effects:?}");
+        let answer = effects.iter().find_map(|effect| match effect {
+            Effect::AnswerPush { push: PushId(1), answer, .. } => Some(*answer),
+            _ => None,
+        });
+        assert_eq!(answer, is_overdue.then_some(PushAnswer::Unconfirmed));
+    }
 }

@@ -201,7 +201,11 @@ impl Session {
 
     /// Expires acks that are overdue, and messages whose TTL has ended, which may make room for rows that were left. The
     /// rows of overdue messages count that this connection has offered them, by one operation at a time.
-    pub(super) fn expire_acks(&mut self, months: &[Month], cx: &mut StepContext<'_>) {
+    pub(in crate::connection) fn expire_acks(
+        &mut self,
+        months: &[Month],
+        cx: &mut StepContext<'_>,
+    ) {
         let limits = &cx.config.limits;
         let has_changed = self.window.expire(cx.now, limits.ack_wait, cx.out);
         if has_changed && self.window.has_room_for_held(limits.unacked_max) {

@@ -69,8 +69,13 @@ impl World {
         followers.any(|follower| follower.running.is_some())
     }
 
+    /// A follower without a cursor discards what it has: a deletion of that may be forgotten.
     pub(crate) fn starts(&mut self, scenario: &Scenario, at: FollowerIndex) {
         let follower = &mut self.followers[at];
+        let is_kept = scenario.mutation == Some(Mutation::KeptWithoutCursor);
+        if follower.saved.is_none() && !is_kept {
+            follower.replica = Replica::default();
+        }
         let consumer = Consumer::new(scenario.consumer, follower.saved);
         let running = Running { consumer, fetch: None, handing_on: None, told: None };
         follower.running = Some(running);
@@ -83,16 +88,6 @@ impl World {
         let follower = &mut self.followers[at];
         follower.running = None;
         self.nodes[follower.node].stirred();
-    }
-
-    /// The follower discards what it has and its cursor. It starts again later.
-    fn starts_over(&mut self, scenario: &Scenario, at: FollowerIndex) {
-        let follower = &mut self.followers[at];
-        follower.saved = FeedSyncId::NONE;
-        if scenario.mutation != Some(Mutation::KeptWhenStartingOver) {
-            follower.replica = Replica::default();
-        }
-        self.stops(at);
     }
 
     pub(crate) fn reads(&mut self, scenario: &Scenario, at: FollowerIndex) {
@@ -191,7 +186,10 @@ impl World {
             ConsumerEffect::Consume(page) => {
                 running.handing_on = Some(HandingOn { page, is_half_done: false });
             }
-            ConsumerEffect::End(ConsumerEnd::CursorTooOld { .. }) => self.starts_over(scenario, at),
+            ConsumerEffect::End(ConsumerEnd::CursorTooOld { .. }) => {
+                self.followers[at].saved = FeedSyncId::NONE;
+                self.stops(at);
+            }
             ConsumerEffect::End(_) => self.stops(at),
         }
     }

@@ -38,8 +38,8 @@ pub(crate) enum Mutation {
     RemovedBeforeHorizon,
     /// A reader reads the horizon before the rows, and not again after them.
     HorizonReadFirst,
-    /// A consumer that starts over keeps what it has.
-    KeptWhenStartingOver,
+    /// A consumer without a cursor keeps what it has.
+    KeptWithoutCursor,
     /// The cursor is saved before the page is consumed.
     CursorBeforeConsuming,
     /// The publisher is not notified of a write during a publication.

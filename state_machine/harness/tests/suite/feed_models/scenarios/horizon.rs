@@ -1,6 +1,6 @@
 //! Tombstones are forgotten while consumers read.
 
-use crate::feed_models::promises::Promise;
+use crate::feed_models::promises::{Promise, Replica};
 
 use crate::feed_models::check::is_caught;
 use crate::feed_models::mutation::Mutation;
@@ -38,6 +38,19 @@ fn forgotten_in_part() -> Scenario {
         })
 }
 
+/// A consumer applies its first page and stops before it stores a cursor. A deletion is forgotten meanwhile.
+fn stopped_early() -> Scenario {
+    Scenario::new("stopped_early", 1, 1)
+        .published(&[0])
+        .follower(0)
+        .bound(Bounds { deletes: 1, forgets: 1, follower_crashes: 1, ..Bounds::default() })
+        .seen("a consumer without a cursor has a state", |_, world| {
+            let follower = &world.followers[0];
+            let is_stopped = follower.running.is_none() && follower.saved.is_none();
+            is_stopped && follower.replica != Replica::default()
+        })
+}
+
 #[test]
 fn a_consumer_ends_with_every_last_state_although_tombstones_are_forgotten() {
     holds(&forgotten());
@@ -60,5 +73,15 @@ fn a_horizon_that_is_not_read_after_the_rows_is_noticed() {
 
 #[test]
 fn a_consumer_that_starts_over_with_what_it_had_is_noticed() {
-    is_caught(&forgotten(), Mutation::KeptWhenStartingOver, &[Promise::LastStateArrives]);
+    is_caught(&forgotten(), Mutation::KeptWithoutCursor, &[Promise::LastStateArrives]);
+}
+
+#[test]
+fn a_consumer_that_stopped_before_its_first_cursor_ends_with_every_last_state() {
+    holds(&stopped_early());
+}
+
+#[test]
+fn a_consumer_that_stopped_before_its_first_cursor_with_what_it_had_is_noticed() {
+    is_caught(&stopped_early(), Mutation::KeptWithoutCursor, &[Promise::LastStateArrives]);
 }
