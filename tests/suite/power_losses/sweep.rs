@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use power::{Disk, Errno, Fault, Loss, Mount, Op};
 use state_machine::{Month, Time};
+use tempfile::TempDir;
 use uuid::Uuid;
 
 use super::commands::{Start, WRITING, Writing};
@@ -181,9 +182,16 @@ impl Facts {
 }
 
 /// The disk with the file of records as an earlier version left it. The disk itself stays as it was.
+///
+/// The file is changed elsewhere. SQLite maps its index of the log into memory, and the end of a mapping waits for the disk
+/// while it holds a lock of the process. This process serves the disk, and can wait for that lock then.
 fn set_back_records(mount: &mut Mount, data: &Path) -> Disk {
     let newest = mount.disk().clone();
-    set_back(&data.join("router.db"), &ROUTER[..1], ROUTER.len());
+    let elsewhere = TempDir::new().expect("a temporary directory can be made");
+    let [on_disk, copy] = [data, elsewhere.path()].map(|dir| dir.join("router.db"));
+    fs::copy(&on_disk, &copy).expect("the disk works");
+    set_back(&copy, &ROUTER[..1], ROUTER.len());
+    fs::copy(&copy, &on_disk).expect("the disk works");
     let earlier = mount.disk().clone();
     mount.put(newest);
     earlier
