@@ -276,6 +276,7 @@ fn of_pushes(samples: &mut Samples, endpoints: &EndpointRole) {
     samples.each(&table::PUSHES, &OUTCOMES, counters.outcomes.counts());
     samples.each(&table::PUSH_RESPONSES, &STATUSES, counters.responses.counts());
     samples.each(&table::VAPID_CHECKS, &VAPID, counters.vapid.counts());
+    samples.add(&table::FORMER_URL_PUSHES, endpoints.origins.former_pushes());
     samples.times(&table::PUSH_DIRECT, [], counters.direct.counts());
     for (call, times) in shared.store_times.counts() {
         samples.times(&table::STORE_OPERATION, ["push".into(), call.into()], times);

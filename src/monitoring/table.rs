@@ -190,6 +190,8 @@ metrics! {
     PUSH_RESPONSES: Counter, "kalends_push_responses_total", status in These(&STATUSES);
     /// Requests of the push endpoint by the check of their VAPID credentials.
     VAPID_CHECKS: Counter, "kalends_vapid_checks_total", result in These(&VAPID);
+    /// Pushes to one of `former_urls`, by the URL of the request, the signature or the Matrix pushkey.
+    FORMER_URL_PUSHES: Counter, "kalends_former_url_pushes_total";
     /// Time from a checked request to the ack of the user agent, of pushes that were delivered directly.
     PUSH_DIRECT: Histogram, "kalends_push_direct_seconds";
     /// Pushes in flight that wait for the store.

@@ -20,6 +20,7 @@ use uuid::{ContextV7, Timestamp, Uuid};
 
 use super::bridges::Bridges;
 use super::judge::Judge;
+use super::origins::Origins;
 use super::port::accept_failures::AcceptFailures;
 use super::port::access::AccessCheck;
 use super::port::origin_check::OriginCheck;
@@ -92,8 +93,7 @@ pub struct WebSocketRole {
 /// The state of an endpoint node.
 pub struct EndpointRole {
     pub common: Data<SharedState>,
-    /// Scheme, host and port of endpoint URLs.
-    pub origin: String,
+    pub origins: Arc<Origins>,
     pub tokens: Arc<EndpointTokens>,
     pub message_urls: MessageUrls,
     pub receipt_urls: ReceiptUrls,

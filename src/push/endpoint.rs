@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use actix_web::http::header::{AUTHORIZATION, HeaderMap};
+use actix_web::http::header::AUTHORIZATION;
 use actix_web::{HttpMessage, HttpRequest, HttpResponse};
 use actors::{DeliverPush, PushEnd};
 use serde_json::json;
@@ -14,6 +14,7 @@ use state_machine::{Message, MessageKey, Span, Uaid};
 use super::app::{EndpointRole, LocalEndpoint};
 use super::error::PushError;
 use super::expected_receipt::ExpectingPush;
+use super::origins::Name;
 use super::port::request_id::request_id;
 use super::push_history::{PushRecord, stored_for};
 use super::urls::endpoint_token::{EndpointToken, TokenVersion};
@@ -23,21 +24,25 @@ use super::vapid::Credentials;
 /// is one.
 pub(super) fn open(
     app: &EndpointRole,
-    headers: &HeaderMap,
+    request: &HttpRequest,
     version: TokenVersion,
     token: &str,
 ) -> Result<(EndpointToken, Option<VapidKey>), PushError> {
-    let open = || {
+    let (headers, mut signed_for) = (request.headers(), Name::Own);
+    let mut open = || {
         let credentials = Credentials::read(headers)?;
         let key = credentials.as_ref().map(Credentials::key);
         let opened = app.tokens.decrypt(version, token, key)?;
         app.vapid.check_allowed(key)?;
         if let Some(credentials) = &credentials {
-            app.vapid.verify(credentials, app.common.clock.now())?;
+            signed_for = app.vapid.verify(credentials, app.common.clock.now())?;
         }
         Ok((opened, key.cloned()))
     };
     let opened = open();
+    if opened.is_ok() {
+        app.origins.count([app.origins.addressed_by(request), signed_for]);
+    }
     app.counters.count_vapid(&opened, headers.contains_key(AUTHORIZATION));
     opened
 }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use actors::broadcasts::BroadcastView;
 use actors::observe::{BreakerState, PeerStatus};
 use actors::registry::CountConnections;
-use state_machine::Span;
+use actors::rivals::begin_of;
+use state_machine::{Span, Uaid};
 use storage::DiskSpace;
 use tokio::time::timeout;
 
@@ -146,7 +147,22 @@ async fn of_connections(
     findings.add_if(count.is_none(), Check::Registry, "the registry of connections has stopped");
     let is_running = clients.broadcasts.as_ref().is_none_or(BroadcastView::is_running);
     findings.add_if(!is_running, Check::Broadcasts, "the broadcasts have stopped");
+    of_rivals(&clients.counters.rivals.agents(), findings);
     count
+}
+
+fn of_rivals(agents: &[Uaid], findings: &mut Findings) {
+    let named: Vec<_> = agents.iter().take(NAMED_MAX).map(|uaid| begin_of(*uaid)).collect();
+    let named = named.join(", ");
+    match agents.len() {
+        0 => {}
+        1 => findings
+            .add(Check::Rivals, format!("two programs use one uaid, which begins with {named}")),
+        many => findings.add(
+            Check::Rivals,
+            format!("{many} uaids are each used by two programs; they begin with {named}"),
+        ),
+    }
 }
 
 fn of_peers(peers: &[PeerStatus], findings: &mut Findings) {

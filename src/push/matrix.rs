@@ -19,6 +19,7 @@ use url::Url;
 use super::app::LocalEndpoint;
 use super::endpoint;
 use super::error::PushError;
+use super::origins::{Name, Origins};
 use super::port::body::read_body;
 use super::port::methods;
 use super::urls::endpoint_token::{EndpointToken, TokenError, TokenVersion};
@@ -104,11 +105,12 @@ async fn forward(
 
 async fn push_to(app: &LocalEndpoint, pushkey: &str, message: &Forwarded) -> Result<(), PushError> {
     let url = Url::parse(pushkey).ok();
-    let token = url.as_ref().and_then(|url| endpoint_token(url, &app.origin));
-    let (version, token) = token.ok_or(TokenError::Unknown)?;
+    let named = url.as_ref().and_then(|url| endpoint_token(url, &app.origins));
+    let (name, version, token) = named.ok_or(TokenError::Unknown)?;
     // The endpoint must need no VAPID key. A server that allows only listed keys takes none.
     let EndpointToken { uaid, chid } = app.tokens.decrypt(version, token, None)?;
     app.vapid.check_allowed(None)?;
+    app.origins.count([name; 2]);
     app.common.limits.push_to(uaid, chid, None)?;
     let push = |data: &Bytes| {
         let (data, topic, urgency) = (data.clone(), message.topic.clone(), message.urgency);
@@ -134,10 +136,11 @@ async fn push_to(app: &LocalEndpoint, pushkey: &str, message: &Forwarded) -> Res
     pushed.map(|_delivered| ())
 }
 
-/// The token in an endpoint of the server with this origin: scheme, host and port (RFC 6454 §5).
-fn endpoint_token<'a>(url: &'a Url, origin: &str) -> Option<(TokenVersion, &'a str)> {
-    let is_ours = url.origin().ascii_serialization() == origin;
-    is_ours.then(|| TokenVersion::in_path(url.path())).flatten()
+/// The token in an endpoint of this server, and by which name: scheme, host and port (RFC 6454 §5).
+fn endpoint_token<'a>(url: &'a Url, origins: &Origins) -> Option<(Name, TokenVersion, &'a str)> {
+    let name = origins.meant_by(&url.origin().ascii_serialization())?;
+    let (version, token) = TokenVersion::in_path(url.path())?;
+    Some((name, version, token))
 }
 
 /// Whether no later notification can succeed: the subscription is gone, restricted to a VAPID key, or not of this

@@ -6,7 +6,8 @@
 //! - [`push_counters`], [`push_history`]: what is counted and remembered of pushes.
 //! - [`error`]: the answers to refusals; [`refusals`]: the last of them.
 //! - [`judge`]: what is wrong with a server; `facts`: by what it is judged.
-//! - `request`: what a push says; [`vapid`]: who sent it; `urls`: the secrets in the URLs of this server.
+//! - `request`: what a push says; [`vapid`]: who sent it; [`origins`], `urls`: the names of this server, and the secrets
+//!   in its URLs.
 //! - `port`: what every request passes; [`web`]: the page of a browser.
 //! - [`bridges`], [`registration`]: FCM and APNs, and the API of their user agents.
 
@@ -20,6 +21,7 @@ mod health;
 pub mod judge;
 mod matrix;
 mod messages;
+pub mod origins;
 mod params;
 mod port;
 pub mod push_counters;

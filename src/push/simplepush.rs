@@ -22,7 +22,7 @@ pub(super) async fn put(
 ) -> Result<HttpResponse, PushError> {
     let (headers, limits) = (request.headers(), &app.common.limits);
     limits.push_from(limits.address(request.peer_addr(), headers))?;
-    let (EndpointToken { uaid, chid }, key) = endpoint::open(app, headers, version, token)?;
+    let (EndpointToken { uaid, chid }, key) = endpoint::open(app, request, version, token)?;
     let key = key.as_ref().map(key_hash);
     let (data_bytes_max, wait) = (app.limits.payload_bytes_max, app.limits.body_timeout);
     let body = read_body(headers, payload, form_bytes_max(data_bytes_max), wait).await?;

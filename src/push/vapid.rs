@@ -10,6 +10,8 @@
 //! errors of the crate do not distinguish a foreign algorithm from a broken header, a broken header
 //! from broken claims, or an invalid key from a signature that does not match.
 
+use std::sync::Arc;
+
 use actix_web::http::header::{AUTHORIZATION, HeaderMap};
 use aws_lc_rs::digest;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, ParsedPublicKey};
@@ -21,8 +23,9 @@ use serde_json::{Map, Value};
 use state_machine::wire::VapidKey;
 use state_machine::{Span, Time};
 
+use super::origins::{Name, Origins};
 use super::params;
-use crate::settings::{AllowedVapidKeys, PublicUrl};
+use crate::settings::AllowedVapidKeys;
 
 /// Maximum difference between the clocks of a sender and of this server.
 pub const CLOCK_LEEWAY: Span = Span::from_secs(60);
@@ -202,20 +205,29 @@ fn parameters(text: &str) -> Result<(Option<&str>, Option<&str>), VapidError> {
 /// Memory of a cached token, about.
 const CACHED_BYTES: usize = 256;
 
-/// Verifies the credentials of application servers for one origin. Verified tokens are cached: a
+/// What a verified token says.
+#[derive(Debug, Clone, Copy)]
+struct Verified {
+    /// Of this server's names, that of its audience.
+    name: Name,
+    /// Its expiry in seconds since the epoch.
+    expiry: f64,
+}
+
+/// Verifies the credentials of application servers for the origins of this server. Verified tokens are cached: a
 /// sender repeats a token for hours, and the signature check is the expensive part.
 pub struct Vapid {
-    origin: PublicUrl,
+    origins: Arc<Origins>,
     /// The keys whose pushes are taken; all, if it is empty.
     allowed: AllowedVapidKeys,
-    /// Expiry of verified tokens in seconds, by the SHA-256 of key and token.
-    verified: Cache<[u8; 32], f64>,
+    /// By the SHA-256 of key and token.
+    verified: Cache<[u8; 32], Verified>,
 }
 
 impl Vapid {
-    /// A verifier for `origin` with a cache of at most `cache_max_bytes`.
-    pub fn new(origin: PublicUrl, allowed: AllowedVapidKeys, cache_max_bytes: usize) -> Self {
-        Self { origin, allowed, verified: Cache::new(cache_max_bytes / CACHED_BYTES) }
+    /// A verifier with a cache of at most `cache_max_bytes`.
+    pub fn new(origins: Arc<Origins>, allowed: AllowedVapidKeys, cache_max_bytes: usize) -> Self {
+        Self { origins, allowed, verified: Cache::new(cache_max_bytes / CACHED_BYTES) }
     }
 
     /// Checks that the operator lists the key of a push, or lists none. Nothing is proved yet.
@@ -223,25 +235,26 @@ impl Vapid {
         check_allowed(&self.allowed, key)
     }
 
-    /// Checks that the key signed the token for this origin, and that the token is valid `now`.
+    /// Checks that the key signed the token for this server, and that the token is valid `now`. Returns the name that the
+    /// token is for.
     ///
-    /// For a cached token only the expiry is checked. The origin of a verifier never changes, so a
-    /// cached token is for the right one.
-    pub fn verify(&self, credentials: &Credentials<'_>, now: Time) -> Result<(), VapidError> {
+    /// For a cached token only the expiry is checked. The origins of a verifier never change, so a
+    /// cached token is for one of them.
+    pub fn verify(&self, credentials: &Credentials<'_>, now: Time) -> Result<Name, VapidError> {
         // The key has a fixed length, so that no two credentials are the same text.
         let digest = sha256(&[credentials.key.as_bytes(), credentials.token.as_bytes()]);
-        if let Some(expiry) = self.verified.get(&digest) {
-            return check_expiry(expiry, now).inspect_err(|_| _ = self.verified.remove(&digest));
+        if let Some(Verified { name, expiry }) = self.verified.get(&digest) {
+            check_expiry(expiry, now).inspect_err(|_| _ = self.verified.remove(&digest))?;
+            return Ok(name);
         }
-        let expiry = self.check_token(credentials)?;
-        check_expiry(expiry, now)?;
-        self.verified.insert(digest, expiry);
-        Ok(())
+        let verified = self.check_token(credentials)?;
+        check_expiry(verified.expiry, now)?;
+        self.verified.insert(digest, verified);
+        Ok(verified.name)
     }
 
-    /// Checks a JWT (RFC 7519) with ES256 (RFC 7518 §3.4) except for its expiry, and returns the expiry in seconds
-    /// since the epoch.
-    fn check_token(&self, credentials: &Credentials<'_>) -> Result<f64, VapidError> {
+    /// Checks a JWT (RFC 7519) with ES256 (RFC 7518 §3.4) except for its expiry.
+    fn check_token(&self, credentials: &Credentials<'_>) -> Result<Verified, VapidError> {
         let token = credentials.token;
         if token.len() > TOKEN_MAX_BYTES {
             return Err(VapidError::TokenTooLong);
@@ -265,25 +278,26 @@ impl Vapid {
             .map_err(|_| VapidError::Key)?;
         key.verify_sig(signed.as_bytes(), &signature).map_err(|_| VapidError::Signature)?;
         let claims = read_object(claims).ok_or(VapidError::Claims)?;
-        self.check_audience(claims.get("aud"))?;
+        let name = self.name_in(claims.get("aud"))?;
         match claims.get("exp") {
             None | Some(Value::Null) => Err(VapidError::NoExpiry),
-            Some(value) => value.as_f64().ok_or(VapidError::ExpiryType),
+            Some(value) => {
+                let expiry = value.as_f64().ok_or(VapidError::ExpiryType)?;
+                Ok(Verified { name, expiry })
+            }
         }
     }
 
-    fn check_audience(&self, audience: Option<&Value>) -> Result<(), VapidError> {
-        let expected = || self.origin.as_str().into();
+    fn name_in(&self, audience: Option<&Value>) -> Result<Name, VapidError> {
+        let expected = || self.origins.own().into();
         let audiences = match audience {
             Some(one @ Value::String(_)) => std::slice::from_ref(one),
             Some(Value::Array(several)) => several,
             _ => return Err(VapidError::NoAudience { expected: expected() }),
         };
-        let is_ours = |text: &str| self.origin.is_meant_by(text);
-        match audiences.iter().filter_map(Value::as_str).any(is_ours) {
-            true => Ok(()),
-            false => Err(VapidError::Audience { expected: expected() }),
-        }
+        let mut texts = audiences.iter().filter_map(Value::as_str);
+        let name = texts.find_map(|text| self.origins.meant_by(text));
+        name.ok_or_else(|| VapidError::Audience { expected: expected() })
     }
 }
 

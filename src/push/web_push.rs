@@ -28,7 +28,7 @@ pub(super) async fn post(
     let (headers, limits) = (request.headers(), &app.common.limits);
     let address = limits.address(request.peer_addr(), headers);
     limits.push_from(address)?;
-    let (EndpointToken { uaid, chid }, vapid_key) = endpoint::open(app, headers, version, token)?;
+    let (EndpointToken { uaid, chid }, vapid_key) = endpoint::open(app, request, version, token)?;
     let PushHeaders { ttl, topic, urgency } =
         app.limits.rules.headers(headers, app.limits.ttl_max)?;
     let wish = ReceiptWish::read(headers)?;
@@ -64,12 +64,12 @@ pub(super) async fn post(
     if let Some(expecting) = expecting {
         if let Ok((Outcome::Stored, _)) = accepted {
             response = HttpResponse::Accepted();
-            response.insert_header((LINK, expecting.link(&app.origin)));
+            response.insert_header((LINK, expecting.link(app.origins.own())));
         } else {
             expecting.cancel(app).await;
         }
     }
     let (_, key) = accepted?;
-    let location = format!("{}{}", app.origin, app.message_urls.encrypt(uaid, &key));
+    let location = format!("{}{}", app.origins.own(), app.message_urls.encrypt(uaid, &key));
     Ok(response.insert_header((LOCATION, location)).insert_header(("ttl", ttl.0 / 1000)).finish())
 }

@@ -16,8 +16,8 @@ use super::setting::{
 };
 use super::value::{
     AccessMode, AddressOrOff, AgeRecipient, AllowedOrigins, AllowedVapidKeys, BillingMode,
-    DirectoryUrl, DomainName, Email, NamePart, PostgresUrl, PublicUrl, SchemaName, StoreKind,
-    Value,
+    DirectoryUrl, DomainName, Email, FormerUrls, NamePart, PostgresUrl, PublicUrl, SchemaName,
+    StoreKind, Value,
 };
 use crate::system::networks::Networks;
 use crate::system::node_address::AllowedNodes;
@@ -52,8 +52,13 @@ settings! {
         /// Public origin of the server, with which endpoint URLs begin and which VAPID tokens must name. Set it if it
         /// differs from the listen address, for instance behind a proxy that terminates TLS. Choose it before the first
         /// browser connects: a subscription keeps its endpoint URL, and application servers sign for the origin in it.
-        /// After a change, signed pushes to older subscriptions are rejected.
+        /// After a change, signed pushes to older subscriptions are rejected, unless `former_urls` has the old origin.
         public_url: Option<PublicUrl> = None;
+
+        /// Origins that `public_url` had before, separated by commas, 16 at most. Pushes that are signed for one of them
+        /// are accepted, and so are Matrix pushkeys that begin with one. Their names must lead to this server for as long
+        /// as pushes come, which `kalends_former_url_pushes_total` counts.
+        former_urls: FormerUrls = FormerUrls::default();
 
         /// Origins of web pages that may open the WebSocket of user agents beside the public origin, separated by
         /// commas. Others get 403; `*` allows all. User agents need no entry: they send no web origin.

@@ -99,6 +99,13 @@ pub enum AllowedOrigins {
     Only(Vec<PublicUrl>),
 }
 
+/// Origins that this server had before.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FormerUrls(Vec<PublicUrl>);
+
+/// Origins in [`FormerUrls`] at most: each push to a former one may be compared with all of them.
+const FORMER_URLS_MAX: usize = 16;
+
 /// The public keys of the application servers that may push. Empty means all, signed or not.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AllowedVapidKeys(Vec<VapidKey>);
@@ -184,6 +191,15 @@ impl PublicUrl {
             .ok_or("expected an origin and nothing behind it, such as https://push.example.net")?;
         Ok(Self(url.origin().ascii_serialization()))
     }
+
+    /// Reads a list with commas.
+    fn read_all(text: &str) -> Result<Vec<Self>, String> {
+        text.split(',').map(|url| Self::read(url.trim())).collect()
+    }
+
+    fn text_of_all(urls: &[Self]) -> String {
+        urls.iter().map(Self::as_str).collect::<Vec<_>>().join(", ")
+    }
 }
 
 impl Default for AllowedOrigins {
@@ -205,19 +221,33 @@ impl AllowedOrigins {
         match text {
             "*" => Ok(Self::All),
             "" => Ok(Self::default()),
-            text => text
-                .split(',')
-                .map(|url| PublicUrl::read(url.trim()))
-                .collect::<Result<_, _>>()
-                .map(Self::Only),
+            text => PublicUrl::read_all(text).map(Self::Only),
         }
     }
 
     fn text(&self) -> String {
         match self {
             Self::All => "*".to_owned(),
-            Self::Only(urls) => urls.iter().map(PublicUrl::as_str).collect::<Vec<_>>().join(", "),
+            Self::Only(urls) => PublicUrl::text_of_all(urls),
         }
+    }
+}
+
+impl FormerUrls {
+    pub fn urls(&self) -> &[PublicUrl] {
+        &self.0
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        let urls = if text.is_empty() { Vec::new() } else { PublicUrl::read_all(text)? };
+        match urls.len() <= FORMER_URLS_MAX {
+            true => Ok(Self(urls)),
+            false => Err(format!("expected at most {FORMER_URLS_MAX} origins")),
+        }
+    }
+
+    fn text(&self) -> String {
+        PublicUrl::text_of_all(&self.0)
     }
 }
 
@@ -297,6 +327,7 @@ values! {
     Email: Text, "ADDRESS", Email::read, |email: &Email| email.as_str().to_owned();
     AllowedOrigins: Text, "LIST", AllowedOrigins::read, AllowedOrigins::text;
     AccessMode: Text, "ACCESS", |text| named(&ACCESS, text), |mode| name_of(&ACCESS, mode);
+    FormerUrls: Text, "LIST", FormerUrls::read, FormerUrls::text;
     AllowedVapidKeys: Text, "LIST", AllowedVapidKeys::read, AllowedVapidKeys::text;
     Networks: Text, "LIST", Networks::parse, Networks::to_string;
     NamePart: Text, "NAME", NamePart::read, |part: &NamePart| part.0.clone();

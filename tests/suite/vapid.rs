@@ -2,9 +2,11 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hyper::Method;
 use serde_json::json;
 
 use crate::harness::{Agent, Sender, Server, Signer, unix_now_s};
+use crate::metrics::scrape;
 
 #[actix_web::test]
 async fn every_fault_of_a_vapid_token_is_rejected_and_named() {
@@ -167,4 +169,43 @@ async fn a_register_for_a_key_that_is_not_on_the_curve_is_refused_for_good() {
         assert_eq!(agent.socket().receive().await, Ok(expected), "{key}");
     }
     agent.register_for(&signer.key()).await;
+}
+
+/// The server has another name now. Senders sign for the origin in the endpoint that they have.
+#[actix_web::test]
+async fn endpoints_of_a_former_name_keep_working() {
+    let former = "https://old.example";
+    let server = Server::start_with(&[&format!("--former-urls=http://older.example,{former}")]);
+    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (sender, signer) = (Sender::new(), Signer::new());
+    let count = async || scrape(&server).await["kalends_former_url_pushes_total"];
+    sender.push_to(&mut agent, &channel, "unsigned").await;
+    let own = sender.post(&channel.endpoint).ttl(60).body("signed for the new name");
+    assert_eq!(own.signed(&signer, &server.origin()).send().await.status, 201);
+    assert_eq!(count().await, 0.0);
+    for (times, origin) in
+        [former, "https://old.example:443/", "http://older.example", former].into_iter().enumerate()
+    {
+        let push = sender.post(&channel.endpoint).ttl(60).body("signed for an old name");
+        let answer = push.signed(&signer, origin).send().await;
+        assert_eq!(answer.status, 201, "{origin}");
+        assert_eq!(count().await, times as f64 + 1.0);
+    }
+    // An unsigned push is known by the name that it was sent to.
+    let push = sender.post(&channel.endpoint).ttl(60).body("unsigned");
+    assert_eq!(push.header("host", "old.example").send().await.status, 201);
+    assert_eq!(count().await, 5.0);
+    let token = channel.endpoint.strip_prefix(&server.origin()).expect("it is of the server");
+    let pushkey = format!("{former}{token}");
+    let notification = json!({"notification": {"event_id": "$a", "devices": [{"app_id": "a", "pushkey": pushkey}]}});
+    let gateway = format!("{}/_matrix/push/v1/notify", server.origin());
+    let answer = sender.request(Method::POST, &gateway).raw_body(notification.to_string());
+    assert_eq!(answer.send().await.json(), json!({"rejected": []}));
+    assert_eq!(count().await, 6.0);
+    let inspected = server.run(&["inspect", &pushkey]).await.succeeded();
+    assert!(!inspected.contains("another origin"), "{inspected}");
+    let foreign = sender.post(&channel.endpoint).ttl(60).body("refused");
+    let answer = foreign.signed(&signer, "https://old.example.evil.example").send().await;
+    answer.assert_refused("of no name", (401, 109), "another server");
+    assert_eq!(count().await, 6.0);
 }

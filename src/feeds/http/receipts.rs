@@ -73,7 +73,7 @@ async fn serve(
             return Ok(events::head());
         }
         let app = app.clone();
-        return events::stream(service, grant, &page, move |page| text(page, &app.origin));
+        return events::stream(service, grant, &page, move |page| text(page, app.origins.own()));
     }
     let ends_at = grant.expires;
     let page = read::page(service, grant, query).await.map_err(missing)?;
@@ -82,7 +82,7 @@ async fn serve(
         // It ended during the wait (RFC 8030 §7.3).
         return Err(FeedError::NoSuchReceipts);
     }
-    let receipts = page.updates.iter().filter_map(|update| Entry::of(update, &app.origin));
+    let receipts = page.updates.iter().filter_map(|update| Entry::of(update, app.origins.own()));
     let receipts = receipts.collect();
     Ok(HttpResponse::Ok().json(Page { receipts, cursor: page.cursor, head: page.head }))
 }

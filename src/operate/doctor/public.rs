@@ -83,7 +83,7 @@ pub(super) async fn check(
             url.origin().ascii_serialization()
         );
         let remedy = "set public_url to the URL that browsers and application servers use, and restart: signed pushes to \
-                      older subscriptions are rejected then";
+                      older subscriptions are rejected then, unless former_urls has their origin";
         return findings.fail("endpoint", found, remedy);
     }
     findings.ok("endpoint", "it begins with the public URL")?;

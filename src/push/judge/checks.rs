@@ -98,6 +98,9 @@ checks! {
     BroadcastSource "broadcast_source" Warning
         "User agents see no new broadcasts."
         "Start the service, or correct broadcast_source_url.";
+    Rivals "rivals" Warning
+        "Each of them closes the connection of the other, and messages reach either."
+        "Give one of them a new profile, or delete its data, so that it gets a uaid of its own. See `kalends inspect`.";
     Maintenance "maintenance" Warning
         "Inactive users and old tables stay, or there is no new archive."
         "The log has the reason. It is repeated each hour.";

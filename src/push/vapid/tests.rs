@@ -11,6 +11,7 @@ use serde::Deserialize;
 use super::*;
 use crate::fuzz::fuzz;
 use crate::settings::value::Value as _;
+use crate::settings::{FormerUrls, PublicUrl};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -87,8 +88,8 @@ impl Fixture {
 }
 
 fn vapid_of(origin: &str, cache_max_bytes: usize) -> Vapid {
-    let origin = PublicUrl::parse(origin).unwrap();
-    Vapid::new(origin, AllowedVapidKeys::default(), cache_max_bytes)
+    let origins = Origins::new(PublicUrl::parse(origin).unwrap(), FormerUrls::default());
+    Vapid::new(Arc::new(origins), AllowedVapidKeys::default(), cache_max_bytes)
 }
 
 fn key_pair(pkcs8: &str) -> EcdsaKeyPair {
@@ -112,7 +113,7 @@ fn headers(authorization: &[&[u8]]) -> HeaderMap {
 
 fn verify(vapid: &Vapid, headers: &HeaderMap, now: Time) -> Result<(), VapidError> {
     let credentials = Credentials::read(headers)?.expect("there is an Authorization header");
-    vapid.verify(&credentials, now)
+    vapid.verify(&credentials, now).map(|name| assert_eq!(name, Name::Own))
 }
 
 #[test]
