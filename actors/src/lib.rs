@@ -43,6 +43,7 @@ pub mod mailbox;
 pub mod nodes;
 pub mod observe;
 pub mod registry;
+pub mod rivals;
 pub mod shared_log_limiter;
 pub mod socket;
 mod store_executor;

@@ -16,6 +16,7 @@ use state_machine::{ConnectionId, NodeId, Span, Time};
 
 use crate::counters::{Counters, Histogram, MonthMove, StoreTimes, WAITING_BOUNDS};
 use crate::mailbox::MailboxState;
+use crate::rivals::Rivals;
 
 /// Asks an actor for its state `S`.
 #[derive(Debug, Clone, Copy)]
@@ -191,6 +192,7 @@ pub struct ClientCounters {
     /// From the time in a stored message's id to its deletion.
     pub time_in_storage: Histogram,
     pub store_times: StoreTimes,
+    pub rivals: Rivals,
 }
 
 /// The codes of an `ack`; another or a missing one counts as `other`. A `nack` is no ack.
@@ -209,6 +211,7 @@ impl Default for ClientCounters {
             moves: Counters::default(),
             time_in_storage: Histogram::new(WAITING_BOUNDS),
             store_times: StoreTimes::default(),
+            rivals: Rivals::default(),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use actix::dev::MessageResponse;
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, WrapFuture};
 use parking_lot::RwLock;
-use slog::{Logger, debug};
+use slog::{Logger, debug, warn};
 use state_machine::access::AccessId;
 use state_machine::delivery::NodeAnswer;
 use state_machine::registry::{Entry, Registry};
@@ -23,6 +23,7 @@ use crate::handle::{ClientHandle, DirectPush, Disconnected, Signal};
 use crate::mailbox::{BoundedActor, Mailbox, Queued};
 use crate::nodes::NodeDirectory;
 use crate::observe::{ClientCounters, ClientState, Observe, RegistryState, observed};
+use crate::rivals::begin_of;
 
 /// The connections of this node, and its peers.
 pub struct RegistryActor {
@@ -158,6 +159,13 @@ impl RegistryActor {
         }
     }
 
+    fn count_replaced(&self, uaid: Uaid) {
+        if self.clients.rivals.replaced(uaid, Instant::now()) {
+            warn!(self.log, "two programs use one uaid, each connection closes the other: give one a new profile";
+                "uaid_begins" => begin_of(uaid));
+        }
+    }
+
     /// Closes the sessions that are due, and schedules the next ones.
     fn close_due(&mut self, ctx: &mut Context<Self>) {
         let Some(drain) = &mut self.drain else { return };
@@ -229,8 +237,12 @@ impl Handler<Queued<Register>> for RegistryActor {
     fn handle(&mut self, register: Queued<Register>, _: &mut Self::Context) {
         let Register { uaid, connection, handle } = register.take();
         let displaced = self.connections.0.write().insert(uaid, connection, handle);
-        if let Some(Err(Disconnected)) = displaced.map(|old| old.handle.signal(Signal::Replaced)) {
-            debug!(self.log, "a connection had ended without deregistering");
+        match displaced.map(|old| old.handle.signal(Signal::Replaced)) {
+            Some(Ok(())) => self.count_replaced(uaid),
+            Some(Err(Disconnected)) => {
+                debug!(self.log, "a connection had ended without deregistering");
+            }
+            None => {}
         }
         if self.access.as_ref().is_some_and(|access| access.has_ended(uaid)) {
             self.connections.notify(uaid, Signal::AccessEnded);
@@ -277,7 +289,11 @@ impl Handler<Queued<ConnectedElsewhere>> for RegistryActor {
 
     fn handle(&mut self, moved: Queued<ConnectedElsewhere>, _: &mut Self::Context) -> NotifyResult {
         let ConnectedElsewhere { uaid, connected_at } = moved.take();
-        self.connections.notify(uaid, Signal::ConnectedElsewhere { connected_at })
+        let notified = self.connections.notify(uaid, Signal::ConnectedElsewhere { connected_at });
+        if notified == NotifyResult::Delivered {
+            self.count_replaced(uaid);
+        }
+        notified
     }
 }
 

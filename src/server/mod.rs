@@ -224,7 +224,10 @@ fn command_context(
     parts.insert(node.clone());
     parts.insert(nodes);
     peers.map(|peers| parts.insert(peers));
-    clients.map(|clients| parts.insert(clients.registry.clone()));
+    if let Some(clients) = clients {
+        parts.insert(clients.registry.clone());
+        parts.insert(Arc::clone(&clients.counters));
+    }
     node.endpoints.as_ref().map(|endpoints| parts.insert(Arc::clone(&endpoints.history)));
     Context {
         store: Arc::clone(store),

@@ -39,6 +39,7 @@ use crate::push::endpoint_token::EndpointTokens;
 use crate::push::judge::Judge;
 use crate::push::message_url::MessageUrls;
 use crate::push::origin_check::OriginCheck;
+use crate::push::origins::Origins;
 use crate::push::push_counters::PushCounters;
 use crate::push::push_history::PushHistory;
 use crate::push::receipts::{ReceiptUrls, ReceiptsFull};
@@ -294,15 +295,17 @@ impl NodeParts<'_> {
             limits,
             log.clone(),
         );
+        let origins = Origins::new(PublicUrl::clone(origin), settings.former_urls.clone());
+        let origins = Arc::new(origins);
         Data::new(EndpointRole {
             common: Data::clone(common),
-            origin: origin.as_str().to_owned(),
+            origins: Arc::clone(&origins),
             tokens: Arc::new(EndpointTokens::new(keys)),
             message_urls: MessageUrls::new(keys),
             receipt_urls: ReceiptUrls::new(keys),
             receipts_full: ReceiptsFull::default(),
             vapid: Vapid::new(
-                PublicUrl::clone(origin),
+                origins,
                 settings.vapid_keys_allowed.clone(),
                 settings.vapid_cache_bytes_max,
             ),

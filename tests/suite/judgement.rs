@@ -136,6 +136,26 @@ async fn a_port_with_a_tenth_of_its_connections_left_is_nearly_full() {
 }
 
 #[actix_web::test]
+async fn two_programs_with_one_uaid_are_named_in_each_place() {
+    let server = Server::start();
+    let (agent, _channel) = Agent::subscribed(&server).await;
+    let uaid = agent.uaid().to_owned();
+    let mut before = agent;
+    for _ in 0..10 {
+        let newer = Agent::reconnect(&server, &uaid).await;
+        before.ended().await;
+        before = newer;
+    }
+    let begin = &uaid.replace('-', "")[..8];
+    let found = format!("two programs use one uaid, which begins with {begin}");
+    is_warned(&server, "rivals", &found).await;
+    let logged = server.logged("two programs use one uaid").await;
+    assert!(logged.contains(begin) && !server.log().contains(&uaid.replace('-', "")), "{logged}");
+    let (_, inspected) = told(&server, &["inspect", &uaid]).await;
+    assert!(inspected.contains("two programs use this uaid: "), "{inspected}");
+}
+
+#[actix_web::test]
 async fn a_status_without_a_server_says_so() {
     let mut server = Server::start();
     server.terminate();

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use actors::observe::ClientCounters;
 use actors::registry::{Lookup, ObserveClient};
 use actors::{BoundedAddr, RegistryActor};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use state_machine::access::AccessGrant;
 use state_machine::connection::PhaseName;
-use state_machine::{Message, NodeId, RouterRecord, RouterType, Time};
+use state_machine::{Message, NodeId, RouterRecord, RouterType, Time, Uaid};
 use storage::store::{Cursor, PageLimit, StoreOp};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -130,13 +131,17 @@ async fn inspect(subject: &Subject, job: &Job) -> Result<Inspection, JobError> {
         months: Vec::new(),
         waiting: Waiting::default(),
         connection: Connection::None,
+        has_rivals: has_rivals(uaid, job),
         limits_reached: reached.into_iter().flatten().map(str::to_owned).collect(),
         pushes: pushes(subject, job),
         refusals: refusals(subject, job),
         findings: Vec::new(),
     };
     if let (Some(endpoint), Some(ours)) = (&mut facts.endpoint, &context.origin) {
-        let is_other = endpoint.origin.as_ref().is_some_and(|origin| origin != ours);
+        let former = &context.settings.former_urls;
+        let is_former = |origin: &str| former.urls().iter().any(|url| url.is_meant_by(origin));
+        let is_other = |origin: &String| origin != ours && !is_former(origin);
+        let is_other = endpoint.origin.as_ref().is_some_and(is_other);
         endpoint.other_origin = is_other.then(|| ours.clone());
     }
     let mut is_waiting = false;
@@ -165,6 +170,11 @@ fn pushes(subject: &Subject, job: &Job) -> Option<Vec<PushFacts>> {
 }
 
 /// The last refusals of requests to the agent or channel.
+fn has_rivals(uaid: Uaid, job: &Job) -> bool {
+    let counters = job.context.part::<Arc<ClientCounters>>();
+    counters.is_some_and(|counters| counters.rivals.agents().contains(&uaid))
+}
+
 fn refusals(subject: &Subject, job: &Job) -> Vec<Refusal> {
     let Some(refusals) = job.context.part::<Arc<Refusals>>() else { return Vec::new() };
     let chid = subject.chid().map(|chid| chid.to_string());

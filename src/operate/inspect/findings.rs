@@ -22,6 +22,7 @@ pub fn of(facts: &Inspection) -> Vec<String> {
         Some(record) => {
             all.extend(channel(facts, record));
             all.extend(future(facts, record));
+            all.extend(rivals(facts));
             all.extend(connection(facts, record));
             all.extend(unfinished_move(facts, record));
         }
@@ -55,6 +56,14 @@ fn other_origin(facts: &Inspection) -> Option<String> {
         "the endpoint is of another origin: it begins with {origin}, and the public_url of this server is {ours}; \
          senders sign for the origin of the endpoint"
     ))
+}
+
+fn rivals(facts: &Inspection) -> Option<String> {
+    facts.has_rivals.then(|| {
+        "two programs use this uaid: each of them closes the connection of the other, and messages reach either; give \
+         one of them a new profile"
+            .to_owned()
+    })
 }
 
 fn channel(facts: &Inspection, record: &RecordFacts) -> Option<String> {

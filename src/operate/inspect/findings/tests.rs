@@ -47,6 +47,7 @@ fn facts(connection: Connection) -> Inspection {
         }],
         waiting: Waiting::default(),
         connection,
+        has_rivals: false,
         pushes: None,
         refusals: Vec::new(),
         limits_reached: Vec::new(),
