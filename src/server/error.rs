@@ -146,8 +146,13 @@ impl ServeError {
                 | Self::Socket(_)
                 | Self::ListenRight(_)
                 | Self::Tls(_)
-                | Self::KeyFingerprints(KeyFingerprintsError::Foreign(_))
-                | Self::Copy(CopyMarkerError::Unfinished { .. })
+                | Self::KeyFingerprints(
+                    KeyFingerprintsError::Foreign(_) | KeyFingerprintsError::Newer(_)
+                )
+                | Self::Copy(
+                    CopyMarkerError::Unfinished { .. }
+                        | CopyMarkerError::Entry(KeyFingerprintsError::Newer(_))
+                )
         )
     }
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use storage::{StoreAdmin, durable};
 
+use super::items_version;
 use super::key_fingerprints::{KeyFingerprintsError, update};
 use crate::settings::table::Settings;
 use crate::settings::value::{StoreKind, Value};
@@ -47,7 +48,7 @@ pub(crate) async fn check(
     }
 }
 
-/// The source of an unfinished copy.
+/// The source of an unfinished copy. Refuses tables of a newer version.
 pub(crate) async fn read(
     kind: StoreKind,
     dir: &Path,
@@ -55,6 +56,7 @@ pub(crate) async fn read(
 ) -> Result<Option<String>, CopyMarkerError> {
     if kind.is_shared() {
         let entries = store.key_fingerprints().await.map_err(KeyFingerprintsError::from)?;
+        items_version::check(&entries).map_err(KeyFingerprintsError::from)?;
         let source = entries.iter().find_map(|entry| entry.strip_prefix(PREFIX));
         return Ok(source.map(str::to_owned));
     }

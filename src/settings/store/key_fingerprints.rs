@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use storage::{StoreAdmin, StoreError};
 
 use super::is_empty_store;
+use super::items_version::{self, NewerRows};
 use crate::settings::keys::KeyList;
 use crate::settings::keys::Keys;
 
@@ -29,6 +30,8 @@ pub enum KeyFingerprintsError {
         .0.name()
     )]
     Foreign(KeyList),
+    #[error(transparent)]
+    Newer(#[from] NewerRows),
     #[error("other nodes keep changing the key fingerprints in the store, try again")]
     Contended,
     #[error("cannot compare the keys with those of other nodes: {0}")]
@@ -42,7 +45,9 @@ pub(crate) async fn add_or_refuse<S: FingerprintStore + ?Sized>(
     keys: &Keys,
 ) -> Result<(), KeyFingerprintsError> {
     update(store, async |before: &BTreeSet<String>| {
-        with_own(store, keys, before).await.map(|after| (after, ()))
+        let mut after = with_own(store, keys, before).await?;
+        items_version::with_own(&mut after);
+        Ok((after, ()))
     })
     .await
 }
@@ -76,6 +81,7 @@ async fn with_own<S: FingerprintStore + ?Sized>(
     keys: &Keys,
     before: &BTreeSet<String>,
 ) -> Result<BTreeSet<String>, KeyFingerprintsError> {
+    items_version::check(before)?;
     let mut after = before.clone();
     for list in KeyList::ALL {
         let ours = list.fingerprints(keys);
@@ -176,8 +182,11 @@ mod tests {
         if cluster.is_empty() { keys } else { keys.with_cluster_texts(cluster).unwrap() }
     }
 
+    /// Of the keys, beside the version of rows.
     fn fingerprints(of: &Keys) -> BTreeSet<String> {
-        KeyList::ALL.iter().flat_map(|list| list.fingerprints(of)).collect()
+        let mut entries = KeyList::ALL.iter().flat_map(|list| list.fingerprints(of)).collect();
+        items_version::with_own(&mut entries);
+        entries
     }
 
     async fn with_users(of: &[&Keys]) -> TestStore {

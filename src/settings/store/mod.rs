@@ -5,12 +5,14 @@
 //! - [`copy_marker`]: the mark of an unfinished copy.
 //! - `sqlite`, `dynamodb`, `postgresql`: open an engine. Only these name one; a build may leave one out (a feature of its name).
 //! - [`message_tables`]: creates the tables of the months.
+//! - [`items_version`]: refuses the rows of a newer version.
 //! - [`key_fingerprints`]: checks that all nodes on a store have the same keys.
 
 pub(crate) mod announcements;
 pub(crate) mod copy_marker;
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
+pub(crate) mod items_version;
 pub mod key_fingerprints;
 pub mod message_tables;
 mod open_error;

@@ -1,5 +1,6 @@
 //! Start-ups that must fail with one precise message and exit code 1, and without listening.
 
+use std::collections::HashMap;
 use std::net::TcpListener;
 use std::path::PathBuf;
 
@@ -234,6 +235,40 @@ async fn no_keys_are_generated_if_the_records_cannot_be_read() {
         .item("curmonth", text("messages_2026_11"));
     record.send().await.expect("the server takes it");
     Start::at(&wire.url).is_refused_for_its_keys(&["keys.toml"]).await;
+}
+
+/// What its rows mean is not known here. systemd does not start a server again that ends with 2.
+#[actix_web::test]
+async fn items_of_a_newer_version_are_refused_and_stay_as_they_are() {
+    let wire = WireServer::start();
+    let mut server = Server::launch(dynamo::launch(&wire.url));
+    assert!(server.terminate().success());
+    let client = dynamo::client(&wire.url);
+    let of_keys = async || {
+        let item = client.get_item().table_name("router");
+        let item = item.key("uaid", AttributeValue::S("keys".to_owned())).consistent_read(true);
+        item.send().await.expect("the server answers").item.expect("the server has started on it")
+    };
+    let marks = |item: &HashMap<String, AttributeValue>| item["marks"].as_ss().unwrap().clone();
+    let mut item = of_keys().await;
+    assert!(marks(&item).contains(&"rows:1/1".to_owned()), "{item:?}");
+    for (versions, is_refused) in [("2/1", false), ("3/2", true)] {
+        let mut newer = marks(&item);
+        newer.retain(|mark| !mark.starts_with("rows:"));
+        newer.push(format!("rows:{versions}"));
+        item.insert("marks".to_owned(), AttributeValue::Ss(newer));
+        let put = client.put_item().table_name("router").set_item(Some(item.clone()));
+        put.send().await.expect("the server takes it");
+        if is_refused {
+            let command = server.command(&["serve", "--listen=127.0.0.1:0"]);
+            let refused = Program::run(command).await;
+            refused.failed(2, "the versions 3/2 of their rows, and this one knows 1");
+        } else {
+            server.restart();
+            assert!(server.terminate().success());
+        }
+        assert!(marks(&of_keys().await).contains(&format!("rows:{versions}")), "it stays");
+    }
 }
 
 /// A server that is killed between creating a table and enabling its TTL leaves a table without a
