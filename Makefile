@@ -1,6 +1,6 @@
 # Commands for developers. `make test` runs all checks, and CI runs it.
 
-.PHONY: test programs tools lint style deps sqlite check-deps mutants chaos power-loss cluster fuzz idle soak capacity bench deb release cross docs
+.PHONY: golden test programs tools lint style deps sqlite check-deps mutants chaos power-loss cluster fuzz idle soak capacity bench deb release cross docs
 
 # Most tests wait for servers, and use little of a core meanwhile.
 TEST_THREADS = $(shell expr 4 '*' $$(nproc))
@@ -56,6 +56,10 @@ chaos:
 power-loss:
 	POWER_SECONDS=$(or $(SECONDS),600) $(if $(SEED),POWER_SEED=$(SEED)) TESTS_REQUIRE=fuse \
 		cargo test --workspace --locked --test suite -- power_losses:: --nocapture
+
+# The store of this version in fixtures/releases, which every later version must open. It is made once, with the version.
+golden:
+	MAKE_GOLDEN=1 cargo test --workspace --locked --test suite -- --exact whole_store::releases::this_version_has_a_store
 
 # Three connection nodes and two endpoint nodes over a DynamoDB server on this machine, until Ctrl-C. ONCE=1 ends after
 # a push through each pair of them.

@@ -27,6 +27,10 @@ impl SimpleAgent {
         Self { socket, uaid }
     }
 
+    pub(super) fn uaid(&self) -> &str {
+        &self.uaid
+    }
+
     pub(super) async fn reconnect(self, server: &Server) -> Self {
         let agent = Self::connect(server, Some(&self.uaid)).await;
         assert_eq!(agent.uaid, self.uaid, "the server forgot the agent");

@@ -41,7 +41,7 @@ impl AdminFixture {
 }
 
 /// Connects an agent at a path, once the node has followed the feed of tokens.
-pub(super) async fn hello(server: &Server, path: &str, uaid: Option<&str>) -> Agent {
+pub(crate) async fn hello(server: &Server, path: &str, uaid: Option<&str>) -> Agent {
     let mut socket = None;
     until(AT_ONCE, "the token is known", async || {
         socket = Socket::open_at(server, path).await.ok();

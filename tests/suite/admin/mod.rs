@@ -1,7 +1,7 @@
 //! Operator commands: `kalends preflight`, `kalends tables`, `kalends users`, `kalends feed` and
 //! `kalends broadcast`, with and without a running server.
 
-mod access;
+pub(crate) mod access;
 mod commands;
 mod feed_tails;
 mod feeds;

@@ -18,6 +18,19 @@ impl Signer {
         Self(pair.expect("a key can be made"))
     }
 
+    /// A new key pair, with its PKCS #8.
+    pub(crate) fn with_pkcs8() -> (Self, Vec<u8>) {
+        let pkcs8 =
+            EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
+        let pkcs8 = pkcs8.expect("a key can be made").as_ref().to_vec();
+        (Self::from_pkcs8(&pkcs8), pkcs8)
+    }
+
+    pub(crate) fn from_pkcs8(pkcs8: &[u8]) -> Self {
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8);
+        Self(pair.expect("it is a key pair"))
+    }
+
     /// The public key as an uncompressed point.
     pub(crate) fn public(&self) -> &[u8] {
         self.0.public_key().as_ref()

@@ -7,6 +7,7 @@ mod copies;
 mod dump;
 mod imported;
 mod kept;
+mod releases;
 mod samples;
 pub(crate) mod upgrade;
 mod upgrade_refusals;

@@ -133,6 +133,32 @@ impl PostgresServer {
         rows.lines().map(|row| row.split('\x1f').map(str::to_owned).collect()).collect()
     }
 
+    /// The statements that make a schema with its rows.
+    pub fn dump(&self, schema: &str) -> String {
+        let mut command = Command::new("pg_dump");
+        command.env("PATH", path()).args(["--inserts", "--no-owner", "--schema", schema]);
+        command.arg("-h").arg(&self.dir).args(["-U", "kalends", "postgres"]);
+        let done = command.output().expect("there is a pg_dump");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let text = String::from_utf8(done.stdout).expect("it prints UTF-8");
+        // Commands of psql that older ones do not know.
+        let lines = text.lines().filter(|line| !line.starts_with("\\"));
+        lines.flat_map(|line| [line, "\n"]).collect()
+    }
+
+    /// Executes the statements of such a dump, in one transaction.
+    pub fn load(&self, statements: &str) {
+        let mut command = Command::new("psql");
+        command.env("PATH", path()).args(["-q", "-1", "-v", "ON_ERROR_STOP=1", "-f", "-"]);
+        command.arg("-h").arg(&self.dir).args(["-U", "kalends", "postgres"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut process = command.spawn().expect("there is a psql");
+        let mut stdin = process.stdin.take().expect("it was piped");
+        stdin.write_all(statements.as_bytes()).expect("psql reads them");
+        drop(stdin);
+        assert!(process.wait().expect("it can be waited for").success(), "psql fails");
+    }
+
     /// A session that executes statements until it is dropped.
     pub fn session(&self, statements: &str) -> Session {
         let mut command = self.client(statements);
