@@ -45,9 +45,10 @@ sqlite:
 CHAOS = chaos::no_message_is_lost_or_redelivered_after_a_settled_ack_in_chaos
 
 # Three connection nodes and two endpoint nodes under faults for SECONDS, and the report (docs/reliability.md). SEED
-# selects the faults. `make test` contains a run of 40 s.
+# selects the faults, and BEFORE a binary of the release before, of which every second node is. `make test` contains a run
+# of 40 s.
 chaos:
-	CHAOS_SECONDS=$(or $(SECONDS),600) $(if $(SEED),CHAOS_SEED=$(SEED)) \
+	CHAOS_SECONDS=$(or $(SECONDS),600) $(if $(SEED),CHAOS_SEED=$(SEED)) $(if $(BEFORE),CHAOS_BEFORE=$(abspath $(BEFORE))) \
 		cargo test --workspace --locked --test suite -- --exact $(CHAOS) --nocapture
 
 # Every command that writes and a server under load, on a disk that loses its power or fails at one of its changes, for

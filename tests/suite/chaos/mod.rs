@@ -4,7 +4,7 @@
 //!
 //! At the end all faults are removed, all agents reconnect and receive what is left, and `ledger`
 //! checks every promise. A seed determines all random choices (`plan`): CHAOS_SEED. CHAOS_SECONDS
-//! sets the duration of the storm.
+//! sets the duration of the storm. Every second node is the build of CHAOS_BEFORE, if that names one.
 
 mod audit;
 mod client;
@@ -19,7 +19,9 @@ mod state;
 mod store;
 mod topics;
 
+use std::env;
 use std::mem::take;
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -41,7 +43,7 @@ use state::{RunState, Stage};
 use store::Store;
 
 use crate::harness::{
-    self, Agent, Cluster, Disconnected, Fault, Proxy, Rule, Server, number_from_env,
+    self, Agent, Cluster, Disconnected, Fault, Proxy, Rule, Sender, Server, number_from_env,
     raise_open_file_limit, timed, within,
 };
 
@@ -103,12 +105,27 @@ async fn storm_over(store: Store) {
         is_stormy: true,
     };
     let mut run = Run::begin(store, size).await;
+    each_pair_delivers_directly(&run.cluster).await;
     let report = run.play().await;
     println!("{report}");
     let tally = report.messages;
     let is_a_test = tally.accepted > 100 && tally.came_later > 10 && tally.settled > 100;
     assert!(is_a_test, "too little happened: {report}");
     report.assert_no_findings();
+}
+
+/// A push with a TTL of zero is never stored: it arrives only if its endpoint node reaches the node of the agent.
+async fn each_pair_delivers_directly(cluster: &Cluster) {
+    for node in &cluster.connection_nodes {
+        let mut agent = connect_new(node).await;
+        let channel = agent.register().await;
+        for at in 0..cluster.endpoint_nodes.len() {
+            let (sender, body) = (Sender::new(), format!("of endpoint node {at}"));
+            let push = sender.post(&cluster.endpoint(at, &channel)).ttl(0).body(body.as_str());
+            let (answer, taken) = tokio::join!(push.send(), agent.take(1));
+            assert_eq!((answer.status, taken[0].body()), (201, body.as_str()));
+        }
+    }
 }
 
 /// Shows that the ledger reports lost messages.
@@ -157,6 +174,7 @@ impl Run {
             harness::ClusterPlan::of(size.connection_nodes, size.endpoint_nodes).with(&FOR_ALL);
         let nodes = nodes.on(store.launch()).with(store.arguments());
         let nodes = nodes.with_clocks(plan.clocks.clone());
+        let nodes = nodes.beside(env::var_os("CHAOS_BEFORE").map(PathBuf::from));
         let nodes =
             nodes.with_connection_arguments(&FOR_CONNECTS).with_endpoint_arguments(&FOR_ENDPOINTS);
         let cluster = Cluster::launch(nodes);

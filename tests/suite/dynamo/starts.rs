@@ -260,7 +260,9 @@ async fn items_of_a_newer_version_are_refused_and_stay_as_they_are() {
         let put = client.put_item().table_name("router").set_item(Some(item.clone()));
         put.send().await.expect("the server takes it");
         if is_refused {
-            let command = server.command(&["serve", "--listen=127.0.0.1:0"]);
+            let launch = dynamo::launch(&wire.url);
+            let mut command = launch.command(&["serve", "--listen=127.0.0.1:0"]);
+            command.arg("--data-dir").arg(server.data_dir());
             let refused = Program::run(command).await;
             refused.failed(2, "the versions 3/2 of their rows, and this one knows 1");
         } else {

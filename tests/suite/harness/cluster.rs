@@ -1,5 +1,7 @@
 //! Connection nodes and endpoint nodes as processes, over one DynamoDB server or another store.
 
+use std::path::PathBuf;
+
 use kalends::settings::keys;
 
 use super::{Channel, Launch, Proxy, Role, Server, WireServer, dynamo};
@@ -30,6 +32,8 @@ pub(crate) struct ClusterPlan {
     pub(crate) endpoint_arguments: Vec<String>,
     /// How a node on another store than DynamoDB is started. The proxy has no requests then.
     pub(crate) store: Option<Launch>,
+    /// Another build of `kalends`, which every second node of each role is of.
+    pub(crate) beside: Option<PathBuf>,
     /// The clocks of the first nodes of each role. Those of the others are right.
     pub(crate) clocks: Clocks,
 }
@@ -54,8 +58,14 @@ impl ClusterPlan {
             connection_arguments,
             endpoint_arguments,
             store: None,
+            beside: None,
             clocks: Clocks::default(),
         }
+    }
+
+    /// Starts every second node of each role as this build.
+    pub(crate) fn beside(self, program: Option<PathBuf>) -> Self {
+        Self { beside: program, ..self }
     }
 
     /// Starts nodes whose clocks are apart.
@@ -119,16 +129,23 @@ impl Cluster {
 
     /// Starts a further endpoint node.
     pub(crate) fn add_endpoint_node(&mut self) {
-        let ahead_s = self.plan.clocks.endpoint_nodes.get(self.endpoint_nodes.len());
+        let number = self.endpoint_nodes.len();
+        let ahead_s = self.plan.clocks.endpoint_nodes.get(number);
         let launch = self.launch_of(Role::Endpoint).with(&ahead_by(ahead_s));
-        self.endpoint_nodes.push(Server::launch(launch));
+        self.endpoint_nodes.push(Server::launch(self.build_of(number, launch)));
     }
 
     /// Starts a further connection node.
     pub(crate) fn add_connection_node(&mut self) {
-        let ahead_s = self.plan.clocks.connection_nodes.get(self.connection_nodes.len());
+        let number = self.connection_nodes.len();
+        let ahead_s = self.plan.clocks.connection_nodes.get(number);
         let launch = self.launch_of(Role::Connection).with(&ahead_by(ahead_s));
-        self.connection_nodes.push(Server::launch(launch));
+        self.connection_nodes.push(Server::launch(self.build_of(number, launch)));
+    }
+
+    fn build_of(&self, number: usize, launch: Launch) -> Launch {
+        let program = self.plan.beside.clone().filter(|_| number % 2 == 1);
+        Launch { program, ..launch }
     }
 
     /// The launch parameters of a node of this cluster.

@@ -34,6 +34,8 @@ pub(crate) struct Server {
 pub(crate) struct Launch {
     /// The role of the node, which selects its command line.
     pub(crate) role: Role,
+    /// Another build of `kalends`, in place of the one that is tested.
+    pub(crate) program: Option<PathBuf>,
     /// The address to listen on, if it was chosen before. Otherwise it is a free one.
     pub(crate) port: Option<SocketAddr>,
     /// Arguments in addition to directory and addresses.
@@ -433,25 +435,26 @@ fn spawn(dir: &Path, before: Option<Ports>, launch: &Launch) -> Result<(Child, P
 }
 
 fn command(dir: &Path, launch: &Launch) -> Command {
-    const KALENDS: &str = env!("CARGO_BIN_EXE_kalends");
+    let tested = Path::new(env!("CARGO_BIN_EXE_kalends"));
+    let program = launch.program.as_deref().unwrap_or(tested);
     if let Some(mib) = launch.disk_mib {
-        return on_disk(&data_dir(dir), mib, KALENDS);
+        return on_disk(&data_dir(dir), mib, program);
     }
     if launch.data_dir.is_some() {
         let mut command = child("setpriv");
-        command.args(["--pdeathsig", "KILL", KALENDS]);
+        command.args(["--pdeathsig", "KILL"]).arg(program);
         return command;
     }
-    let Some((soft, hard)) = launch.open_files else { return child(KALENDS) };
+    let Some((soft, hard)) = launch.open_files else { return child(program) };
     let mut shell = child("sh");
     let script = format!("ulimit -Sn {soft} && ulimit -Hn {hard} && exec \"$0\" \"$@\"");
-    shell.arg("-c").arg(script).arg(KALENDS);
+    shell.arg("-c").arg(script).arg(program);
     shell
 }
 
 /// Mounts a disk for `program` alone, in namespaces of its own. Needs no root where users may make these namespaces;
 /// otherwise the server does not start, and its log has the error of `unshare`.
-fn on_disk(dir: &Path, mib: u32, program: &str) -> Command {
+fn on_disk(dir: &Path, mib: u32, program: &Path) -> Command {
     fs::create_dir_all(dir).expect("a directory can be made");
     let mut command = child("unshare");
     let script = format!("mount -t tmpfs -o size={mib}m,mode=700 disk \"$0\" && exec \"$@\"");

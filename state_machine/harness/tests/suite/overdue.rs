@@ -158,14 +158,14 @@ impl Untimed {
 
 #[test]
 fn an_ack_is_overdue_at_its_time_although_the_timer_is_late() {
-    let limits = Limits { unacked_max: 1, ..default_limits() };
+    let limits = default_limits();
     let due = OPENED_AT + limits.ack_wait;
     let is_sent = |effects: &[Effect]| {
         let notification =
             |effect: &Effect| matches!(effect, Effect::Send(ServerMessage::Notification(_)));
         effects.iter().any(notification)
     };
-    // Before it the first message occupies the window.
+    // Before it a push waits for the ack of the first.
     for (at, is_overdue) in [(Time(due.0 - 1), false), (due, true)] {
         let mut untimed = Untimed::registered(limits.clone());
         assert!(is_sent(&untimed.push(OPENED_AT, 1)));

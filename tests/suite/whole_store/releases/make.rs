@@ -124,7 +124,7 @@ async fn use_it(server: &Server) -> Known {
     }
 }
 
-async fn copy(data: &Path, to: &str, launch: Launch) {
+pub(super) async fn copy(data: &Path, to: &str, launch: Launch) {
     let mut copy = launch.command(&["store", "copy", "--from", "embedded", "--to", to]);
     copy.arg("--server-stopped").arg("--data-dir").arg(data);
     run(copy).await;

@@ -95,11 +95,9 @@ async fn the_data_directory_of_each_release_is_copied_to_another_engine() {
     for release in releases() {
         let (home, wire) = (TempDir::new().expect("a temporary directory"), WireServer::start());
         let (known, dir) = (release.known(), release.data_in(home.path()));
-        let to_dynamodb = known.launch(&dir).with(&stores::of_dynamodb(&wire));
-        let mut copy = to_dynamodb.command(&["store", "copy", "--to", "dynamodb"]);
-        copy.args(["--from", "embedded", "--server-stopped"]).arg("--data-dir").arg(&dir);
-        Program::run(copy).await.succeeded();
-        known.is_served(&Server::launch(to_dynamodb)).await;
+        let arguments = stores::of_dynamodb(&wire);
+        make::copy(&dir, "dynamodb", Launch::default().with(&arguments)).await;
+        known.is_served(&Server::launch(known.launch(&dir).with(&arguments))).await;
     }
 }
 

@@ -61,8 +61,8 @@ impl Release {
         let client = dynamo::client(&wire.url);
         let tables: BTreeMap<String, Vec<Map<String, Value>>> =
             serde_json::from_str(&self.read("dynamodb.json")).expect("it was written as JSON");
-        let clock = self.known().clock_offset(0);
-        let mut server = Server::launch(dynamo::launch(&wire.url).with(&["--dev", &clock]));
+        let launch = dynamo::launch(&wire.url).with(&["--dev", "--simplepush=true"]);
+        let mut server = Server::launch(launch.with(&[&self.known().clock_offset(0)]));
         assert!(server.terminate().success());
         for (table, items) in tables {
             for item in items {
