@@ -104,7 +104,7 @@ struct Registry {
     moves: BoundedRecipient<ConnectedElsewhere>,
 }
 
-/// An authenticated request.
+/// A request of this cluster, and the status of its answer.
 struct Processed {
     mac: RequestMac,
     status: StatusCode,

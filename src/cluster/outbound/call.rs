@@ -50,7 +50,7 @@ struct Signed {
     ahead: ClockDifference,
 }
 
-/// A signed answer.
+/// An answer with a valid signature.
 pub(super) struct Answered {
     pub(super) status: StatusCode,
     /// What the node says of itself, if the request is an operator's.

@@ -9,7 +9,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use rustix::process::{Signal, getpid, kill_process};
 use slog::info;
 use state_machine::Uaid;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::buttons::{BACK_UP, STOP, dropping, revoking};
 use super::guard::Form;
@@ -28,6 +28,9 @@ use crate::settings::keys::Keys;
 
 /// How long the answer to a backup waits for its end.
 const BACKUP_WAIT: Duration = Duration::from_secs(10);
+
+/// Time for the answer to leave, before the server stops.
+const ANSWER_TIME: Duration = Duration::from_millis(200);
 
 type Answer = Result<HttpResponse, Refusal>;
 
@@ -93,7 +96,7 @@ pub(super) async fn stop(request: HttpRequest, body: Payload, page: Data<AdminPa
     let (session, form) = page.admit_form(&request, body).await?;
     let shell = page.shell(&session);
     Ok(match is_confirmed(&form) {
-        true => pages::done(&shell, page.stop()),
+        true => pages::done(&shell, Ok(page.stop())),
         false => pages::question(&shell, &STOP),
     })
 }
@@ -135,14 +138,17 @@ impl AdminPage {
     }
 
     /// As SIGTERM does, once: a second one would cut the drain short.
-    fn stop(&self) -> Result<String, String> {
+    fn stop(&self) -> String {
         let common = &self.node.common;
         if common.is_draining() || self.stops.swap(true, Ordering::Relaxed) {
-            return Ok("The server is stopping already.".to_owned());
+            return "The server is stopping already.".to_owned();
         }
         info!(common.log, "an operator asked the server to stop");
-        let asked = kill_process(getpid(), Signal::TERM);
-        asked.map_err(|error| format!("the server cannot signal itself: {error}"))?;
-        Ok("The server drains, and stops then.".to_owned())
+        actix_web::rt::spawn(async {
+            sleep(ANSWER_TIME).await;
+            // A process may always signal itself.
+            let _ = kill_process(getpid(), Signal::TERM);
+        });
+        "The server drains, and stops then.".to_owned()
     }
 }

@@ -1,6 +1,7 @@
 //! What is asked beside the events, while a page is open: the store for the months, and the other nodes.
 
 use actix_web::web::Data;
+use actors::observe::{BreakerState, PeerStatus};
 use actors::{Directory, NodeDirectory};
 use futures_util::{StreamExt, stream};
 use state_machine::{ClockDifference, NodeId, Span, Time};
@@ -50,9 +51,13 @@ pub(super) fn ask_nodes(page: &Data<AdminPage>, now: Time) {
     let page = Data::clone(page);
     actix_web::rt::spawn(async move {
         let peers = page.node.nodes().map(NodeDirectory::peers).unwrap_or_default();
-        let mut nodes: Vec<_> = peers.into_iter().map(|peer| peer.node).collect();
+        let is_called = |peer: &PeerStatus| peer.breaker == BreakerState::Closed;
+        let nodes = peers.into_iter().map(|peer| (is_called(&peer), peer.node));
+        let mut nodes: Vec<_> = nodes.collect();
+        // Those that did not answer before are among the ones that are asked.
         nodes.sort_unstable();
         nodes.truncate(NODES_MAX);
+        let nodes = nodes.into_iter().map(|(_, node)| node);
         let rows = stream::iter(nodes).map(|node| ask(node, &access, &page));
         let mut rows: Vec<_> = rows.buffer_unordered(ASKED_AT_ONCE).collect().await;
         rows.push(this_node(&page));

@@ -28,7 +28,7 @@ const VALUE_MAX: f64 = 9_999_999.0;
 
 pub(super) struct History {
     rings: [Ring; RINGS.len()],
-    /// Milliseconds since 1970.
+    /// In milliseconds since 1970.
     starts: VecDeque<u64>,
     read: Option<Time>,
 }
@@ -104,7 +104,7 @@ impl History {
         self.rings.each_ref().map(|ring| ring.added)
     }
 
-    /// All of it.
+    /// All points that are kept.
     pub(super) fn whole(&self) -> Written {
         self.since([0; RINGS.len()])
     }

@@ -11,7 +11,7 @@ use crate::monitoring::process;
 use crate::push::app::AppState;
 use crate::settings::StoreKind;
 
-/// A bar.
+/// A bar of the page.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Resource {
     name: &'static str,
