@@ -157,9 +157,11 @@ impl Ring {
 
     /// Ends the present period, and begins the one of this reading.
     fn begin(&mut self, now: Time, reading: &Reading) {
-        let ended = self.point();
-        ended.filter(|point| point.at <= now).into_iter().for_each(|point| self.push(point));
-        if self.present.is_some() {
+        // What the server before has written may be of this period, too.
+        let goes_on = |point: Point| self.period(point.at) == self.period(now);
+        if self.present.is_some() || !self.before.is_some_and(goes_on) {
+            let ended = self.point().filter(|point| point.at <= now);
+            ended.into_iter().for_each(|point| self.push(point));
             self.before = None;
         }
         let last = self.present.take().map(|present| present.last);
@@ -255,7 +257,9 @@ pub(super) mod tests {
     pub(in super::super) fn full(from: Time, to: Time) -> History {
         let mut history = History::new(from);
         for at in (from.0..=to.0).step_by(READ_EVERY.0 as usize) {
-            history.add(Time(at), &Reading { agents: Some(3.0), ..reading(at / SECOND, &[]) });
+            let mut read = reading(at / SECOND, &[]);
+            read.agents = Some(3.0);
+            history.add(Time(at), &read);
         }
         history
     }
@@ -317,7 +321,9 @@ pub(super) mod tests {
         assert_eq!(history.starts, [DAY, now.0]);
         let unchanged = history.whole();
         assert_eq!(unchanged.rings[3].at, before.rings[3].at, "its last period has not ended");
-        history.add(now, &Reading { agents: Some(5.0), ..Reading::default() });
+        let mut read = Reading::default();
+        read.agents = Some(5.0);
+        history.add(now, &read);
         let Written { rings, .. } = history.whole();
         // The mean of both servers. Of a counter that has just begun nothing is known.
         assert_eq!(rings[3].columns[0].last(), Some(&Some(4.0)));
