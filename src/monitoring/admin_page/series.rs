@@ -46,7 +46,8 @@ impl Reading {
     pub(super) fn since(&self, before: &Self, minutes: f64, agents: Option<f64>) -> Values {
         let rate = |place: usize| {
             let grown = self.pushes[place]? - before.pushes[place]?;
-            Some(grown.max(0.0) / minutes)
+            // Of the first reading, nothing is known.
+            (minutes > 0.0).then(|| grown.max(0.0) / minutes)
         };
         let quantile = |share| self.quantile(before, share);
         [agents, rate(0), rate(1), rate(2), quantile(0.5), quantile(0.99)]
@@ -117,6 +118,7 @@ pub(super) mod tests {
         let expected = [Some(3.0), Some(2.5), Some(0.0), Some(2.5), Some(0.1), Some(50.0)];
         assert_eq!(now.since(&before, 2.0, Some(3.0)), expected);
         assert_eq!(before.since(&before, 2.0, None)[4..], [None, None], "no push was direct");
+        assert_eq!(now.since(&before, 0.0, None)[1..4], [None; 3], "no time has passed");
         assert_eq!(Reading::default().since(&before, 2.0, None), [None; 6]);
         // The counters began again.
         assert_eq!(before.since(&now, 2.0, None)[1], Some(0.0));

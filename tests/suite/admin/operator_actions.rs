@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::AdminFixture;
 use super::operator_page::{Operator, PORT, body};
-use crate::harness::{AT_ONCE, Agent, Cluster, ClusterPlan, Sender, Server, run, until};
+use crate::harness::{AT_ONCE, Agent, Cluster, ClusterPlan, Sender, Server, free_port, run, until};
 use crate::metrics::scrape;
 
 const CONFIRMED: (&str, &str) = ("confirmed", "yes");
@@ -158,7 +158,8 @@ async fn a_node_that_drains_is_shown_as_draining() {
 
 #[actix_web::test]
 async fn the_history_continues_after_a_restart_and_a_damaged_one_is_set_aside() {
-    let mut server = Server::start_with(&[PORT]);
+    // The log has the address of the first start.
+    let mut server = Server::start_with(&[&format!("--metrics-listen={}", free_port())]);
     let history = async |server: &Server| {
         let mut stream = Operator::signed_in(server).await.stream().await;
         stream.until(AT_ONCE, "event: history\ndata: ").await;

@@ -102,12 +102,8 @@ fn the_live_page_follows_pushes_and_comes_back_after_a_restart_of_the_server() {
     let mut firefox = Firefox::start(profile.path());
     sign_in(&mut firefox, &server, &address);
     let verdict = "document.getElementById('verdict').textContent";
-    wait(&mut firefox, &format!("{verdict}.includes('No user agent has connected yet')"));
-    let public = firefox.run("return document.getElementById('public').href;", &json!([]));
-    assert_eq!(public, format!("{}/", server.origin()));
-    assert_page(&mut firefox, "admin-empty");
     let uaid = pushes(&server);
-    wait(&mut firefox, &format!("{verdict}.includes('0 user agents connected, last push')"));
+    wait(&mut firefox, &format!("{verdict}.includes(' connected, last push ')"));
     let outcomes = "document.querySelector('[data-rows=outcomes]').textContent";
     wait(&mut firefox, &format!("{outcomes}.includes('delivered1stored3')"));
     let refused = "document.querySelector('#refusals tbody').textContent";
@@ -139,6 +135,26 @@ fn the_live_page_follows_pushes_and_comes_back_after_a_restart_of_the_server() {
     assert_page(&mut firefox, "admin-drop");
     press_on(&mut firefox, "document.activeElement.textContent === 'Sign out'");
     wait(&mut firefox, "location.pathname === '/admin/login'");
+}
+
+#[test]
+fn the_page_of_a_new_server_leads_to_the_first_user_agent() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let ((server, address), elsewhere) =
+        (server(&["--admin-page-interval-ms=100"]), Server::start());
+    // Firefox is a user agent of the other server.
+    let profile = Profile::new(&elsewhere.socket_url());
+    let mut firefox = Firefox::start(profile.path());
+    sign_in(&mut firefox, &server, &address);
+    let verdict = "document.getElementById('verdict').textContent";
+    wait(&mut firefox, &format!("{verdict}.includes('No user agent has connected yet')"));
+    let public = firefox.run("return document.getElementById('public').href;", &json!([]));
+    assert_eq!(public, format!("{}/", server.origin()));
+    let title = firefox.run("return document.title;", &json!([]));
+    assert_eq!(title, format!("{} · Kalends", server.address()));
+    assert_page(&mut firefox, "admin-empty");
+    pushes(&server);
+    wait(&mut firefox, &format!("{verdict}.includes('0 user agents connected, last push ')"));
 }
 
 /// A history of 31 days, in which the server did not run for some: `now` is in milliseconds since 1970.
@@ -206,7 +222,7 @@ fn figures_are_read_by_the_pointer_and_the_keyboard_for_four_times() {
         seen.insert(text);
         firefox.press(RIGHT);
         assert_eq!(number(&value(&mut firefox, "ariaValueNow")), number(&moved) + 1);
-        let lines = "return document.querySelectorAll('.plot')[0].querySelector('.s0')\
+        let lines = "return document.querySelectorAll('.plot')[0].querySelector('path.s0')\
                      .getAttribute('d').split('M').length - 1;";
         let lines = firefox.run(lines, &json!([])).as_u64().expect("it is a number");
         // The server did not run for two days, and began again now.
