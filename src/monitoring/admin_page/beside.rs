@@ -99,10 +99,11 @@ async fn ask(node: NodeId, access: &NodeAccess, page: &AdminPage) -> NodeRow {
 
 fn this_node(page: &AdminPage) -> NodeRow {
     let own = page.jobs.part::<Directory>().and_then(Directory::own);
+    let name = page.identity.node.as_ref().map(|(_, name)| name.clone());
     let connections = &page.node.connections;
     let agents = connections.as_ref().map(|role| role.clients.counters.identified());
     NodeRow {
-        node: own.map_or_else(|| "this node".to_owned(), |own| own.as_str().to_owned()),
+        node: own.map_or(name.unwrap_or_default(), |own| own.as_str().to_owned()),
         role: page.role(),
         version: Some(Build::TEXT.to_owned()),
         state: if page.node.common.is_draining() { State::Drains } else { State::Serves },

@@ -11,8 +11,8 @@ use crate::settings::Settings;
 pub(super) struct Identity {
     /// The host of the public URL, with a port that is not the one of its scheme.
     pub(super) host: String,
-    /// The node of a cluster. None of a single server.
-    pub(super) node: Option<String>,
+    /// The role and the name of a node of a cluster. None of a single server.
+    pub(super) node: Option<(&'static str, String)>,
 }
 
 impl Identity {
@@ -24,11 +24,11 @@ impl Identity {
             (Some(_), Some(_)) => None,
             (Some(_), None) => {
                 let own = own.and_then(|own| host_of(own.as_str())).unwrap_or(machine);
-                Some(format!("connection node {own}"))
+                Some(("connection", own))
             }
             (None, _) => {
                 let port = settings.listen.port();
-                Some(format!("endpoint node {machine}:{port}"))
+                Some(("endpoint", format!("{machine}:{port}")))
             }
         };
         Self { host, node }
@@ -36,10 +36,15 @@ impl Identity {
 
     /// The shortest distinction is first: a tab shows little.
     pub(super) fn title(&self) -> String {
-        match &self.node {
+        match self.node() {
             Some(node) => format!("{node}, {}", self.host),
             None => self.host.clone(),
         }
+    }
+
+    /// Such as `connection node 10.0.0.1:8081`.
+    pub(super) fn node(&self) -> Option<String> {
+        self.node.as_ref().map(|(role, name)| format!("{role} node {name}"))
     }
 }
 
@@ -55,12 +60,10 @@ mod tests {
 
     #[test]
     fn a_title_begins_with_what_differs_between_nodes() {
-        let identity = |node: Option<&str>| Identity {
-            host: "push.example.net".to_owned(),
-            node: node.map(str::to_owned),
-        };
+        let host = || "push.example.net".to_owned();
+        let identity = |node| Identity { host: host(), node };
         assert_eq!(identity(None).title(), "push.example.net");
-        let node = identity(Some("connection node a:8081")).title();
+        let node = identity(Some(("connection", "a:8081".to_owned()))).title();
         assert_eq!(node, "connection node a:8081, push.example.net");
         assert_eq!(host_of("https://a.example/").unwrap(), "a.example");
         assert_eq!(host_of("http://[::1]:8080").unwrap(), "[::1]:8080");

@@ -51,7 +51,8 @@ function duration(seconds) {
 
 const since = (ms) => duration(Math.max(0, now.at - ms) / 1000);
 const clock = (ms) => new Date(ms).toLocaleTimeString("en-GB");
-const sentence = (text) => text[0].toUpperCase() + text.slice(1);
+/** The name of a setting keeps its letters. */
+const sentence = (text) => (/^\w*_/.test(text) ? text : text[0].toUpperCase() + text.slice(1));
 const count = (value, thing) => `${number(value)} ${thing}${value === 1 ? "" : "s"}`;
 
 /** The upper bound of the band in which the share lies. */
@@ -82,12 +83,6 @@ function difference(seconds) {
 }
 
 const ROWS = {
-  findings: () =>
-    now.findings.map(({ check, since_ms: began, found, why, effect, remedy }) => [
-      check.replaceAll("_", " "),
-      since(began),
-      `${sentence(why ? `${found}: ${why}` : found)}. ${effect} ${remedy}`,
-    ]),
   nodes: () =>
     now.nodes.map((row) => [
       row.is_this ? `${row.node} (this page)` : row.node,
@@ -183,6 +178,20 @@ function fill(table, rows) {
   }
 }
 
+/** What is wrong, since when, and what to do. */
+function fillFindings() {
+  const list = byId("findings").lastElementChild;
+  while (list.children.length > now.findings.length) list.lastElementChild.remove();
+  for (const [place, { severity, since_ms: began, found, why, effect, remedy }] of now.findings.entries()) {
+    const item = list.children[place] ?? made("li", list);
+    if (!item.children.length) ["strong", "span", "span"].forEach((name) => made(name, item));
+    item.className = severity;
+    const texts = [`${sentence(why ? `${found}: ${why}` : found)}.`, ` ${effect} ${remedy}`, ` For ${since(began)}.`];
+    texts.forEach((text, part) => write(item.children[part], text));
+    item.lastElementChild.className = "quiet";
+  }
+}
+
 /** Bars against their limits. */
 function fillResources() {
   const body = byId("resources").tBodies[0];
@@ -193,14 +202,18 @@ function fillResources() {
       made("th", row, { scope: "row" });
       const cell = made("td", row);
       made("span", cell);
-      made("meter", cell, { min: 0, max: 1, low: 0.75, high: 0.9, optimum: 0 });
+      made("i", made("div", cell, { role: "meter", ariaValueMin: "0", ariaValueMax: "100" }));
       made("td", row);
     }
     const text = isBytes ? bytes : number;
     const [head, cell, last] = row.cells;
     write(head, name);
     write(cell.firstElementChild, text(used));
-    Object.assign(cell.lastElementChild, { value: limit ? used / limit : 1, ariaLabel: `${name}, part of its limit` });
+    const part = limit ? Math.min(100, Math.round((100 * used) / limit)) : 100;
+    const bar = cell.lastElementChild;
+    Object.assign(bar, { ariaLabel: `${name}, percent of its limit`, ariaValueNow: String(part) });
+    bar.className = part >= 90 ? "bad" : "";
+    bar.firstElementChild.style.width = `${part}%`;
     write(last, `${text(limit)}, ${setting}`);
   }
 }
@@ -252,6 +265,7 @@ function show() {
   byId("nodes").hidden = !now.nodes.length;
   byId("first").hidden = !isNew();
   if (/^https?:/.test(now.origin)) byId("public").href = now.origin;
+  fillFindings();
   fillResources();
   for (const table of all("table[data-rows]")) fill(table, ROWS[table.dataset.rows]());
   for (const [place, row] of [...(all("[data-rows=nodes]")[0].tBodies[0]?.rows ?? [])].entries()) {
@@ -285,14 +299,15 @@ function prepare(plot) {
   const figure = made("figure", plot);
   const caption = made("figcaption", figure);
   made("strong", caption, { textContent: unit ? `${name}, ${unit}` : name });
+  const time = made("span", caption, { className: "quiet" });
+  const keys = made("span", caption, { className: "keys" });
   const picture = svg("svg", figure);
   picture.setAttribute("aria-hidden", "true");
   const [grid, mark] = ["grid", "mark"].map((kind) => svg("path", picture, kind));
   const lines = series.split("|").map((text, place) => {
     const [name, label] = text.split(":");
-    return { name, label, path: svg("path", picture, `s${place}`), key: made("span", caption, { className: `key s${place}` }) };
+    return { name, label, path: svg("path", picture, `s${place}`), key: made("span", keys, { className: `key s${place}` }) };
   });
-  const time = made("span", caption, { className: "quiet" });
   const drawn = { plot, picture, grid, mark, lines, time, cursor: svg("path", picture, "cursor"), texts: svg("g", picture), at: null };
   Object.assign(plot, { tabIndex: 0, role: "slider", ariaLabel: `${name}${unit ? ` in ${unit}` : ""}`, ariaValueMin: "0" });
   plot.addEventListener("keydown", (event) => {
@@ -400,7 +415,7 @@ function drawOne(figure, ring) {
   let grid = "";
   for (const value of [0, top / 2, top]) {
     grid += `M${LEFT} ${y(value)}h${figure.width}`;
-    used = label(figure, used, LEFT - 5, y(value) + 4, "end", value >= 1e4 ? `${number(value / 1000)}k` : number(value));
+    used = label(figure, used, LEFT - 5, y(value) + 4, "end", value.toLocaleString("en", { notation: "compact" }));
   }
   for (const at of ticks(from, to)) {
     grid += `M${x(at).toFixed(1)} ${bottom}v4`;

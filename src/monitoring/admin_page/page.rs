@@ -234,7 +234,7 @@ impl AdminPage {
         Shell {
             title: self.identity.title(),
             host: self.identity.host.clone(),
-            node: self.identity.node.clone(),
+            node: self.identity.node(),
             form: self.sessions.form_token(session),
         }
     }
