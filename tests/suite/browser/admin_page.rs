@@ -263,15 +263,15 @@ fn a_full_disk_is_the_verdict_and_a_fold_with_a_fault_is_open() {
     wait(
         &mut firefox,
         &format!(
-            "{findings}.includes('lower disk_free_min') && {findings}.includes('broadcast source')"
+            "{findings}.includes('lower disk_free_min') && {findings}.includes('broadcast_source_url gives')"
         ),
     );
     wait(&mut firefox, "document.querySelector('[data-used=feeds]').open");
-    let disk = "document.querySelector('#resources meter')";
+    let disk = "document.querySelector('#resources [role=meter]')";
     wait(
         &mut firefox,
         &format!(
-            "{disk}.value === 1 && {disk}.parentElement.nextSibling.textContent.includes('disk_free_min')"
+            "{disk}.ariaValueNow === '100' && {disk}.parentElement.nextSibling.textContent.includes('disk_free_min')"
         ),
     );
     assert_page(&mut firefox, "admin-bad");
