@@ -222,6 +222,14 @@ impl ClientCounters {
         ClientCounts { phases: self.phases.lock().clone(), pushes_waiting }
     }
 
+    /// User agents that have said hello.
+    pub fn identified(&self) -> u64 {
+        let is_one =
+            |phase: &PhaseName| !matches!(phase, PhaseName::AwaitingHello | PhaseName::Closed);
+        let phases = self.phases.lock();
+        phases.iter().filter(|(phase, _)| is_one(phase)).map(|(_, count)| *count as u64).sum()
+    }
+
     /// Moves a client from one phase to another. A new client comes from no phase, one that ends
     /// goes to none.
     pub(crate) fn moved(&self, from: Option<PhaseName>, to: Option<PhaseName>) {

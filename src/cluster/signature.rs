@@ -24,6 +24,10 @@ pub const ANSWER_MAC_HEADER: &str = "kalends-mac";
 /// The header with the time of the node, in an answer that refuses the time of a request.
 pub const TIME_HEADER: &str = "kalends-time";
 
+/// The headers of an answer to an operator: what the node says of itself, and its signature.
+pub const ABOUT_HEADER: &str = "kalends-node";
+pub const ABOUT_MAC_HEADER: &str = "kalends-node-mac";
+
 /// Maximum difference between the clocks of two nodes that call each other with the time of the other one.
 pub const CLOCK_DIFFERENCE_MAX: Span = Span::from_secs(24 * 60 * 60);
 
@@ -131,8 +135,23 @@ impl ClusterKeys {
     }
 }
 
-/// The answer that has the time of the node.
+/// What an answer has beside its status.
 impl ClusterKeys {
+    /// The signature of what the node says of itself, in the answer with this status.
+    pub fn sign_about(&self, request: &RequestMac, status: u16, about: &str) -> String {
+        let text = about_text(request, status, about);
+        URL_SAFE_NO_PAD.encode(self.answers.sign_with(request.key, &text))
+    }
+
+    pub fn verify_about(
+        &self,
+        request: &RequestMac,
+        status: u16,
+        (about, header): (&str, &str),
+    ) -> bool {
+        self.answers.verify(about_text(request, status, about), header)
+    }
+
     /// The `kalends-time` and `kalends-mac` headers of an answer with status 401 to a request of another time.
     pub fn sign_time(&self, request: &RequestMac, now: Time) -> (String, String) {
         let mac = self.answers.sign_with(request.key, &time_text(request, now));
@@ -184,9 +203,12 @@ fn answer_text(request: &RequestMac, status: u16) -> Vec<u8> {
     format!("{ANSWER_LINE}\n{mac}\n{status}").into_bytes()
 }
 
+fn about_text(request: &RequestMac, status: u16, about: &str) -> Vec<u8> {
+    [&answer_text(request, status)[..], b"\n", about.as_bytes()].concat()
+}
+
 fn time_text(request: &RequestMac, now: Time) -> Vec<u8> {
-    let answer = answer_text(request, UNAUTHORIZED);
-    [&answer[..], format!("\n{}", now.0).as_bytes()].concat()
+    about_text(request, UNAUTHORIZED, &now.0.to_string())
 }
 
 /// Milliseconds since 1970. A sign or a leading zero would be another spelling.

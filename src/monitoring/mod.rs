@@ -76,6 +76,9 @@ pub fn bind(
     }
 }
 
+/// What the end of a server ends.
+pub struct Monitoring(Option<Data<AdminPage>>);
+
 /// Serves the metrics on a thread of their own, and sends them to a statsd server if there is one. Runs until the
 /// process ends.
 pub fn start(
@@ -83,8 +86,9 @@ pub fn start(
     settings: &Settings,
     node: &AppState,
     jobs: Context,
-) -> Result<(), MetricsPortError> {
+) -> Result<Monitoring, MetricsPortError> {
     let log = &node.common.log;
+    let mut monitoring = Monitoring(None);
     if let Some(listener) = port {
         let address = settings.metrics_listen.0.expect("a bound port has an address");
         let failed = |source| MetricsPortError { address, source };
@@ -100,6 +104,7 @@ pub fn start(
         if page.is_some() {
             node.common.judge.operator_page.get_or_init(|| address);
         }
+        monitoring = Monitoring(page.clone());
         let paths = if page.is_some() { "/metrics, /admin" } else { "/metrics" };
         let node = Data::new(node.clone());
         let server = http_port::serve(
@@ -115,7 +120,16 @@ pub fn start(
     if let Some(address) = settings.statsd_address {
         statsd::start(address, Duration::from_secs(settings.statsd_interval_s), node.clone());
     }
-    Ok(())
+    Ok(monitoring)
+}
+
+impl Monitoring {
+    /// Keeps what the server after this one shows too.
+    pub async fn end(self) {
+        if let Some(page) = self.0 {
+            page.end().await;
+        }
+    }
 }
 
 fn routes(

@@ -3,6 +3,7 @@
 use std::fs::{metadata, read_dir, read_to_string};
 
 use rustix::param::{clock_ticks_per_second, page_size};
+use rustix::process::{Resource, getrlimit};
 
 /// The process at this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,27 @@ pub(super) fn read() -> Option<ProcessState> {
     let (of_process, of_system) = (read_to_string("/proc/self/stat"), read_to_string("/proc/stat"));
     let units = (clock_ticks_per_second(), u64::try_from(page_size()).ok()?);
     parse(&of_process.ok()?, &of_system.ok()?, units, open_files()?)
+}
+
+/// The number of open files at which no further one is opened.
+pub(super) fn open_files_max() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
+/// The memory in bytes that this process and those of its unit or container may use, and what sets that.
+pub(super) fn memory_max() -> Option<(u64, &'static str)> {
+    let of_process = read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let path = of_process.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
+    let limit = read_to_string(format!("/sys/fs/cgroup{path}/memory.max")).unwrap_or_default();
+    match limit.trim().parse() {
+        Ok(limit) => Some((limit, "MemoryMax of the unit")),
+        Err(_) => Some((machine_memory(&read_to_string("/proc/meminfo").ok()?)?, "the machine")),
+    }
+}
+
+fn machine_memory(info: &str) -> Option<u64> {
+    let line = info.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib << 10)
 }
 
 /// The size of the directory, since Linux 6.2. Reading the directory takes a microsecond for each file.
@@ -68,11 +90,16 @@ mod tests {
         };
         assert_eq!(state, Some(expected));
         assert_eq!(parse("7 (a) S 1", "btime 1\n", (100, 4096), 12), None);
+        let info = "MemTotal:       16384000 kB\nMemFree:         1000000 kB\n";
+        assert_eq!(machine_memory(info), Some(16_384_000 << 10));
+        assert_eq!(machine_memory("MemFree: 1 kB\n"), None);
     }
 
     #[test]
     fn this_process_is_there() {
         let state = read().unwrap();
         assert!(state.resident_bytes > 1 << 20 && state.open_files >= 3, "{state:?}");
+        assert!(memory_max().unwrap().0 > state.resident_bytes);
+        assert!(open_files_max().unwrap() > state.open_files as u64);
     }
 }

@@ -13,8 +13,8 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::tables::census;
-use crate::cluster::outbound::NodeAccess;
-use crate::cluster::outbound::PeerIdentity;
+use crate::cluster::about::AboutNode;
+use crate::cluster::outbound::{NodeAccess, PeerIdentity};
 use crate::command::backend;
 use crate::command::text::columns;
 use crate::command::{
@@ -23,12 +23,13 @@ use crate::command::{
 use crate::push::judge::clocks::{distance, sentences};
 use crate::settings::keys::Keys;
 use crate::settings::{Settings, StoreKind};
+use crate::system::build::Build;
 
 /// Nodes that are listed: those with the most agents.
 const NODES_MAX: usize = 1000;
 
 /// Nodes that are asked at once.
-const ASKED_AT_ONCE: usize = 16;
+pub const ASKED_AT_ONCE: usize = 16;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -52,6 +53,8 @@ pub struct NodeRow {
     /// Records that name it.
     pub agents: u64,
     pub state: NodeState,
+    /// Of this process, and of a node that answers.
+    pub version: Option<String>,
     /// Time until a node behind an open breaker is tried again.
     pub probe_in_ms: Option<u64>,
     /// Notifications that wait to be sent to it; none if the process is not a server of a cluster.
@@ -67,6 +70,8 @@ pub enum NodeState {
     ThisServer,
     /// It answers, and shares the keys.
     Answers,
+    /// It answers, closes its sessions and ends then.
+    Drains,
     Unreachable(String),
     /// This process cannot ask it.
     Unknown,
@@ -84,7 +89,8 @@ impl StoreCommand for ListNodes {
     const HELP: &'static str = "\
 Reads every router record once, counts the agents on each node, and asks each node at its router port. With
 a server on the data directory, it shows what that server sees: its breakers, and notifications that wait.
-Without one, the command asks by itself, with the cluster_keys of keys.toml.
+Without one, the command asks by itself, with the cluster_keys of keys.toml. The exit code is 1 if a node does
+not answer.
 
 Examples:
   kalends nodes --store dynamodb --data-dir /var/lib/kalends
@@ -115,6 +121,8 @@ Examples:
         listed.truncate(NODES_MAX);
         let rows = iter(listed).map(|(node, agents)| row(node, agents, &called, job));
         let (rows, clocks): (Vec<_>, Vec<_>) = rows.buffered(ASKED_AT_ONCE).unzip().await;
+        let is_silent = |row: &NodeRow| matches!(row.state, NodeState::Unreachable(_));
+        let is_well = !rows.iter().any(is_silent);
         job.report(Nodes { nodes: rows }).await?;
         if let Some(peers) = node_access(&job.context) {
             let comparison = peers.compare(clocks.into_iter().flatten().collect());
@@ -122,10 +130,10 @@ Examples:
                 job.note(sentence).await?;
             }
         }
-        match left_out {
-            0 => Ok(()),
-            _ => job.note(format!("{left_out} nodes with fewer agents are not listed")).await,
+        if left_out > 0 {
+            job.note(format!("{left_out} nodes with fewer agents are not listed")).await?;
         }
+        if is_well { Ok(()) } else { Err(JobError::Unwell) }
     }
 }
 
@@ -153,11 +161,12 @@ async fn row(
         BreakerState::Open { probe_in } => Some(probe_in.0),
         BreakerState::HalfOpen => Some(0),
     });
-    let (state, ahead) = state(node.clone(), job).await;
+    let (state, version, ahead) = state(node.clone(), job).await;
     let row = NodeRow {
         node: node.as_str().to_owned(),
         agents,
         state,
+        version,
         probe_in_ms,
         notifications: status.map(|status| status.notifications_pending),
         clock_ahead_s: ahead.map(ClockDifference::seconds),
@@ -165,24 +174,27 @@ async fn row(
     (row, ahead.map(|ahead| (node, ahead)))
 }
 
-/// The state of a node, and how far its clock is ahead if it is another one that answers.
-async fn state(node: NodeId, job: &Job) -> (NodeState, Option<ClockDifference>) {
+/// The state of a node and its version, and how far its clock is ahead if it is another one that answers.
+async fn state(node: NodeId, job: &Job) -> (NodeState, Option<String>, Option<ClockDifference>) {
     let context = &job.context;
     if context.part::<Directory>().is_some_and(|nodes| nodes.own() == Some(&node)) {
-        return (NodeState::ThisServer, None);
+        return (NodeState::ThisServer, Some(Build::TEXT.to_owned()), None);
     }
     if context.servers == Servers::Stopped {
         let why = "no server runs on the data directory".to_owned();
-        return (NodeState::Unreachable(why), None);
+        return (NodeState::Unreachable(why), None, None);
     }
     let Some(peers) = node_access(context) else {
-        return (NodeState::Unknown, None);
+        return (NodeState::Unknown, None, None);
     };
     // No user agent has this uaid, so the notification changes nothing.
-    let (identity, ahead) = peers.ask(node, PREFLIGHT_UAID, context.clock.clone()).await;
-    match identity {
-        PeerIdentity::ThisNode | PeerIdentity::OtherNode => (NodeState::Answers, ahead),
-        PeerIdentity::Unreachable(why) => (NodeState::Unreachable(why), None),
+    let answer = peers.ask(node, PREFLIGHT_UAID, context.clock.clone()).await;
+    match (answer.identity, answer.about) {
+        (PeerIdentity::Unreachable(why), _) => (NodeState::Unreachable(why), None, None),
+        (_, Some(AboutNode { version, drains: true, .. })) => {
+            (NodeState::Drains, Some(version), answer.ahead)
+        }
+        (_, about) => (NodeState::Answers, about.map(|about| about.version), answer.ahead),
     }
 }
 
@@ -190,8 +202,11 @@ fn nodes_text(rows: &[NodeRow]) -> String {
     if rows.is_empty() {
         return "No router record names a node: no user agent is connected.\n".to_owned();
     }
-    let table = rows.iter().map(|row| [row.node.clone(), row.agents.to_string(), state_text(row)]);
-    let table = columns(Some(["NODE", "AGENTS", "STATE"]), table);
+    let cells = |row: &NodeRow| {
+        let version = row.version.clone().unwrap_or("-".to_owned());
+        [row.node.clone(), row.agents.to_string(), version, state_text(row)]
+    };
+    let table = columns(Some(["NODE", "AGENTS", "VERSION", "STATE"]), rows.iter().map(cells));
     let down = rows.iter().filter(|row| matches!(row.state, NodeState::Unreachable(_)));
     let stranded: u64 = down.map(|row| row.agents).sum();
     let advice = match stranded {
@@ -208,6 +223,7 @@ fn state_text(row: &NodeRow) -> String {
     let mut parts = vec![match &row.state {
         NodeState::ThisServer => "this server".to_owned(),
         NodeState::Answers => "answers".to_owned(),
+        NodeState::Drains => "drains, and stops then".to_owned(),
         NodeState::Unreachable(why) => format!("does not answer: {why}"),
         NodeState::Unknown => {
             "unknown: keys.toml of this data directory has no cluster_keys to ask it with"
@@ -237,11 +253,13 @@ mod tests {
             node: node.to_owned(),
             agents,
             state,
+            version: Some("0.1.0".to_owned()),
             probe_in_ms: None,
             notifications: Some(0),
             clock_ahead_s: Some(0),
         };
         let down = NodeRow {
+            version: None,
             probe_in_ms: Some(1200),
             notifications: Some(3),
             ..row("http://b:1", 17, NodeState::Unreachable("refused".to_owned()))
@@ -251,19 +269,21 @@ mod tests {
             ..row("http://c:1", 1, NodeState::Answers)
         };
         let answers = row("http://a:1", 1203, NodeState::Answers);
-        let text = nodes_text(&[answers, down, ahead(90), ahead(-1200)]);
+        let drains = row("http://d:1", 2, NodeState::Drains);
+        let text = nodes_text(&[answers, down, ahead(90), ahead(-1200), drains]);
         let lines: Vec<_> = text
             .lines()
             .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
             .collect();
-        assert_eq!(lines[1], "http://a:1 1203 answers");
+        assert_eq!(lines[1], "http://a:1 1203 0.1.0 answers");
         assert_eq!(
             lines[2],
-            "http://b:1 17 does not answer: refused; the breaker is open, it is tried again in 2 s; \
+            "http://b:1 17 - does not answer: refused; the breaker is open, it is tried again in 2 s; \
              3 notifications wait for it"
         );
-        assert_eq!(lines[3], "http://c:1 1 answers; its clock is 90 s ahead of this one");
-        assert_eq!(lines[4], "http://c:1 1 answers; its clock is 20 min behind this one");
-        assert!(lines[6].starts_with("The records of 17 agents"), "{text}");
+        assert_eq!(lines[3], "http://c:1 1 0.1.0 answers; its clock is 90 s ahead of this one");
+        assert_eq!(lines[4], "http://c:1 1 0.1.0 answers; its clock is 20 min behind this one");
+        assert_eq!(lines[5], "http://d:1 2 0.1.0 drains, and stops then");
+        assert!(lines[7].starts_with("The records of 17 agents"), "{text}");
     }
 }

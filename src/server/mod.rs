@@ -143,7 +143,7 @@ async fn serve(
     let admin = socket::start(&settings.data_dir, commands.served(), jobs.clone(), &log);
     maintenance::start(settings, &node, &store, machine, upkeep);
     let scheduled = scheduled::start(jobs.clone(), Data::clone(&node.common));
-    monitoring::start(metrics_port, settings, &node, jobs)?;
+    let monitoring = monitoring::start(metrics_port, settings, &node, jobs)?;
     startup_log::warn_of_low_disk(&*store, settings, &log);
     startup_log::write(role, settings, &ports, &origin, &log);
     systemd::started(&node);
@@ -151,7 +151,7 @@ async fn serve(
     let (served, until) = shutdown.serve_until_stopped(ports, signals).await;
     // A backup is a command at the socket.
     OptionFuture::from(admin.map(AdminSocket::stop)).await;
-    scheduled.stop().await;
+    tokio::join!(scheduled.stop(), monitoring.end());
     shutdown::close(&*store, until, &log).await?;
     served.map_err(ServeError::Server)
 }

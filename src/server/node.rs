@@ -26,6 +26,7 @@ use super::maintenance::Upkeep;
 use super::open_store::{self, OpenedStore};
 use super::router_url_check::RouterUrl;
 use super::{limits, other_servers};
+use crate::cluster::about::AboutNode;
 use crate::cluster::inbound::RouterPort;
 use crate::cluster::outbound::{NodeAccess, RemoteNodes};
 use crate::cluster::signature::ClusterKeys;
@@ -49,6 +50,7 @@ use crate::push::vapid::Vapid;
 use crate::push::web::WebPage;
 use crate::settings::keys::{Keys, ticket_roots};
 use crate::settings::{AccessMode, PublicUrl, Role, Settings, StoreKind};
+use crate::system::build::Build;
 use crate::system::telemetry::LogState;
 use crate::system::tls::tickets::Tickets;
 
@@ -129,10 +131,7 @@ pub(super) async fn assemble(
         true => Some(parts.connections(&name, &directory, frozen_month).await?),
         false => None,
     };
-    let router = (role == Role::Connection).then(|| {
-        let (keys, limits) = (parts.cluster_keys(), settings.into());
-        RouterPort::new(name.clone(), keys, &directory, clock.clone(), limits, log.clone())
-    });
+    let router = (role == Role::Connection).then(|| parts.router_port(name.clone(), &directory));
     let peers = (role != Role::All).then(|| NodeAccess::of(&keys, settings)).flatten();
     let router_url = router.as_ref().zip(peers.clone()).map(|(router, access)| RouterUrl {
         access,
@@ -182,6 +181,18 @@ impl NodeParts<'_> {
         let directory = Directory::start(registry, role.has_connections().then(|| name.clone()));
         access.follow(feeds, directory.registry().clone(), log.clone());
         directory
+    }
+
+    fn router_port(&self, name: NodeId, directory: &Directory) -> RouterPort {
+        let (common, clients) = (Data::clone(self.common), Arc::clone(directory.clients()));
+        let (clock, log) = (common.clock.clone(), common.log.clone());
+        let about = move || AboutNode {
+            version: Build::TEXT.to_owned(),
+            drains: common.is_draining(),
+            agents: clients.identified(),
+        };
+        let (keys, limits) = (self.cluster_keys(), self.settings.into());
+        RouterPort::new(name, keys, directory, Box::new(about), clock, limits, log)
     }
 
     /// Whether user agents need an access token.

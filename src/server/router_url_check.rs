@@ -27,7 +27,7 @@ pub(super) struct RouterUrl {
 
 impl RouterUrl {
     async fn ask(&self) -> PeerIdentity {
-        self.access.ask(self.node.clone(), self.instance, self.clock.clone()).await.0
+        self.access.ask(self.node.clone(), self.instance, self.clock.clone()).await.identity
     }
 }
 
@@ -83,6 +83,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+    use crate::cluster::about::AboutNode;
     use crate::cluster::fixture::{KEY, LONG, Log, NOW, cluster_keys, keys};
     use crate::cluster::inbound::{PortLimits, RouterPort};
     use crate::settings::Settings;
@@ -101,7 +102,9 @@ mod tests {
         let mut limits = PortLimits::from(&Settings::default());
         limits.port.workers = 1;
         let (name, time) = (node.clone(), clock.clone());
-        let port = RouterPort::new(name, cluster_keys(KEY), &directory, time, limits, log);
+        let about = || AboutNode { version: String::new(), drains: false, agents: 0 };
+        let about = Box::new(about);
+        let port = RouterPort::new(name, cluster_keys(KEY), &directory, about, time, limits, log);
         let access = NodeAccess::of(&keys(&[KEY]), &Settings::default()).unwrap();
         let instance = instance.unwrap_or(port.instance());
         (port, address, RouterUrl { access, node, instance, clock })

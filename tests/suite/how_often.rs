@@ -75,19 +75,32 @@ const PERIODS: &[(&str, &str, Count)] = &[
     ("src/limits/port.rs", "LOG_EVERY", Limiter),
     ("src/limits/refusals.rs", "LOG_EVERY", Limiter),
     (
-        "src/monitoring/admin_page/history.rs",
-        "POINT_EVERY",
-        By("kalends monitoring::admin_page::history::tests::the_history_never_exceeds_its_size"),
+        "src/monitoring/admin_page/beside.rs",
+        "ASK_EVERY",
+        By("kalends monitoring::admin_page::asked::tests::a_round_begins_once_in_each_period"),
     ),
     (
-        "src/monitoring/admin_page/live.rs",
+        "src/monitoring/admin_page/beside.rs",
         "COUNT_EVERY",
-        By("kalends monitoring::admin_page::page::tests::the_store_is_asked_once_in_each_period"),
+        By("kalends monitoring::admin_page::asked::tests::a_round_begins_once_in_each_period"),
+    ),
+    (
+        "src/monitoring/admin_page/history.rs",
+        "READ_EVERY",
+        By("kalends monitoring::admin_page::history::tests::the_history_never_exceeds_its_size"),
+    ),
+    ("src/monitoring/admin_page/history_file.rs", "LOG_EVERY", Limiter),
+    (
+        "src/monitoring/admin_page/history_file.rs",
+        "WRITE_EVERY",
+        By(
+            "kalends monitoring::admin_page::history_file::tests::a_history_is_written_seldom_and_read_again",
+        ),
     ),
     (
         "src/monitoring/admin_page/live.rs",
         "CHECK_EVERY",
-        By("kalends monitoring::admin_page::page::tests::the_store_is_asked_once_in_each_period"),
+        By("kalends monitoring::admin_page::asked::tests::a_round_begins_once_in_each_period"),
     ),
     ("src/monitoring/admin_page/page.rs", "LOG_EVERY", Limiter),
     ("src/monitoring/statsd.rs", "LOG_EVERY", Limiter),

@@ -174,11 +174,16 @@ pub(super) fn port(registry: Registry, log: Logger) -> RouterPort {
         keys: cluster_keys(KEY),
         instance: INSTANCE,
         registry,
+        about: Box::new(about),
         clock: Clock::starting_at(NOW),
         limits: limits(),
         rejection_limiter: SharedLogLimiter::new(LOG_EVERY),
         log,
     }
+}
+
+pub(super) fn about() -> AboutNode {
+    AboutNode { version: "1.2.3".to_owned(), drains: false, agents: 7 }
 }
 
 pub(super) fn limits() -> PortLimits {

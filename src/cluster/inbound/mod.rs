@@ -7,6 +7,8 @@
 //! | `PUT /notif/{uaid}` | a message was stored | 200 notified, 202 unknown, 404 not here |
 //! | `DELETE /notif/{uaid}/{connected_at}` | the agent connected to another node | 200 notified, 202 unknown, 404 not here |
 //!
+//! To `PUT /notif/{uaid}` of an operator, whose uaid no agent has, the node also says [what it is](AboutNode).
+//!
 //! At its start a node checks its own URL: only its own process answers `PUT /notif/{instance}`
 //! 200.
 //!
@@ -42,13 +44,16 @@ use actors::{Clock, Directory, SharedLogLimiter};
 use slog::{Logger, warn};
 use state_machine::delivery::NodeAnswer;
 use state_machine::{Message, NodeId, Span, Uaid};
+use storage::maintenance::PREFLIGHT_UAID;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use uuid::Uuid;
 
+use super::about::AboutNode;
 use super::request::PeerRequest;
 use super::signature::{
-    ANSWER_MAC_HEADER, ClusterKeys, Refused, Request, RequestMac, Signature, TIME_HEADER,
+    ABOUT_HEADER, ABOUT_MAC_HEADER, ANSWER_MAC_HEADER, ClusterKeys, Refused, Request, RequestMac,
+    Signature, TIME_HEADER,
 };
 use super::wire_message::{self, WireMessageError};
 use crate::push::request_body_drain;
@@ -72,6 +77,7 @@ pub struct RouterPort {
     /// Distinguishes this process from another with the same node name.
     instance: Uaid,
     registry: Registry,
+    about: Box<dyn Fn() -> AboutNode + Send + Sync>,
     clock: Clock,
     limits: PortLimits,
     rejection_limiter: SharedLogLimiter,
@@ -96,6 +102,13 @@ struct Registry {
     deliver: Box<dyn Fn(DirectPush) + Send + Sync>,
     stored: BoundedRecipient<MessageStored>,
     moves: BoundedRecipient<ConnectedElsewhere>,
+}
+
+/// A request of this cluster, and the status of its answer.
+struct Processed {
+    mac: RequestMac,
+    status: StatusCode,
+    is_of_operator: bool,
 }
 
 /// Why a request is not authenticated. Its answer is not signed, unless only its time is wrong.
@@ -150,6 +163,7 @@ impl RouterPort {
         node: NodeId,
         keys: Arc<ClusterKeys>,
         directory: &Directory,
+        about: Box<dyn Fn() -> AboutNode + Send + Sync>,
         clock: Clock,
         limits: PortLimits,
         log: Logger,
@@ -165,6 +179,7 @@ impl RouterPort {
             keys,
             instance: Uaid(Uuid::new_v4().into_bytes()),
             registry,
+            about,
             clock,
             limits,
             rejection_limiter: SharedLogLimiter::new(LOG_EVERY),
@@ -204,7 +219,7 @@ impl RouterPort {
         &self,
         request: &HttpRequest,
         payload: Payload,
-    ) -> Result<(RequestMac, StatusCode), Unauthenticated> {
+    ) -> Result<Processed, Unauthenticated> {
         let signature = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let (now, skew) = (self.clock.now(), self.limits.clock_skew);
         let signature = Signature::read(signature.ok_or(Refused::Unsigned)?, now, skew)?;
@@ -219,20 +234,21 @@ impl RouterPort {
         let path = request.uri().path_and_query().map_or("", |path| path.as_str());
         let signed = Request { method, path, node: &self.node, body: &body };
         let mac = self.keys.verify(&signed, &signature)?;
-        let status = self.handle(method, path, &body).await.unwrap_or_else(|bad_request| {
+        let asked = PeerRequest::parse(method, path);
+        let status = self.handle(asked, &body).await.unwrap_or_else(|bad_request| {
             self.log_rejection(request, &bad_request);
             StatusCode::BAD_REQUEST
         });
-        Ok((mac, status))
+        let is_of_operator = asked == Some(PeerRequest::MessageStored(PREFLIGHT_UAID));
+        Ok(Processed { mac, status, is_of_operator })
     }
 
     async fn handle(
         &self,
-        method: &str,
-        path: &str,
+        asked: Option<PeerRequest>,
         body: &Bytes,
     ) -> Result<StatusCode, BadRequest> {
-        Ok(match PeerRequest::parse(method, path).ok_or(BadRequest::Unknown)? {
+        Ok(match asked.ok_or(BadRequest::Unknown)? {
             PeerRequest::DeliverPush(uaid) => {
                 match self.deliver(uaid, wire_message::from_bytes(body)?).await {
                     NodeAnswer::Accepted => StatusCode::OK,
@@ -273,11 +289,17 @@ impl RouterPort {
 
 async fn answer(request: HttpRequest, payload: Payload, port: Data<RouterPort>) -> HttpResponse {
     let refusal = match port.process(&request, payload).await {
-        Ok((mac, status)) => {
+        Ok(Processed { mac, status, is_of_operator }) => {
             let signature = port.keys.sign_answer(&mac, status.as_u16());
-            return HttpResponse::build(status)
-                .insert_header((ANSWER_MAC_HEADER, signature))
-                .finish();
+            let mut answer = HttpResponse::build(status);
+            answer.insert_header((ANSWER_MAC_HEADER, signature));
+            if is_of_operator {
+                let about = (port.about)().to_text();
+                let signature = port.keys.sign_about(&mac, status.as_u16(), &about);
+                answer.insert_header((ABOUT_HEADER, about));
+                answer.insert_header((ABOUT_MAC_HEADER, signature));
+            }
+            return answer.finish();
         }
         Err(refusal) => refusal,
     };

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use actix_web::dev::ServerHandle;
+use actix_web::http::Method;
 use actix_web::rt;
 use state_machine::Time;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -68,6 +69,25 @@ async fn rest(mut socket: Socket) -> String {
     // A connection that is reset is closed too.
     let _ = socket.read_to_end(&mut all).await;
     String::from_utf8(all).unwrap()
+}
+
+#[actix_web::test]
+async fn an_operator_learns_what_the_node_is_and_its_version() {
+    let node = Listening::with(limits());
+    let mut socket = node.send(b"").await;
+    for (uaid, is_told) in [(AGENT, false), (PREFLIGHT_UAID, true)] {
+        let asked = Asked::new(Method::PUT, &format!("/notif/{uaid}"), Vec::new());
+        socket.write_all(&whole(&asked)).await.unwrap();
+        let head = head(&mut socket).await;
+        let value = |name: &str| {
+            let line =
+                head.lines().find_map(|line| line.split_once(": ").filter(|it| it.0 == name));
+            line.map(|(_, value)| value.to_owned())
+        };
+        let text = value(ABOUT_HEADER);
+        assert_eq!(text.as_deref().and_then(AboutNode::parse), is_told.then(about), "{head}");
+        assert_eq!(value(ABOUT_MAC_HEADER).is_some(), is_told);
+    }
 }
 
 #[actix_web::test]

@@ -111,7 +111,7 @@ fn port_of_nobody() -> RouterPort {
     let peers = Arc::new(NoPeers(NodeAnswer::NotHere));
     let registry = Directory::start(RegistryActor::new(16, peers, log.clone()), None);
     let (node, clock) = (NodeId::new(NODE), Clock::starting_at(NOW));
-    RouterPort::new(node, cluster_keys(KEY), &registry, clock, limits(), log)
+    RouterPort::new(node, cluster_keys(KEY), &registry, Box::new(about), clock, limits(), log)
 }
 
 #[actix_web::test]

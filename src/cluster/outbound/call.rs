@@ -21,10 +21,12 @@ use tokio::time::timeout;
 use super::connections::Connections;
 use super::limits::RemoteLimits;
 use super::peer::{CallError, Peer};
+use crate::cluster::about::AboutNode;
 use crate::cluster::request::PeerRequest;
 use crate::cluster::signature;
 use crate::cluster::signature::{
-    ANSWER_MAC_HEADER, CLOCK_DIFFERENCE_MAX, ClusterKeys, RequestMac, TIME_HEADER,
+    ABOUT_HEADER, ABOUT_MAC_HEADER, ANSWER_MAC_HEADER, CLOCK_DIFFERENCE_MAX, ClusterKeys,
+    RequestMac, TIME_HEADER,
 };
 
 pub(super) struct Caller {
@@ -48,6 +50,13 @@ struct Signed {
     ahead: ClockDifference,
 }
 
+/// An answer with a valid signature.
+pub(super) struct Answered {
+    pub(super) status: StatusCode,
+    /// What the node says of itself, if the request is an operator's.
+    pub(super) about: Option<AboutNode>,
+}
+
 impl Caller {
     pub(super) fn new(keys: Arc<ClusterKeys>, clock: Clock, limits: &RemoteLimits) -> Self {
         Self {
@@ -68,6 +77,17 @@ impl Caller {
         body: Bytes,
         wait: Duration,
     ) -> Result<StatusCode, CallError> {
+        self.ask(peer, request, body, wait).await.map(|answered| answered.status)
+    }
+
+    /// As [`call`](Self::call), with all that the answer says.
+    pub(super) async fn ask(
+        &self,
+        peer: &Peer,
+        request: PeerRequest,
+        body: Bytes,
+        wait: Duration,
+    ) -> Result<Answered, CallError> {
         let answer = async {
             match self.send(peer, request, body.clone()).await {
                 // Once: a node that refuses its own time is not called in a loop.
@@ -83,7 +103,7 @@ impl Caller {
         peer: &Peer,
         request: PeerRequest,
         body: Bytes,
-    ) -> Result<StatusCode, CallError> {
+    ) -> Result<Answered, CallError> {
         let Signed { request, mac, ahead } = self.sign(peer, request, body);
         let answer = self.connections_of_this_thread().send(peer, request).await?;
         let status = answer.status;
@@ -94,12 +114,24 @@ impl Caller {
         let signature = header(&answer, ANSWER_MAC_HEADER);
         if self.keys.verify_answer(&mac, status.as_u16(), signature) {
             self.accepted(peer);
-            return Ok(status);
+            let about = self.about(&mac, &answer);
+            return Ok(Answered { status, about });
         }
         if status == StatusCode::UNAUTHORIZED && ahead != ClockDifference::ZERO {
             peer.clock.forget();
         }
         Err(CallError::NotSigned(status))
+    }
+
+    fn about(&self, mac: &RequestMac, answer: &Parts) -> Option<AboutNode> {
+        let about = header(answer, ABOUT_HEADER);
+        // Most answers have none.
+        if about.is_empty() {
+            return None;
+        }
+        let signed = (about, header(answer, ABOUT_MAC_HEADER));
+        let is_signed = self.keys.verify_about(mac, answer.status.as_u16(), signed);
+        AboutNode::parse(about).filter(|_| is_signed)
     }
 
     /// How far the node's clock is ahead, if the answer refuses the time of the request.

@@ -52,7 +52,7 @@ use crate::system::node_address::AllowedNodes;
 use call::Caller;
 use clock_log::ClockLog;
 pub use limits::RemoteLimits;
-pub use node_access::{NodeAccess, PeerIdentity};
+pub use node_access::{NodeAccess, PeerAnswer, PeerIdentity};
 use peer::{CallError, Peer};
 use peer_state::{NextAction, PeerState, RequestPermit};
 

@@ -8,9 +8,10 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use state_machine::{ClockComparison, ClockDifference, NodeId, Uaid};
 
-use super::call::Caller;
+use super::call::{Answered, Caller};
 use super::limits::RemoteLimits;
 use super::peer::Peer;
+use crate::cluster::about::AboutNode;
 use crate::cluster::request::PeerRequest;
 use crate::cluster::signature::ClusterKeys;
 use crate::settings::Settings;
@@ -36,6 +37,16 @@ pub enum PeerIdentity {
     Unreachable(String),
 }
 
+/// What an operator learns of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerAnswer {
+    pub identity: PeerIdentity,
+    /// How far its clock is ahead, if it answers.
+    pub ahead: Option<ClockDifference>,
+    /// What it says of itself. None of an agent's node, and of a node of before 29 November 2026.
+    pub about: Option<AboutNode>,
+}
+
 impl NodeAccess {
     /// None without cluster keys.
     pub fn of(keys: &Keys, settings: &Settings) -> Option<Self> {
@@ -44,29 +55,25 @@ impl NodeAccess {
     }
 
     /// Notifies the node of a message for the agent: [`PeerIdentity::ThisNode`] if the agent is connected there. An
-    /// agent that is looks into storage once more. With it comes how far the clock of a node that answers is ahead.
-    pub async fn ask(
-        &self,
-        node: NodeId,
-        uaid: Uaid,
-        clock: Clock,
-    ) -> (PeerIdentity, Option<ClockDifference>) {
+    /// agent that is looks into storage once more.
+    pub async fn ask(&self, node: NodeId, uaid: Uaid, clock: Clock) -> PeerAnswer {
         let Some(peer) = Peer::allowed(&node, &self.allowed) else {
             let why = "nodes_allowed does not allow it".to_owned();
-            return (PeerIdentity::Unreachable(why), None);
+            let identity = PeerIdentity::Unreachable(why);
+            return PeerAnswer { identity, ahead: None, about: None };
         };
         // A kept connection may lead to a process that no longer listens under the name.
         let limits = RemoteLimits { connections_idle_max: 0, ..self.limits };
         let caller = Caller::new(Arc::clone(&self.keys), clock, &limits);
         let request = PeerRequest::MessageStored(uaid);
-        let identity =
-            match caller.call(&peer, request, Bytes::new(), limits.notification_wait).await {
-                Ok(StatusCode::OK) => PeerIdentity::ThisNode,
-                // Any other status: the process accepted a signature for this name.
-                Ok(_) => PeerIdentity::OtherNode,
-                Err(error) => PeerIdentity::Unreachable(error.to_string()),
-            };
-        (identity, peer.clock.ahead())
+        let answer = caller.ask(&peer, request, Bytes::new(), limits.notification_wait).await;
+        let (identity, about) = match answer {
+            Ok(Answered { status: StatusCode::OK, about }) => (PeerIdentity::ThisNode, about),
+            // Any other status: the process accepted a signature for this name.
+            Ok(Answered { about, .. }) => (PeerIdentity::OtherNode, about),
+            Err(error) => (PeerIdentity::Unreachable(error.to_string()), None),
+        };
+        PeerAnswer { identity, ahead: peer.clock.ahead(), about }
     }
 
     /// Compares the clocks of nodes that were asked with that of this process.

@@ -278,3 +278,17 @@ fn no_hostile_time_panics_or_is_accepted() {
         }
     });
 }
+
+#[test]
+fn what_a_node_says_of_itself_is_signed_with_its_request_and_status() {
+    let (keys, a) = (keys(&[KEY]), node("http://a:1"));
+    let (_, mac) = keys.sign(&request(&a), NOW);
+    let (_, later) = keys.sign(&request(&a), Time(NOW.0 + 1));
+    let signature = keys.sign_about(&mac, 404, "about");
+    assert!(keys.verify_about(&mac, 404, ("about", &signature)));
+    assert!(!keys.verify_about(&mac, 200, ("about", &signature)));
+    assert!(!keys.verify_about(&mac, 404, ("About", &signature)));
+    assert!(!keys.verify_about(&later, 404, ("about", &signature)));
+    assert!(!keys.verify_about(&mac, 404, ("about", &keys.sign_answer(&mac, 404))));
+    assert!(!keys.verify_answer(&mac, 404, &signature));
+}

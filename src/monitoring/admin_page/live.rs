@@ -11,19 +11,16 @@ use std::time::Duration;
 use actix_web::web::{Bytes, Data};
 use futures_util::{Stream, StreamExt, stream};
 use serde_json::{Map, Value as Json, json};
-use state_machine::{Span, Time};
+use state_machine::Span;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::history::{POINT_EVERY, POINTS_MAX};
-use super::page::{AdminPage, MonthCount};
+use super::page::AdminPage;
+use super::series::Reading;
 use super::session::Session;
-
+use super::{beside, resources};
 use crate::monitoring::collect::{Sample, Value, collect};
-use crate::operate::tables::status::{GetStatus, Status};
-
-/// Time between two counts of the agents by month, while a page is open.
-const COUNT_EVERY: Span = Span::from_secs(600);
+use crate::system::build::Build;
 
 /// Time between two checks of the store, each of which writes a row, while a page is open.
 const CHECK_EVERY: Span = Span::from_secs(10);
@@ -40,7 +37,7 @@ struct Reader {
     session: Session,
     frames: watch::Receiver<String>,
     /// Points that the page has.
-    seen: u64,
+    seen: [u64; 4],
     _permit: OwnedSemaphorePermit,
 }
 
@@ -70,39 +67,46 @@ async fn step(page: &Data<AdminPage>) {
     }
     let samples = collect(&page.node).await;
     if is_open {
-        count_months(page, now);
-        let months = live.months().last.clone();
-        let is_due = live.checked().is_due(now, CHECK_EVERY);
-        let judgement = match is_due {
-            true => page.node.judge().await,
-            false => page.node.judge_in_memory().await,
-        };
-        let data = json!({
-            "at": now.0,
-            "samples": nested(&samples),
-            "months": months,
-            "findings": judgement.findings,
-            "refusals": page.node.common.refusals.last(REFUSALS_SHOWN_MAX, |_| true),
-        });
-        live.frames.send_replace(event("now", &data.to_string()));
+        beside::count_months(page, now);
+        beside::ask_nodes(page, now);
+        live.frames.send_replace(event("now", &values(page, &samples).await.to_string()));
     }
     if is_due {
-        live.history().add(now, samples);
+        let mut history = live.history();
+        history.add(now, &Reading::of(&samples));
+        if live.file.is_due(now) {
+            // It is written again later, whatever becomes of this.
+            drop(live.file.write(&history.whole(), now));
+        }
     }
 }
 
-/// Counts the agents by month beside the events, if that is due and the store is on this machine.
-fn count_months(page: &Data<AdminPage>, now: Time) {
-    if !page.counts_months || !page.live.months().is_due(now, COUNT_EVERY) {
-        return;
-    }
-    let page = Data::clone(page);
-    actix_web::rt::spawn(async move {
-        let (reports, _) = page.perform(GetStatus::default()).await.unwrap_or_default();
-        for Status { agents, unfinished_moves: leaving, .. } in reports {
-            page.live.months().last = Some(MonthCount { at: now.0, agents, leaving });
-        }
-    });
+/// What a page shows beside the history.
+async fn values(page: &AdminPage, samples: &[Sample]) -> Json {
+    let (live, node, now) = (&page.live, &page.node, page.now());
+    let common = &node.common;
+    let judgement = match live.checks.begin(now, CHECK_EVERY) {
+        Some(_round) => node.judge().await,
+        None => node.judge_in_memory().await,
+    };
+    let last_push = node.endpoints.as_ref().and_then(|role| role.history.last(1, |_| true).pop());
+    json!({
+        "at": now.0,
+        "build": Build::TEXT,
+        "role": page.role(),
+        "origin": page.jobs.origin,
+        "started_ms": common.judge.started.0,
+        "certificate_expires_ms": common.certificates.current().map(|it| it.valid.expires.0),
+        "backup_ms": common.judge.last_backup().map(|at| at.0),
+        "agents": judgement.connections,
+        "last_push_ms": last_push.map(|push| push.at.0),
+        "samples": nested(samples),
+        "months": live.months.last().clone(),
+        "nodes": live.nodes.last().clone(),
+        "resources": resources::read(node, page.jobs.settings.store, &page.data_dir),
+        "findings": judgement.findings,
+        "refusals": common.refusals.last(REFUSALS_SHOWN_MAX, |_| true),
+    })
 }
 
 /// The metrics as objects: by name, and below it by the values of the labels.
@@ -142,11 +146,9 @@ pub(super) fn events(
     let frames = page.live.frames.subscribe();
     let (seen, points) = {
         let history = page.live.history();
-        (history.added(), history.since(0))
+        (history.added(), json!(history.whole()))
     };
-    let every = POINT_EVERY.0;
-    let data = format!("{{\"every_ms\":{every},\"points_max\":{POINTS_MAX},\"points\":{points}}}");
-    let first = format!("retry: {RETRY_MS}\n{}", event("history", &data));
+    let first = format!("retry: {RETRY_MS}\n{}", event("history", &points.to_string()));
     page.live.opened.notify_one();
     let reader = Reader { page, session, frames, seen, _permit: permit };
     let following = stream::unfold(reader, async |mut reader| {
@@ -165,8 +167,9 @@ impl Reader {
         }
         let mut text = self.frames.borrow_and_update().clone();
         let history = page.live.history();
-        if history.added() > self.seen {
-            text += &event("points", &history.since(self.seen));
+        // The ring of the shortest period has a point of each reading.
+        if history.added() != self.seen {
+            text += &event("points", &json!(history.since(self.seen)).to_string());
             self.seen = history.added();
         }
         Some(text)

@@ -2,14 +2,24 @@
 //! operator's commands to the node leave.
 //!
 //! - [`session`]: who may see it. [`guard`]: which requests are answered. [`page`]: what all requests share.
-//! - [`live`]: the events of open pages. [`history`]: what the plots show.
-//! - [`pages`]: the texts. Nothing that a stranger sent is in them unescaped, and no contents of a message.
+//! - [`live`]: the events of open pages. [`beside`]: what is asked meanwhile, and [`asked`] when. [`resources`]: bars.
+//! - [`history`]: what the figures show. [`series`]: how it follows from the metrics. [`history_file`]: over a restart.
+//! - [`actions`]: what operators do. [`buttons`]: its forms and questions.
+//! - [`pages`]: the texts. [`identity`]: their titles. Nothing that a stranger sent is in them unescaped, and no contents of a message.
 
+mod actions;
+mod asked;
+mod beside;
+mod buttons;
 mod guard;
 mod history;
+mod history_file;
+mod identity;
 mod live;
 pub(super) mod page;
 mod pages;
+mod resources;
+mod series;
 mod session;
 
 use std::convert::Infallible;
@@ -22,19 +32,11 @@ use actix_web::{HttpRequest, HttpResponse};
 use futures_util::stream;
 use slog::info;
 
-use crate::command::StoreCommand;
-use crate::operate::access::list::AccessList;
 use crate::operate::access::operator::LINK_PARAMETER;
-use crate::operate::access::revoke::AccessRevoke;
-use crate::operate::inspect::command::Inspect;
-use crate::operate::inspect::facts::Inspection;
-use crate::operate::inspect::target::Target;
 use crate::push::methods::read;
-use crate::settings::keys::Keys;
 use guard::{cookie_of, read_form};
 use page::AdminPage;
 use pages::{Refusal, with_security};
-use session::Session;
 
 /// The routes of the page, and the task that computes its events on this thread.
 pub(super) fn routes(page: &Data<AdminPage>, service: &mut ServiceConfig) {
@@ -46,8 +48,11 @@ pub(super) fn routes(page: &Data<AdminPage>, service: &mut ServiceConfig) {
         .service(web::resource("/login").route(read().to(ask)).post(sign_in))
         .service(web::resource("/logout").post(sign_out))
         .service(web::resource("/events").route(read().to(events)))
-        .service(web::resource("/inspect").route(read().to(back)).post(inspect))
-        .service(web::resource("/people").route(read().to(people)).post(revoke))
+        .service(web::resource("/inspect").route(read().to(back)).post(actions::inspect))
+        .service(web::resource("/people").route(read().to(actions::people)).post(actions::revoke))
+        .service(web::resource("/drop").route(read().to(back)).post(actions::drop_user))
+        .service(web::resource("/backup").route(read().to(back)).post(actions::backup))
+        .service(web::resource("/stop").route(read().to(back)).post(actions::stop))
         .service(web::resource("/{file}").route(read().to(file)));
     let wrong_host = web::scope("/admin").default_service(web::to(guard::misdirected));
     let start = web::redirect("/", "/admin").see_other();
@@ -75,7 +80,8 @@ async fn file(name: Path<String>) -> HttpResponse {
 
 async fn show(request: HttpRequest, page: Data<AdminPage>) -> Answer {
     let session = page.admit(&request).await?;
-    Ok(pages::live(&page.form_token(&session)))
+    let has_backups = page.jobs.settings.backup_dir.is_some();
+    Ok(pages::live(&page.shell(&session), has_backups))
 }
 
 /// Shows the link that is to be used. Only the form uses it, so that the preview of a link does not.
@@ -120,49 +126,4 @@ async fn events(request: HttpRequest, page: Data<AdminPage>) -> Answer {
             .insert_header((RETRY_AFTER, "10"))
             .finish(),
     })
-}
-
-async fn inspect(request: HttpRequest, body: Payload, page: Data<AdminPage>) -> Answer {
-    let (session, form) = page.admit_form(&request, body).await?;
-    let found = page.inspect(form.field("target")).await;
-    Ok(pages::inspection(&page.form_token(&session), &found))
-}
-
-async fn people(request: HttpRequest, page: Data<AdminPage>) -> Answer {
-    let session = page.admit(&request).await?;
-    Ok(page.list(&session, "").await)
-}
-
-/// Asks for a confirmation, and revokes a token with it.
-async fn revoke(request: HttpRequest, body: Payload, page: Data<AdminPage>) -> Answer {
-    let (session, form) = page.admit_form(&request, body).await?;
-    let name = form.field("name");
-    if form.field("confirmed") != "yes" {
-        return Ok(pages::confirmation(&page.form_token(&session), name));
-    }
-    let command = AccessRevoke { name: name.to_owned() };
-    let revoked = match command.is_within_bounds() {
-        true => page.perform(command).await,
-        false => Err("this is no name of an access token".to_owned()),
-    };
-    let text = revoked.map_or_else(|why| why, |(_, notes)| notes.concat());
-    Ok(page.list(&session, &text).await)
-}
-
-impl AdminPage {
-    async fn inspect(&self, target: &str) -> Result<Inspection, String> {
-        let target: Target = target.parse()?;
-        let subject =
-            target.decode(|| Keys::load(&self.data_dir)).map_err(|why| why.to_string())?;
-        let command = Inspect { subject: Some(subject), ..Inspect::default() };
-        let found = self.perform(command).await?.0.pop();
-        found.ok_or_else(|| "there is no result".to_owned())
-    }
-
-    /// The page of access tokens, with a sentence about what was done.
-    async fn list(&self, session: &Session, done: &str) -> HttpResponse {
-        let listed = self.perform(AccessList::default()).await;
-        let rows = listed.map(|(batches, _)| batches.into_iter().flat_map(|rows| rows.0).collect());
-        pages::people(&self.form_token(session), rows, done)
-    }
 }

@@ -1,19 +1,14 @@
-// The live page: events of /admin/events become texts, tables and plots. Elements are made once, and then only change.
-
-const WIDTH = 600;
-const HEIGHT = 100;
-const FIGURES = 12;
+// The live page: events of /admin/events become texts, tables and figures. Elements are made once, and then only change.
 
 const all = (selector) => [...document.querySelectorAll(selector)];
 const byId = (id) => document.getElementById(id);
 
-/** The two last `now` events: rates are the growth between them. */
+/** The last `now` event. */
 let now = null;
-let before = null;
-/** The points: times, and a column for each series. */
-let times = [];
-let columns = {};
-let pointsMax = 0;
+/** The points of an hour, a day, a week and 31 days, the starts of the server, and the places of the series. */
+let rings = [];
+let starts = [];
+let names = [];
 
 // Reading the metrics.
 
@@ -22,33 +17,24 @@ function leaves(value) {
   return typeof value === "object" ? Object.values(value).flatMap(leaves) : [value];
 }
 
+const metric = (name) => now.samples[`kalends_${name}`] ?? {};
+
 /** The sum of a metric, of all its labels or of some. Null if the server has none. */
-function sum(event, name, ...labels) {
-  const metric = event && event.samples[`kalends_${name}`];
-  if (metric === undefined || metric === null) return null;
-  const values = labels.length ? labels.flatMap((label) => leaves(metric[label])) : leaves(metric);
-  return values.reduce((total, value) => total + value, 0);
-}
-
-const metric = (name) => (now && now.samples[`kalends_${name}`]) || {};
-
-/** The growth of a counter in a second. */
-function rate(name, ...labels) {
-  const [last, first] = [sum(now, name, ...labels), sum(before, name, ...labels)];
-  if (last === null || first === null || now.at <= before.at) return null;
-  return (Math.max(0, last - first) * 1000) / (now.at - before.at);
+function sum(name, ...labels) {
+  const found = now.samples[`kalends_${name}`];
+  if (found === undefined || found === null) return null;
+  return (labels.length ? labels.flatMap((label) => leaves(found[label])) : leaves(found)).reduce((total, value) => total + value, 0);
 }
 
 // Writing numbers.
 
 function number(value) {
-  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (value === null || value === undefined) return "–";
   if (Number.isInteger(value)) return value.toLocaleString("en");
   return value.toLocaleString("en", { maximumSignificantDigits: 3 });
 }
 
 function bytes(value) {
-  if (value === null || value === undefined) return "–";
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let unit = 0;
   while (value >= 1024 && unit < units.length - 1) [value, unit] = [value / 1024, unit + 1];
@@ -57,24 +43,17 @@ function bytes(value) {
 
 const milliseconds = (us) => (us >= 1e6 ? `${number(us / 1e6)} s` : `${number(us / 1000)} ms`);
 
-/** A count since the start, with its rate. */
-function counted(name, ...labels) {
-  const [count, growth] = [sum(now, name, ...labels), rate(name, ...labels)];
-  return growth === null ? number(count) : `${number(count)} (${number(growth)}/s)`;
-}
-
-const outOf = (name) => {
-  const max = sum(now, `${name}_max`);
-  return max === null ? number(sum(now, name)) : `${number(sum(now, name))} of ${number(max)}`;
-};
-
 function duration(seconds) {
   const [days, hours, minutes] = [Math.floor(seconds / 86400), Math.floor(seconds / 3600) % 24, Math.floor(seconds / 60) % 60];
-  if (days) return `${days} d ${hours} h`;
+  if (days) return days > 9 ? `${days} days` : `${days} d ${hours} h`;
   return hours ? `${hours} h ${minutes} min` : minutes ? `${minutes} min` : `${Math.floor(seconds)} s`;
 }
 
+const since = (ms) => duration(Math.max(0, now.at - ms) / 1000);
 const clock = (ms) => new Date(ms).toLocaleTimeString("en-GB");
+/** The name of a setting keeps its letters. */
+const sentence = (text) => (/^\w*_/.test(text) ? text : text[0].toUpperCase() + text.slice(1));
+const count = (value, thing) => `${number(value)} ${thing}${value === 1 ? "" : "s"}`;
 
 /** The upper bound of the band in which the share lies. */
 function quantile({ bounds_us: bounds, counts }, share) {
@@ -85,74 +64,33 @@ function quantile({ bounds_us: bounds, counts }, share) {
   return place < bounds.length ? milliseconds(bounds[place]) : `over ${milliseconds(bounds.at(-1))}`;
 }
 
-const lastPoint = (series) => columns[series] && columns[series].at(-1);
-
-function month() {
-  const date = new Date(now.at);
-  const end = Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1);
-  const name = `${date.getUTCFullYear()}_${String(date.getUTCMonth() + 1).padStart(2, "0")}`;
-  return `${name}, ${duration((end - now.at) / 1000)} left`;
-}
-
-const MOVING = ["draining_old_month", "copying_chids", "writing_record", "draining_again", "awaiting_deletes", "moving_messages",
-  "clearing_old_month"];
-
-const VALUES = {
-  open: () => outOf("port_connections"),
-  ready: () => number(sum(now, "clients", "ready")),
-  moving: () => number(sum(now, "clients", ...MOVING)),
-  delivered: () => counted("pushes_total", "delivered"),
-  stored: () => counted("pushes_total", "stored"),
-  flight: () => number(sum(now, "pushes_in_flight") === null ? null : sum(now, "pushes_in_flight") + sum(now, "pushes_awaiting_ack")),
-  p50: () => latency("direct_p50"),
-  p99: () => latency("direct_p99"),
-  busy: () => counted("push_answers_total", "busy"),
-  unavailable: () => counted("push_responses_total", "503"),
-  waiting: () => number(sum(now, "waiting_messages")),
-  waiting_bytes: () => bytes(sum(now, "waiting_bytes")),
-  expired: () => number(sum(now, "messages_expired_total")),
-  month,
-  moved: () => counted("month_moves_total", "done"),
-  resumed: () => number(sum(now, "month_moves_total", "resumed")),
-  counted: () =>
-    now.months
-      ? `Counted at ${clock(now.months.at)}, and every ten minutes while this page is open.`
-      : "Counted every ten minutes while this page is open. On DynamoDB: kalends tables status.",
-  queue: () => outOf("store_queue"),
-  store_p99: () => latency("store_p99"),
-  disk: () => bytes(sum(now, "disk_free_bytes")),
-  followers: () => number(sum(now, "feed_followers")),
-  feeds: () => number(sum(now, "feeds_open")),
-  failing: () => number(sum(now, "feeds_failing")),
-  lag: () => number(sum(now, "broadcasts_lag")),
-  memory: () => bytes(now.samples.process_resident_memory_bytes),
-  files: () => number(now.samples.process_open_fds),
-  uptime: () => duration(now.at / 1000 - now.samples.process_start_time_seconds),
-  archive: () => maintained("backup"),
-  drops: () => maintained("drops"),
-};
+const month = () => new Date(now.at).toISOString().slice(0, 7).replace("-", "_");
+const some = (name) => Object.entries(metric(name)).filter(([, value]) => value > 0);
+const known = (rows) => rows.filter(([, value]) => value !== null).map(([text, value]) => [text, number(value)]);
 
 /** When a task of maintenance last succeeded in this process. */
 function maintained(task) {
   const last = metric("maintenance_last_timestamp_seconds")[task];
-  if (last) return `${duration(Math.max(0, now.at / 1000 - last))} ago`;
-  return sum(now, "maintenance_failures_total", task) > 0 ? "failed: see the log" : "not since the start";
+  if (last) return `${since(last * 1000)} ago`;
+  return sum("maintenance_failures_total", task) > 0 ? "failed: see the log" : "not since the start";
 }
 
-/** Of the operations in the last interval of points. */
-function latency(series) {
-  const value = lastPoint(series);
-  return value === null || value === undefined ? "–" : `${number(value)} ms`;
-}
+const STATES = { silent: "does not answer", drains: "drains, then stops", serves: "serves" };
 
-const rates = (name) => (label) => [label, number(sum(now, name, label)), number(rate(name, label))];
+function difference(seconds) {
+  if (!seconds) return seconds === 0 ? "right" : "";
+  return `${duration(Math.abs(seconds))} ${seconds > 0 ? "ahead" : "behind"}`;
+}
 
 const ROWS = {
-  findings: () =>
-    now.findings.map(({ check, since_ms: since, found, why, effect, remedy }) => [
-      check,
-      duration(Math.max(0, now.at - since) / 1000),
-      `${why ? `${found}: ${why}` : found}. ${effect} ${remedy}`,
+  nodes: () =>
+    now.nodes.map((row) => [
+      row.is_this ? `${row.node} (this page)` : row.node,
+      row.why ? `${STATES[row.state]}: ${row.why}` : STATES[row.state],
+      row.role,
+      row.agents === null ? "" : number(row.agents),
+      difference(row.clock_ahead_s),
+      row.version ?? "",
     ]),
   refusals: () =>
     now.refusals.map(({ last_ms: last, count, status, errno, message, method, route, request }) => [
@@ -163,41 +101,49 @@ const ROWS = {
       `${method} ${route || "no such path"}`,
       request,
     ]),
-  phases: () => Object.entries(metric("clients")).map(([phase, count]) => [phase, number(count)]),
-  outcomes: () => Object.keys(metric("pushes_total")).map(rates("pushes_total")),
-  statuses: () => Object.keys(metric("push_responses_total")).map(rates("push_responses_total")),
-  bands: () => {
-    const { bounds_us: bounds = [], counts = [] } = metric("push_direct_seconds");
-    const total = Math.max(1, counts.reduce((sum, count) => sum + count, 0));
-    return counts.map((count, place) => [
-      place < bounds.length ? `up to ${milliseconds(bounds[place])}` : `over ${milliseconds(bounds.at(-1))}`,
-      number(count),
-      `${number((100 * count) / total)} %`,
-    ]);
-  },
+  outcomes: () => some("pushes_total").map(([name, value]) => [name.replaceAll("_", " "), number(value)]),
+  statuses: () => some("push_responses_total").map(([name, value]) => [name, number(value)]),
+  waiting: () => [
+    ["waiting, counted each minute", number(sum("waiting_messages"))],
+    ["their size", bytes(sum("waiting_bytes"))],
+    ["expired since the start", number(sum("messages_expired_total"))],
+  ],
   months: () => {
-    const { agents = {}, leaving = {} } = now.months || {};
+    const { agents = {}, leaving = {} } = now.months ?? {};
     const names = [...new Set([...Object.keys(agents), ...Object.keys(leaving)])].sort();
-    return names.map((name) => [name, number(agents[name] || 0), number(leaving[name] || 0)]);
+    return names.map((name) => [name, number(agents[name] ?? 0), number(leaving[name] ?? 0)]);
   },
+  limits: () => some("limit_refusals_total").map(([name, value]) => [name, number(value)]),
+  feeds: () =>
+    known([
+      ["followers", sum("feed_followers")],
+      ["open feeds", sum("feeds_open")],
+      ["failing feeds", sum("feeds_failing")],
+      ["broadcasts behind", sum("broadcasts_lag")],
+    ]),
+  upkeep: () => [
+    ["last backup that is known", now.backup_ms ? `${since(now.backup_ms)} ago` : "none"],
+    ["archive of backup_dir", maintained("backup")],
+    ["drops of what is old", maintained("drops")],
+  ],
   operations: () =>
     Object.entries(metric("store_operation_seconds")).flatMap(([by, calls]) =>
       Object.entries(calls)
-        .map(([call, times]) => [call, by, leaves(times.counts).reduce((sum, count) => sum + count, 0), times])
+        .map(([call, times]) => [call, by, times.counts.reduce((sum, count) => sum + count, 0), times])
         .filter(([, , count]) => count > 0)
-        .map(([call, by, count, times]) => [call, by, number(count), quantile(times, 0.99)]),
+        .map(([call, by, count, times]) => [call.replaceAll("_", " "), by, number(count), quantile(times, 0.99)]),
     ),
-  nodes: () =>
-    Object.entries(metric("node_breaker")).map(([node, states]) => [
-      node,
-      (Object.entries(states).find(([, is]) => is === 1) || ["–"])[0].replace("_", " "),
-      number(metric("node_pushes_in_flight")[node]),
-      number(metric("node_notifications_pending")[node]),
-    ]),
-  limits: () =>
-    Object.entries(metric("limit_refusals_total"))
-      .filter(([, count]) => count > 0)
-      .map(([limit]) => rates("limit_refusals_total")(limit)),
+};
+
+/** Whether a fold has something to show. */
+const USED = {
+  pushes: () => ROWS.outcomes().length + ROWS.statuses().length > 0,
+  waiting: () => sum("waiting_messages") > 0 || sum("messages_expired_total") > 0,
+  month: () => ROWS.months().some(([name, , leaving]) => name !== month() || leaving !== "0"),
+  limits: () => ROWS.limits().length > 0,
+  feeds: () => ["feed_followers", "feeds_open", "feeds_failing", "broadcasts_lag"].some((name) => sum(name) > 0),
+  upkeep: () => now.backup_ms !== null || some("maintenance_failures_total").length > 0 || maintained("drops").endsWith("ago"),
+  store: () => ROWS.operations().length > 0,
 };
 
 // Writing the page.
@@ -220,108 +166,312 @@ function fill(table, rows) {
     for (const text of table.dataset.head.split("|")) made("th", head, { scope: "col", textContent: text });
     table.createTBody();
   }
-  if (table.dataset.none && rows.length === 0) rows = [[table.dataset.none]];
   const body = table.tBodies[0];
   while (body.rows.length > rows.length) body.lastElementChild.remove();
   for (const [place, texts] of rows.entries()) {
-    const row = body.rows[place] || made("tr", body);
+    const row = body.rows[place] ?? made("tr", body);
     while (row.cells.length < texts.length) {
       if (row.cells.length) made("td", row);
       else made("th", row, { scope: "row" });
     }
-    while (row.cells.length > texts.length) row.lastElementChild.remove();
-    row.cells[0].colSpan = texts.length > 1 ? 1 : table.tHead.rows[0].cells.length;
     texts.forEach((text, cell) => write(row.cells[cell], text));
   }
 }
 
+/** What is wrong, since when, and what to do. */
+function fillFindings() {
+  const list = byId("findings").lastElementChild;
+  while (list.children.length > now.findings.length) list.lastElementChild.remove();
+  for (const [place, { severity, since_ms: began, found, why, effect, remedy }] of now.findings.entries()) {
+    const item = list.children[place] ?? made("li", list);
+    if (!item.children.length) ["strong", "span", "span"].forEach((name) => made(name, item));
+    item.className = severity;
+    const texts = [`${sentence(why ? `${found}: ${why}` : found)}.`, ` ${effect} ${remedy}`, ` For ${since(began)}.`];
+    texts.forEach((text, part) => write(item.children[part], text));
+    item.lastElementChild.className = "quiet";
+  }
+}
+
+/** Bars against their limits. */
+function fillResources() {
+  const body = byId("resources").tBodies[0];
+  while (body.rows.length > now.resources.length) body.lastElementChild.remove();
+  for (const [place, { name, used, limit, is_bytes: isBytes, setting }] of now.resources.entries()) {
+    const row = body.rows[place] ?? made("tr", body);
+    if (!row.cells.length) {
+      made("th", row, { scope: "row" });
+      const cell = made("td", row);
+      made("span", cell);
+      made("i", made("div", cell, { role: "meter", ariaValueMin: "0", ariaValueMax: "100" }));
+      made("td", row);
+    }
+    const text = isBytes ? bytes : number;
+    const [head, cell, last] = row.cells;
+    write(head, name);
+    write(cell.firstElementChild, text(used));
+    const part = limit ? Math.min(100, Math.round((100 * used) / limit)) : 100;
+    const bar = cell.lastElementChild;
+    Object.assign(bar, { ariaLabel: `${name}, percent of its limit`, ariaValueNow: String(part) });
+    bar.className = part >= 90 ? "bad" : "";
+    bar.firstElementChild.style.width = `${part}%`;
+    write(last, `${text(limit)}, ${setting}`);
+  }
+}
+
+function identity() {
+  const parts = [`Kalends ${now.build}`, `up ${since(now.started_ms)}`];
+  const ends = now.certificate_expires_ms;
+  if (ends) parts.push(ends > now.at ? `certificate ${count(Math.floor((ends - now.at) / 864e5), "day")}` : "certificate ended");
+  if (now.backup_ms) parts.push(`last backup ${since(now.backup_ms)} ago`);
+  return parts.join(" · ");
+}
+
+/** Whether no user agent was ever here, as far as is known. */
+function isNew() {
+  const seen = rings.some(({ columns }) => columns[names.indexOf("agents")]?.some((value) => value > 0));
+  return now.agents === 0 && !seen && !sum("pushes_total") && !sum("waiting_messages");
+}
+
+/** One sentence, and how good it is. */
+function verdict() {
+  if (now.samples.kalends_draining) return ["The server drains, and stops then.", "warned"];
+  const outages = now.findings.filter(({ severity }) => severity === "outage");
+  if (outages.length) return [outages[0].effect, "bad"];
+  if (now.findings.length === 1) return [`The server works, with a warning: ${now.findings[0].found}.`, "warned"];
+  if (now.findings.length) return [`The server works, with ${now.findings.length} warnings.`, "warned"];
+  if (isNew()) return ["Everything works. No user agent has connected yet.", "good"];
+  const parts = [];
+  if (now.agents !== null) parts.push(`${count(now.agents, "user agent")} connected`);
+  if (now.last_push_ms) parts.push(`last push ${since(now.last_push_ms)} ago`);
+  return [parts.length ? `Everything works. ${sentence(parts.join(", "))}.` : "Everything works.", "good"];
+}
+
+function say([text, kind]) {
+  write(byId("verdict"), text);
+  byId("verdict").className = kind;
+}
+
+function state(text, kind) {
+  write(byId("state"), text);
+  byId("state").className = kind;
+}
+
 function show() {
-  for (const element of all("[data-value]")) write(element, VALUES[element.dataset.value]());
-  for (const table of all("[data-rows]")) fill(table, ROWS[table.dataset.rows]());
-  byId("findings").hidden = now.findings.length === 0;
-  write(byId("updated"), `Updated ${clock(now.at)}`);
+  say(verdict());
+  state(`updated ${clock(now.at)}`, "up");
+  write(byId("identity"), identity());
+  byId("findings").hidden = !now.findings.length;
+  byId("refusals").hidden = !now.refusals.length;
+  byId("nodes").hidden = !now.nodes.length;
+  byId("first").hidden = !isNew();
+  if (/^https?:/.test(now.origin)) byId("public").href = now.origin;
+  fillFindings();
+  fillResources();
+  for (const table of all("table[data-rows]")) fill(table, ROWS[table.dataset.rows]());
+  for (const [place, row] of [...(all("[data-rows=nodes]")[0].tBodies[0]?.rows ?? [])].entries()) {
+    row.className = now.nodes[place].state === "serves" ? "" : "bad";
+  }
+  for (const fold of all("details[data-used]")) {
+    const fault = now.findings.some(({ check }) => fold.dataset.checks?.split(" ").includes(check));
+    fold.hidden = !fault && !USED[fold.dataset.used]();
+    // Once for each fault: an operator may close it.
+    if (fault && !fold.dataset.fault) fold.open = true;
+    fold.dataset.fault = fault ? "yes" : "";
+  }
 }
 
-// Plots.
+// Figures.
 
-const svg = (name, parent) => parent.appendChild(document.createElementNS("http://www.w3.org/2000/svg", name));
+/** The time that each range shows, and between its ticks, in milliseconds. */
+const SPANS = [36e5, 864e5, 7 * 864e5, 31 * 864e5];
+const STEPS = [9e5, 216e5, 864e5, 7 * 864e5];
+const [LEFT, RIGHT, TOP, BOTTOM] = [40, 10, 18, 22];
 
-/** Makes the elements of a plot: picture, legend, and the figures for those who do not see it. */
+const svg = (name, parent, kind = "") => {
+  const element = parent.appendChild(document.createElementNS("http://www.w3.org/2000/svg", name));
+  element.setAttribute("class", kind);
+  return element;
+};
+
+/** Makes the elements of a figure. The left and right keys move along it. */
 function prepare(plot) {
+  const { name, unit, series } = plot.dataset;
   const figure = made("figure", plot);
-  const picture = svg("svg", figure);
-  picture.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
-  picture.setAttribute("preserveAspectRatio", "none");
-  picture.setAttribute("role", "img");
   const caption = made("figcaption", figure);
-  const series = plot.dataset.series.split("|").map((text, place) => {
+  made("strong", caption, { textContent: unit ? `${name}, ${unit}` : name });
+  const time = made("span", caption, { className: "quiet" });
+  const keys = made("span", caption, { className: "keys" });
+  const picture = svg("svg", figure);
+  picture.setAttribute("aria-hidden", "true");
+  const [grid, mark] = ["grid", "mark"].map((kind) => svg("path", picture, kind));
+  const lines = series.split("|").map((text, place) => {
     const [name, label] = text.split(":");
-    const path = svg("path", picture);
-    path.setAttribute("class", `s${place}`);
-    return { name, label, path, key: made("span", caption, { className: `key s${place}` }) };
+    return { name, label, path: svg("path", picture, `s${place}`), key: made("span", keys, { className: `key s${place}` }) };
   });
-  const scale = made("span", caption, { className: "scale" });
-  const details = made("details", plot);
-  made("summary", details, { textContent: "Figures of the plot" });
-  const table = made("table", details);
-  table.dataset.head = ["Time", ...series.map(({ label }) => label)].join("|");
-  details.addEventListener("toggle", draw);
-  return { plot, picture, series, scale, details, table };
+  const drawn = { plot, picture, grid, mark, lines, time, cursor: svg("path", picture, "cursor"), texts: svg("g", picture), at: null };
+  Object.assign(plot, { tabIndex: 0, role: "slider", ariaLabel: `${name}${unit ? ` in ${unit}` : ""}`, ariaValueMin: "0" });
+  plot.addEventListener("keydown", (event) => {
+    const { at } = rings[range()] ?? { at: [] };
+    const place = drawn.at ?? at.length - 1;
+    const next = { ArrowLeft: place - 1, ArrowRight: place + 1, Home: 0, End: at.length - 1 }[event.key];
+    if (next === undefined) return;
+    event.preventDefault();
+    point(drawn, Math.max(0, Math.min(at.length - 1, next)));
+  });
+  picture.addEventListener("pointermove", (event) => {
+    const { at } = rings[range()] ?? { at: [] };
+    const wanted = drawn.from + ((event.offsetX - LEFT) / drawn.width) * (drawn.to - drawn.from);
+    const far = (place) => Math.abs(at[place] - wanted);
+    point(drawn, [...at.keys()].reduce((best, place) => (far(place) < far(best) ? place : best), 0));
+  });
+  picture.addEventListener("pointerleave", () => point(drawn, null));
+  plot.addEventListener("blur", () => point(drawn, null));
+  return drawn;
 }
 
-const plots = all(".plot").map(prepare);
+const range = () => Number(byId("range").value);
+const figures = all(".plot").map(prepare);
 
-function line(values, at, from, to, top) {
+/** Writes the values of a point, the last one without a place. */
+function point(figure, place) {
+  const ring = rings[range()];
+  figure.at = place;
+  if (!ring?.at.length) return;
+  const shown = place ?? ring.at.length - 1;
+  const unit = figure.plot.dataset.unit ? ` ${figure.plot.dataset.unit}` : "";
+  const values = figure.lines.map(({ name, label, key }) => {
+    const value = ring.columns[names.indexOf(name)]?.[shown] ?? null;
+    const text = `${label} ${number(value)}${value === null ? "" : unit}`;
+    write(key, text);
+    return text;
+  });
+  const time = new Date(ring.at[shown]).toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  write(figure.time, time);
+  const x = LEFT + ((ring.at[shown] - figure.from) / (figure.to - figure.from)) * figure.width;
+  figure.cursor.setAttribute("d", place === null ? "" : `M${x.toFixed(1)} ${TOP}V${figure.bottom}`);
+  Object.assign(figure.plot, { ariaValueMax: String(ring.at.length - 1), ariaValueNow: String(shown), ariaValueText: `${time}: ${values.join(", ")}` });
+}
+
+/** The smallest of 2, 4, 10, 20, 40 and so on that is as large. */
+function roundTop(value) {
+  const unit = 10 ** Math.floor(Math.log10(Math.max(2, value)));
+  return [1, 2, 4, 10].map((times) => times * unit).find((top) => top >= Math.max(2, value));
+}
+
+/** The times in a range that are whole in the time zone of the browser. */
+function ticks(from, to) {
+  const [step, zone] = [STEPS[range()], new Date(to).getTimezoneOffset() * 6e4];
+  const first = Math.ceil((from - zone) / step) * step + zone;
+  return Array.from({ length: Math.floor((to - first) / step) + 1 }, (_, place) => first + place * step);
+}
+
+function tickText(ms) {
+  const date = new Date(ms);
+  if (range() < 2) return clock(ms).slice(0, 5);
+  return date.toLocaleDateString("en-GB", range() === 2 ? { weekday: "short" } : { day: "numeric", month: "short" });
+}
+
+/** The beginnings of months in UTC, by which messages are stored. */
+function turns(from, to) {
+  const date = new Date(from);
+  const turn = (months) => Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + months);
+  return [1, 2].map(turn).filter((at) => at <= to);
+}
+
+function line(ring, values, x, y, from) {
   let text = "";
-  let pen = "M";
+  let last = null;
   values.forEach((value, place) => {
-    if (value === null) return (pen = "M");
-    const x = ((at[place] - from) / Math.max(1, to - from)) * WIDTH;
-    const y = HEIGHT - 3 - (value / top) * (HEIGHT - 8);
-    // A point without neighbours is a short stroke.
-    text += pen === "M" ? `M${(x - 2).toFixed(1)} ${y.toFixed(1)}h4` : `L${x.toFixed(1)} ${y.toFixed(1)}`;
-    pen = "L";
+    const at = ring.at[place];
+    if (value === null || at < from) return (last = null);
+    const position = `${x(at).toFixed(1)} ${y(value).toFixed(1)}`;
+    // While the server did not run there is no line. A point without neighbours is a dot.
+    text += last === null || at - last > 2.5 * ring.every_ms ? `M${position}h.1` : `L${position}`;
+    last = at;
   });
   return text;
 }
 
+function label(figure, used, x, y, anchor, text) {
+  const element = figure.texts.children[used] ?? svg("text", figure.texts);
+  for (const [name, value] of Object.entries({ x, y, "text-anchor": anchor })) element.setAttribute(name, value);
+  write(element, text);
+  return used + 1;
+}
+
+function drawOne(figure, ring) {
+  const [width, height] = [figure.plot.clientWidth, 176];
+  const to = Math.max(ring.at.at(-1) ?? 0, now?.at ?? 0);
+  const from = to - SPANS[range()];
+  const bottom = height - BOTTOM;
+  Object.assign(figure, { from, to, bottom, width: width - LEFT - RIGHT });
+  figure.picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  const columns = figure.lines.map(({ name }) => ring.columns[names.indexOf(name)] ?? []);
+  const top = roundTop(columns.flat().reduce((max, value, place) => Math.max(max, value ?? 0), 0));
+  const x = (at) => LEFT + ((at - from) / (to - from)) * figure.width;
+  const y = (value) => bottom - (value / top) * (bottom - TOP);
+  figure.lines.forEach(({ path }, place) => path.setAttribute("d", line(ring, columns[place], x, y, from)));
+  let used = 0;
+  let grid = "";
+  for (const value of [0, top / 2, top]) {
+    grid += `M${LEFT} ${y(value)}h${figure.width}`;
+    used = label(figure, used, LEFT - 5, y(value) + 4, "end", value.toLocaleString("en", { notation: "compact" }));
+  }
+  for (const at of ticks(from, to)) {
+    grid += `M${x(at).toFixed(1)} ${bottom}v4`;
+    const anchor = x(at) > width - 20 ? "end" : x(at) < LEFT + 15 ? "start" : "middle";
+    used = label(figure, used, x(at), height - 5, anchor, tickText(at));
+  }
+  let marks = "";
+  let free = 0;
+  const named = [...starts.filter((at) => at > from).map((at) => [at, "start"]), ...turns(from, to).map((at) => [at, "new month"])];
+  for (const [at, name] of named.sort(([one], [other]) => one - other)) {
+    marks += `M${x(at).toFixed(1)} ${TOP}V${bottom}`;
+    const isLast = x(at) > width - 60;
+    const begins = isLast ? x(at) - 60 : x(at);
+    if (begins < free) continue;
+    free = begins + 62;
+    used = label(figure, used, x(at) + (isLast ? -3 : 3), TOP - 6, isLast ? "end" : "start", name);
+  }
+  while (figure.texts.children.length > used) figure.texts.lastElementChild.remove();
+  figure.grid.setAttribute("d", grid);
+  figure.mark.setAttribute("d", marks);
+  point(figure, figure.at === null ? null : Math.min(figure.at, ring.at.length - 1));
+}
+
 function draw() {
-  if (!times.length) return;
-  const to = times.at(-1);
-  // A young server has a shorter past.
-  const from = Math.max(to - byId("range").value * 1000, times[0]);
-  const first = times.findIndex((at) => at >= from);
-  const at = times.slice(first);
-  const measure = (name) => (name === "memory" ? bytes : number);
-  for (const { plot, picture, series, scale, details, table } of plots) {
-    const read = series.map(({ name }) => (columns[name] || []).slice(first));
-    const known = read.flat().filter((value) => value !== null);
-    plot.hidden = known.length === 0;
-    if (plot.hidden) continue;
-    const top = known.reduce((max, value) => Math.max(max, value), 0);
-    const text = measure(series[0].name);
-    series.forEach(({ label, path, key }, place) => {
-      path.setAttribute("d", line(read[place], at, from, to, top || 1));
-      write(key, `${label} ${text(read[place].at(-1))}`);
-    });
-    write(scale, `${clock(from).slice(0, 5)} to ${clock(to).slice(0, 5)}, 0 to ${text(top)}`);
-    const states = series.map(({ label }, place) => {
-      const values = read[place].filter((value) => value !== null);
-      const low = values.reduce((min, value) => Math.min(min, value), Infinity);
-      return values.length
-        ? `${label}: ${text(values.at(-1))} now, ${text(low)} to ${text(Math.max(...values))}`
-        : `${label}: not known`;
-    });
-    picture.setAttribute("aria-label", `${plot.dataset.name}, ${clock(from)} to ${clock(to)}. ${states.join("; ")}.`);
-    if (details.open) {
-      const step = Math.max(1, Math.ceil(at.length / FIGURES));
-      const places = [...at.keys()].reverse().filter((place, index) => index % step === 0);
-      fill(table, places.map((place) => [clock(at[place]), ...read.map((values) => text(values[place]))]));
-    }
+  const ring = rings[range()];
+  if (!ring) return;
+  for (const figure of figures) {
+    const isOfAgents = figure.lines[0].name === "agents";
+    figure.plot.hidden = now !== null && now.role === (isOfAgents ? "endpoint" : "connection");
+    if (!figure.plot.hidden) drawOne(figure, ring);
   }
 }
 
-byId("range").addEventListener("change", draw);
+/** Takes points over, in place of that of the present period. */
+function add(written) {
+  rings = written.rings.map((added, place) => {
+    const { at, columns, ended } = rings[place] ?? { at: [], columns: [], ended: 0 };
+    const oldest = added.at.at(-1) - SPANS[place] - added.every_ms;
+    const first = Math.max(0, at.findIndex((time) => time >= oldest));
+    const joined = (before = [], after) => [...before.slice(first, ended), ...after];
+    return {
+      every_ms: added.every_ms,
+      at: joined(at, added.at),
+      columns: added.columns.map((column, series) => joined(columns[series], column)),
+      ended: Math.max(0, ended - first) + added.ended,
+    };
+  });
+  [starts, names] = [written.starts, written.names];
+  draw();
+}
+
+byId("range").addEventListener("change", () => {
+  for (const figure of figures) figure.at = null;
+  draw();
+});
+new ResizeObserver(draw).observe(figures[0].plot.parentElement);
 
 // The connection to the server.
 
@@ -332,50 +482,22 @@ let source = null;
 let silence = 0;
 let retry = 0;
 
-function state(text, kind) {
-  write(byId("state"), text);
-  byId("state").className = kind;
-}
-
-/** What `kalends status` says first, and how many user agents are connected. */
-function verdict() {
-  if (now.samples.kalends_draining) return state("The server is stopping.", "down");
-  const outages = now.findings.filter(({ severity }) => severity === "outage");
-  if (outages.length) return state("The server is unhealthy.", "down");
-  const ready = sum(now, "clients", "ready");
-  const agents = ready === null ? "" : ` User agents: ${number(ready)}.`;
-  if (!now.findings.length) return state(`Everything works.${agents}`, "up");
-  const warnings = now.findings.length === 1 ? "a warning" : `${now.findings.length} warnings`;
-  return state(`The server works, with ${warnings}.${agents}`, "warned");
-}
-
 function connect() {
   clearTimeout(retry);
   if (source) source.close();
   source = new EventSource("/admin/events");
   source.addEventListener("history", ({ data }) => {
-    const { points, points_max: max } = JSON.parse(data);
-    [times, columns, pointsMax] = [points.at, points.columns, max];
-    before = null;
-    now = null;
-    draw();
+    rings = [];
+    add(JSON.parse(data));
   });
-  source.addEventListener("points", ({ data }) => {
-    const added = JSON.parse(data);
-    times = times.concat(added.at).slice(-pointsMax);
-    for (const name of Object.keys(added.columns)) {
-      columns[name] = (columns[name] || []).concat(added.columns[name]).slice(-pointsMax);
-    }
-    draw();
-  });
+  source.addEventListener("points", ({ data }) => add(JSON.parse(data)));
   source.addEventListener("now", ({ data }) => {
-    [before, now] = [now, JSON.parse(data)];
-    const [version] = Object.keys(metric("build_info"));
-    // After an update of the server, this script is that of the version before.
-    if (version !== document.documentElement.dataset.version) return location.reload();
-    verdict();
+    now = JSON.parse(data);
+    // After an update of the server, this script is that of the build before.
+    if (now.build !== document.documentElement.dataset.build) return location.reload();
     watch();
     show();
+    draw();
   });
   source.addEventListener("error", lost);
   watch();
@@ -390,7 +512,8 @@ function watch() {
 async function lost() {
   clearTimeout(silence);
   source.close();
-  state("The server does not answer. Trying again.", "down");
+  say(["The server does not answer this page. Trying again.", "bad"]);
+  state("no answer", "down");
   clearTimeout(retry);
   retry = setTimeout(async () => {
     try {

@@ -1,8 +1,8 @@
 //! The state of the page: who may see it, what operators may do, and what all open pages share.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
@@ -10,16 +10,18 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use actors::SharedLogLimiter;
 use parking_lot::{Mutex, MutexGuard};
-use serde::Serialize;
 use slog::{info, warn};
 use state_machine::token_bucket::{Rate, TokenBucket};
-use state_machine::{Month, Span, Time};
+use state_machine::{Span, Time};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::sleep;
 
+use super::asked::{Asked, MonthCount, NodeRow};
 use super::guard::{Form, cookie, read_form};
 use super::history::History;
-use super::pages::{self, Refusal, refusal};
+use super::history_file::HistoryFile;
+use super::identity::Identity;
+use super::pages::{self, Refusal, Shell, refusal};
 use super::session::{Session, Sessions};
 use crate::command::store_command::run_here;
 use crate::command::{Completion, Context, Output, StoreCommand};
@@ -49,12 +51,17 @@ const LOG_EVERY: Span = Span::from_secs(60);
 pub(crate) struct AdminPage {
     pub(super) node: AppState,
     pub(super) jobs: Context,
+    pub(super) identity: Identity,
     pub(super) data_dir: PathBuf,
     pub(super) interval: Duration,
     /// Whether the agents of each month are counted: on DynamoDB that would cost reads of all records.
     pub(super) counts_months: bool,
     pub(super) sessions: Sessions,
     pub(super) live: Live,
+    /// One backup at a time.
+    pub(super) backups: Arc<Semaphore>,
+    /// The server was asked to stop.
+    pub(super) stops: AtomicBool,
     commands: Semaphore,
     wrong_rate: Rate,
     wrong: Mutex<TokenBucket>,
@@ -71,60 +78,30 @@ pub(super) struct Live {
     pub(super) streams: Arc<Semaphore>,
     /// One task computes the events, on the thread of the port.
     pub(super) runs: Arc<Semaphore>,
-    months: Mutex<Asked<Option<MonthCount>>>,
-    checked: Mutex<Asked<()>>,
-}
-
-/// What the store answered last, and when it is asked again.
-#[derive(Default)]
-pub(super) struct Asked<T> {
-    pub(super) last: T,
-    pub(super) due: Option<Time>,
-}
-
-impl<T> Asked<T> {
-    /// Whether the store is to be asked now, as it also is after the clock was set back. If so, it is due again after
-    /// `every`.
-    pub(super) fn is_due(&mut self, now: Time, every: Span) -> bool {
-        let is_due = self.due.is_none_or(|due| due <= now || due > now + every);
-        if is_due {
-            self.due = Some(now + every);
-        }
-        is_due
-    }
-}
-
-/// The agents on each month, and those whose move away from it is not finished.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct MonthCount {
-    pub(super) at: u64,
-    pub(super) agents: BTreeMap<Month, u64>,
-    pub(super) leaving: BTreeMap<Month, u64>,
+    pub(super) months: Asked<Option<MonthCount>>,
+    pub(super) nodes: Asked<Vec<NodeRow>>,
+    /// Of the store, which writes a row.
+    pub(super) checks: Asked<()>,
+    pub(super) file: HistoryFile,
 }
 
 impl Live {
-    fn new() -> Self {
+    fn new((file, history): (HistoryFile, History)) -> Self {
         Self {
-            history: Mutex::new(History::new()),
+            history: Mutex::new(history),
             frames: watch::Sender::new(String::new()),
             opened: Notify::new(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             runs: Arc::new(Semaphore::new(1)),
-            months: Mutex::default(),
-            checked: Mutex::default(),
+            months: Asked::default(),
+            nodes: Asked::default(),
+            checks: Asked::default(),
+            file,
         }
     }
 
     pub(super) fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock()
-    }
-
-    pub(super) fn checked(&self) -> MutexGuard<'_, Asked<()>> {
-        self.checked.lock()
-    }
-
-    pub(super) fn months(&self) -> MutexGuard<'_, Asked<Option<MonthCount>>> {
-        self.months.lock()
     }
 }
 
@@ -140,15 +117,19 @@ impl AdminPage {
                 warn!(common.log, "cannot read the keys: there is no operator's page"; "error" => %error);
             })
             .ok()?;
+        let now = common.clock.now();
         let wrong_rate = Rate::per_minute(WRONG_PER_MINUTE_MAX);
         Some(Data::new(Self {
-            sessions: Sessions::new(&keys, common.clock.now()),
+            sessions: Sessions::new(&keys, now),
+            identity: Identity::of(settings, node, &jobs),
             node: node.clone(),
             jobs,
             data_dir: settings.data_dir.clone(),
             interval: Duration::from_millis(settings.admin_page_interval_ms),
             counts_months: settings.store != StoreKind::DynamoDb,
-            live: Live::new(),
+            live: Live::new(HistoryFile::open(&settings.data_dir, now, &common.log)),
+            backups: Arc::new(Semaphore::new(1)),
+            stops: AtomicBool::new(false),
             commands: Semaphore::new(COMMANDS_MAX),
             wrong: Mutex::new(wrong_rate.bucket()),
             wrong_rate,
@@ -158,6 +139,20 @@ impl AdminPage {
 
     pub(super) fn now(&self) -> Time {
         self.node.common.clock.now()
+    }
+
+    pub(super) fn role(&self) -> &'static str {
+        match (&self.node.connections, &self.node.endpoints) {
+            (Some(_), Some(_)) => "all",
+            (Some(_), None) => "connection",
+            (None, _) => "endpoint",
+        }
+    }
+
+    /// Writes the history for the server after this one.
+    pub(crate) async fn end(&self) {
+        let written = self.live.history().whole();
+        self.live.file.end(&written, self.now()).await;
     }
 
     /// Runs a command of an operator and collects its results and its sentences.
@@ -234,25 +229,13 @@ impl AdminPage {
         pages::sign_in(StatusCode::UNAUTHORIZED, "")
     }
 
-    pub(super) fn form_token(&self, session: &Session) -> String {
-        self.sessions.form_token(session)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_store_is_asked_once_in_each_period() {
-        let (mut asked, every) = (Asked::<()>::default(), Span::from_secs(60));
-        let mut times = |seconds: &[u64]| {
-            let is_due = |second: &&u64| asked.is_due(Time(**second * 1000), every);
-            seconds.iter().filter(is_due).copied().collect::<Vec<_>>()
-        };
-        assert_eq!(times(&[1000, 1001, 1059, 1060, 1061, 1119, 1120]), [1000, 1060, 1120]);
-        // The clock is set forward by an hour, and back by two.
-        assert_eq!(times(&[4720, 4721, 4780]), [4720, 4780]);
-        assert_eq!(times(&[1000, 1001, 1060]), [1000, 1060]);
+    /// What the pages of a session share.
+    pub(super) fn shell(&self, session: &Session) -> Shell {
+        Shell {
+            title: self.identity.title(),
+            host: self.identity.host.clone(),
+            node: self.identity.node(),
+            form: self.sessions.form_token(session),
+        }
     }
 }

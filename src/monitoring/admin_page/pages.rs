@@ -9,10 +9,12 @@ use actix_web::http::header::{
 };
 use actix_web::{HttpResponse, HttpResponseBuilder};
 
+use super::buttons::{Action, BACK_UP, STOP, dropping, revoking, token};
 use crate::operate::access::list::AccessRow;
 use crate::operate::inspect::facts::Inspection;
 use crate::operate::inspect::text;
 use crate::push::web::escaped;
+use crate::system::build::Build;
 use crate::system::clock;
 
 /// Access tokens on one page, the first by name.
@@ -20,6 +22,7 @@ const ROWS_MAX: usize = 1000;
 
 const SHELL: &str = include_str!("shell.html");
 const BAR: &str = include_str!("bar.html");
+const NAV: &str = "<nav aria-label=\"Pages\"><a href=\"/admin\">Live</a> <a href=\"/admin/people\">Access tokens</a></nav>";
 const LIVE: &str = include_str!("live.html");
 const LOGIN: &str = include_str!("login.html");
 
@@ -36,6 +39,16 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 /// An answer that ends a request before its handler has done its work.
 pub(super) type Refusal = InternalError<&'static str>;
 
+/// What the pages of a session share.
+pub(super) struct Shell {
+    pub(super) title: String,
+    pub(super) host: String,
+    /// The node of a cluster.
+    pub(super) node: Option<String>,
+    /// The token of its forms.
+    pub(super) form: String,
+}
+
 /// The script of the live page.
 const SCRIPT: &str = "<script src=\"/admin/page.js\" defer></script>";
 
@@ -51,28 +64,46 @@ pub(super) fn refusal(answer: HttpResponse) -> Refusal {
 }
 
 /// The page with the live values.
-pub(super) fn live(form: &str) -> HttpResponse {
-    signed_in(form, LIVE, SCRIPT)
+pub(super) fn live(shell: &Shell, has_backups: bool) -> HttpResponse {
+    let mut actions = String::new();
+    for action in has_backups.then_some(BACK_UP).into_iter().chain([STOP]) {
+        actions += &action.button(&shell.form, action.name);
+    }
+    signed_in(shell, &LIVE.replace("{{actions}}", &actions), SCRIPT)
 }
 
 /// The page that exchanges a link for a session.
 pub(super) fn sign_in(status: StatusCode, link: &str) -> HttpResponse {
-    answer(status, "", &LOGIN.replace("{{link}}", &escaped(link)), "")
+    answer(status, None, &LOGIN.replace("{{link}}", &escaped(link)), "")
 }
 
 /// A page with one sentence.
 pub(super) fn message(status: StatusCode, text: &str) -> HttpResponse {
-    answer(status, "", &why_not(text), "")
+    answer(status, None, &why_not(text), "")
+}
+
+/// The question before an action.
+pub(super) fn question(shell: &Shell, action: &Action<'_>) -> HttpResponse {
+    signed_in(shell, &action.question(&shell.form), "")
+}
+
+/// What was done, or why it was not.
+pub(super) fn done(shell: &Shell, done: Result<String, String>) -> HttpResponse {
+    let main = match done {
+        Ok(text) => format!("<p role=\"status\"><strong>{}</strong></p>", escaped(&text)),
+        Err(why) => why_not(&why),
+    };
+    signed_in(shell, &(main + "<p><a href=\"/admin\">Back to the live page</a></p>"), "")
 }
 
 /// What is known of a user agent, or why nothing is.
-pub(super) fn inspection(form: &str, found: &Result<Inspection, String>) -> HttpResponse {
+pub(super) fn inspection(shell: &Shell, found: &Result<Inspection, String>) -> HttpResponse {
     let mut main = "<h2>User agent</h2>".to_owned();
     match found {
-        Ok(facts) => main += &inspected(form, facts),
+        Ok(facts) => main += &inspected(&shell.form, facts),
         Err(why) => main += &why_not(why),
     }
-    signed_in(form, &main, "")
+    signed_in(shell, &main, "")
 }
 
 fn inspected(form: &str, facts: &Inspection) -> String {
@@ -81,13 +112,21 @@ fn inspected(form: &str, facts: &Inspection) -> String {
     let facts_text = escaped(&text::facts(facts));
     let mut main = format!("<ul>{findings}</ul><pre>{facts_text}</pre>");
     if let Some(access) = facts.access.as_ref().filter(|access| !access.has_ended) {
-        main += &revoke_form(form, &access.name, "Revoke its access token");
+        main += &revoke_button(form, &access.name, "Revoke its access token");
+    }
+    if facts.record.is_some() {
+        let (uaid, name) = (facts.uaid.to_string(), format!("Drop {}", facts.uaid));
+        main += &dropping(&[("uaid", &uaid)], &name).button(form, "Drop this user agent");
     }
     main
 }
 
 /// The access tokens, with a sentence about what was done.
-pub(super) fn people(form: &str, rows: Result<Vec<AccessRow>, String>, done: &str) -> HttpResponse {
+pub(super) fn people(
+    shell: &Shell,
+    rows: Result<Vec<AccessRow>, String>,
+    done: &str,
+) -> HttpResponse {
     let mut main = "<h2>Access tokens</h2>".to_owned();
     if !done.is_empty() {
         main += &format!("<p role=\"status\"><strong>{}</strong></p>", escaped(done));
@@ -97,9 +136,9 @@ pub(super) fn people(form: &str, rows: Result<Vec<AccessRow>, String>, done: &st
         Ok(rows) if rows.is_empty() => {
             main += "<p>There is none. <code>kalends access add NAME</code> makes one.</p>";
         }
-        Ok(rows) => main += &table(form, &rows),
+        Ok(rows) => main += &table(&shell.form, &rows),
     }
-    signed_in(form, &main, "")
+    signed_in(shell, &main, "")
 }
 
 fn table(form: &str, rows: &[AccessRow]) -> String {
@@ -116,7 +155,7 @@ fn table(form: &str, rows: &[AccessRow]) -> String {
         let (connected, pushes) = (number(row.connected), number(row.pushes));
         let action = match row.state.as_str() {
             "revoked" => String::new(),
-            _ => revoke_form(form, &row.name, "Revoke"),
+            _ => revoke_button(form, &row.name, "Revoke"),
         };
         let cells = [state, action, connected, pushes, date(row.created_s), expires];
         text += &format!("<tr><th scope=\"row\">{name}</th>");
@@ -131,27 +170,8 @@ fn table(form: &str, rows: &[AccessRow]) -> String {
     text
 }
 
-/// A button that leads to the confirmation.
-fn revoke_form(form: &str, name: &str, text: &str) -> String {
-    format!(
-        "<form method=\"post\" action=\"/admin/people\"><input type=\"hidden\" name=\"form\" value=\"{}\">\
-         <input type=\"hidden\" name=\"name\" value=\"{name}\"><button aria-label=\"{text} {name}\">{text}</button></form>",
-        escaped(form),
-        name = escaped(name)
-    )
-}
-
-pub(super) fn confirmation(form: &str, name: &str) -> HttpResponse {
-    let main = format!(
-        "<h2>Revoke {name}?</h2><p>All user agents of this token are closed now, and their endpoints answer 410. A \
-         revoked token is never valid again.</p><form method=\"post\" action=\"/admin/people\" class=\"row\">\
-         <input type=\"hidden\" name=\"form\" value=\"{}\"><input type=\"hidden\" name=\"name\" value=\"{name}\">\
-         <input type=\"hidden\" name=\"confirmed\" value=\"yes\"><button class=\"danger\">Revoke {name}</button>\
-         <a href=\"/admin/people\">Keep it</a></form>",
-        escaped(form),
-        name = escaped(name)
-    );
-    signed_in(form, &main, "")
+fn revoke_button(form: &str, name: &str, text: &str) -> String {
+    revoking(&[("name", name)], &format!("Revoke {name}")).button(form, text)
 }
 
 /// Such as `14 Nov 2023`, in UTC.
@@ -175,14 +195,28 @@ fn why_not(text: &str) -> String {
     format!("<p class=\"down\">{}</p>", escaped(text))
 }
 
-/// A page of a session, whose bar signs out.
-fn signed_in(form: &str, main: &str, script: &str) -> HttpResponse {
-    answer(StatusCode::OK, &BAR.replace("{{form}}", &escaped(form)), main, script)
+fn signed_in(shell: &Shell, main: &str, script: &str) -> HttpResponse {
+    answer(StatusCode::OK, Some(shell), main, script)
 }
 
-fn answer(status: StatusCode, bar: &str, main: &str, script: &str) -> HttpResponse {
-    let version = env!("CARGO_PKG_VERSION");
-    let parts = [("version", version), ("bar", bar), ("main", main), ("script", script)];
+/// A page. Strangers do not see which server it is.
+fn answer(status: StatusCode, shell: Option<&Shell>, main: &str, script: &str) -> HttpResponse {
+    let stranger = || "Kalends operator".to_owned();
+    let title = shell.map_or_else(stranger, |shell| format!("{} · Kalends", shell.title));
+    let node = shell.and_then(|shell| shell.node.as_deref()).map(escaped);
+    let node = node.map(|node| format!(" <small>{node}</small>")).unwrap_or_default();
+    let heading = shell.map_or_else(stranger, |shell| shell.host.clone());
+    let bar = shell.map(|shell| BAR.replace("{{form}}", &token(&shell.form))).unwrap_or_default();
+    let parts = [
+        ("build", Build::TEXT),
+        ("title", &escaped(&title)),
+        ("script", script),
+        ("heading", &(escaped(&heading) + &node)),
+        ("nav", if shell.is_some() { NAV } else { "" }),
+        ("bar", &bar),
+        // The last one: what it contains is not replaced.
+        ("main", main),
+    ];
     let text = parts.iter().fold(SHELL.to_owned(), |text, (name, value)| {
         text.replacen(&format!("{{{{{name}}}}}"), value, 1)
     });
@@ -206,6 +240,12 @@ mod tests {
 
     #[test]
     fn no_text_is_shown_unescaped() {
+        let shell = Shell {
+            title: HOSTILE.to_owned(),
+            host: HOSTILE.to_owned(),
+            node: Some(HOSTILE.to_owned()),
+            form: HOSTILE.to_owned(),
+        };
         let row = AccessRow {
             name: HOSTILE.to_owned(),
             state: HOSTILE.to_owned(),
@@ -219,10 +259,13 @@ mod tests {
         for page in [
             sign_in(StatusCode::OK, HOSTILE),
             message(StatusCode::OK, HOSTILE),
-            inspection(HOSTILE, &Err(HOSTILE.to_owned())),
-            people(HOSTILE, Ok(vec![row]), HOSTILE),
-            people(HOSTILE, Err(HOSTILE.to_owned()), HOSTILE),
-            confirmation(HOSTILE, HOSTILE),
+            inspection(&shell, &Err(HOSTILE.to_owned())),
+            people(&shell, Ok(vec![row]), HOSTILE),
+            people(&shell, Err(HOSTILE.to_owned()), HOSTILE),
+            question(&shell, &revoking(&[("name", HOSTILE)], HOSTILE)),
+            done(&shell, Ok(HOSTILE.to_owned())),
+            done(&shell, Err(HOSTILE.to_owned())),
+            live(&shell, true),
         ] {
             let page = html(page);
             assert!(!page.contains("<script>") && !page.contains("alert(1)</script>"), "{page}");
@@ -231,14 +274,20 @@ mod tests {
                 "{page}"
             );
         }
-        assert!(html(live("x")).contains(SCRIPT));
+        assert!(html(live(&shell, true)).contains(SCRIPT));
+        let stranger = html(sign_in(StatusCode::OK, ""));
+        assert!(stranger.contains("<h1>Kalends operator</h1>"), "{stranger}");
     }
 
     #[test]
     fn the_page_and_its_files_are_small_and_have_nothing_inline() {
-        let page = html(live(&"x".repeat(43)));
+        let text = || "x".repeat(43);
+        let shell = Shell { title: text(), host: text(), node: Some(text()), form: text() };
+        let page = html(live(&shell, true));
+        assert!(page.contains("Back up now"));
+        assert!(!html(live(&shell, false)).contains("Back up now"));
         let bytes: usize = FILES.iter().map(|(_, _, contents)| contents.len()).sum();
-        assert!(page.len() + bytes <= 60 * 1024, "{}", page.len() + bytes);
+        assert!(page.len() + bytes <= 45 * 1024, "{}", page.len() + bytes);
         for inline in ["style=", "onclick", "<style", "javascript:", "<script>", "{{", "http://"] {
             assert!(!page.contains(inline), "{inline}");
         }

@@ -66,7 +66,7 @@ Examples:
     type Report = NoReport;
 
     fn main(self, settings: &Settings) -> Result<(), Failure> {
-        Ok(backup(&self, settings, true)?)
+        Ok(backup(&self, settings, true, || Ok(()))?)
     }
 
     /// Copies the files of the store as they were at one moment to where the command archives them.
@@ -99,27 +99,28 @@ struct SnapshotDir {
     _lock: File,
 }
 
-/// Writes the archive of a server that runs, in place of one of that name. Shows no progress.
+/// Writes the archive of a server that runs, in place of one of that name. Shows no progress. `begin` runs while no other
+/// backup of the data directory does.
 pub fn write_archive(
     file: PathBuf,
     recipient: Option<&str>,
     settings: &Settings,
+    begin: impl FnOnce() -> Result<(), BackupError>,
 ) -> Result<(), BackupError> {
     let encrypt_to = recipient.map(str::to_owned).into_iter().collect();
-    backup(&Backup { file, force: true, encrypt_to, passphrase: false }, settings, false)
+    let args = Backup { file, force: true, encrypt_to, passphrase: false };
+    backup(&args, settings, false, begin)
 }
 
-fn backup(args: &Backup, settings: &Settings, is_shown: bool) -> Result<(), BackupError> {
+fn backup(
+    args: &Backup,
+    settings: &Settings,
+    is_shown: bool,
+    begin: impl FnOnce() -> Result<(), BackupError>,
+) -> Result<(), BackupError> {
     let is_standard = args.file.as_os_str() == STANDARD;
-    if !is_standard && fs::metadata(&args.file).is_ok_and(|found| !found.is_file()) {
-        // `--force` would replace a device by a file.
-        return Err(BackupError::NotAFile { file: args.file.clone() });
-    }
-    if !is_standard && !args.force && args.file.exists() {
-        return Err(BackupError::Exists { file: args.file.clone() });
-    }
-    if !is_standard && is_in(&args.file, &settings.data_dir) {
-        return Err(BackupError::InDataDir { dir: settings.data_dir.clone() });
+    if !is_standard {
+        check_file(args, settings)?;
     }
     let is_encrypted = args.passphrase || !args.encrypt_to.is_empty();
     if is_encrypted {
@@ -133,6 +134,7 @@ fn backup(args: &Backup, settings: &Settings, is_shown: bool) -> Result<(), Back
     check_owner(data_dir)?;
     let keys = Keys::load(data_dir).map_err(BackupError::Keys)?;
     let snapshot = SnapshotDir::make(data_dir)?;
+    begin()?;
     if database.is_none() {
         match is_shown {
             true => run_and_print(args.clone(), settings)?,
@@ -170,6 +172,21 @@ fn backup(args: &Backup, settings: &Settings, is_shown: bool) -> Result<(), Back
             stderr(),
             "the archive has the keys alone, the tables are in {name}: {backup}"
         );
+    }
+    Ok(())
+}
+
+/// Refuses a file that the archive must not replace.
+fn check_file(args: &Backup, settings: &Settings) -> Result<(), BackupError> {
+    if fs::metadata(&args.file).is_ok_and(|found| !found.is_file()) {
+        // `--force` would replace a device by a file.
+        return Err(BackupError::NotAFile { file: args.file.clone() });
+    }
+    if !args.force && args.file.exists() {
+        return Err(BackupError::Exists { file: args.file.clone() });
+    }
+    if is_in(&args.file, &settings.data_dir) {
+        return Err(BackupError::InDataDir { dir: settings.data_dir.clone() });
     }
     Ok(())
 }

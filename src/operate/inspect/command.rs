@@ -303,7 +303,7 @@ async fn connection(record: &RouterRecord, job: &Job) -> Connection {
             None => Connection::Unknown { node: name },
         };
     };
-    match peers.ask(node.clone(), record.uaid, context.clock.clone()).await.0 {
+    match peers.ask(node.clone(), record.uaid, context.clock.clone()).await.identity {
         PeerIdentity::ThisNode => Connection::OnNode { node: name },
         PeerIdentity::OtherNode => Connection::Ended { node: name },
         PeerIdentity::Unreachable(why) => Connection::NodeDown { node: name, why },

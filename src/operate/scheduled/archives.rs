@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use state_machine::Time;
 use time::{Date, OffsetDateTime};
 
+use crate::operate::backup::BackupError;
 use crate::operate::backup::create::write_archive;
 use crate::settings::Settings;
 
@@ -18,21 +19,43 @@ const ENCRYPTED: &str = ".tar.age";
 const UNFINISHED: &str = ".kalends-";
 const TEMPORARY: &str = ".kalends-tmp";
 
+/// Why there is no new archive, or an old one stays.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ArchiveError {
+    #[error("backup_dir {} {what}", dir.display())]
+    NoDir { dir: PathBuf, what: &'static str },
+    #[error("cannot remove old archives of {}: {error}", dir.display())]
+    Old { dir: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Backup(#[from] BackupError),
+}
+
+impl ArchiveError {
+    /// Another backup is under way, so that this one is not missed.
+    pub(super) fn is_another_running(&self) -> bool {
+        matches!(self, Self::Backup(BackupError::Running { .. }))
+    }
+}
+
 /// Writes the archive of a day, and removes those beyond the number to keep.
-pub(super) fn write(settings: &Settings, today: Time) -> Result<(), String> {
+pub(super) fn write(settings: &Settings, today: Time) -> Result<(), ArchiveError> {
     let dir = settings.backup_dir.as_ref().expect("backups are wanted");
     // Not made here: the disk that it is on may not be mounted.
     if !dir.is_dir() {
         let what = if dir.exists() { "is no directory" } else { "does not exist: make it" };
-        return Err(format!("backup_dir {} {what}", dir.display()));
+        return Err(ArchiveError::NoDir { dir: dir.clone(), what });
     }
     let recipient = settings.backup_recipient.as_ref().map(|recipient| recipient.as_str());
     let today = date(today);
     let file = dir.join(name(today, recipient.is_some()));
-    let failed = |error| format!("cannot remove old archives of {}: {error}", dir.display());
-    remove_unfinished(dir).map_err(failed)?;
-    write_archive(file, recipient, settings).map_err(|error| error.to_string())?;
-    remove_old(dir, &today.to_string(), settings.backup_keep).map_err(failed)
+    // Only now: what is unfinished before may be of a backup that is under way.
+    let begin = || {
+        let unwritable = |error| BackupError::Unwritable { path: dir.clone(), error };
+        remove_unfinished(dir).map_err(unwritable)
+    };
+    write_archive(file, recipient, settings, begin)?;
+    let removed = remove_old(dir, &today.to_string(), settings.backup_keep);
+    removed.map_err(|error| ArchiveError::Old { dir: dir.clone(), error })
 }
 
 /// Whether the directory has no archive: it is a new one, or another than before.

@@ -2,11 +2,12 @@
 //! `kalends tables drop-old` do.
 //!
 //! - [`turn`]: when a task is due, and which of the servers on the same tables takes it.
-//! - [`archives`]: the archives of `backup_dir`, of which the newest are kept.
+//! - [`archives`]: the archives of `backup_dir`, of which the newest are kept. [`at_once`]: one when an operator asks.
 //!
 //! Architecture Invariant: a task is a command, run as at `admin.sock`. It is stopped between two steps, and repeated.
 
 mod archives;
+pub mod at_once;
 mod turn;
 
 use std::thread;
@@ -150,7 +151,7 @@ impl Schedule {
                 let mut stop = self.stop.clone();
                 tokio::select! {
                     written = written => match written {
-                        Ok(written) => written.map_err(JobError::refused),
+                        Ok(written) => written.map_err(|why| JobError::refused(why.to_string())),
                         Err(_) => Err(JobError::refused("the backup panicked")),
                     },
                     _ = stop.wait_for(|stops| *stops) => Err(JobError::Stopped),

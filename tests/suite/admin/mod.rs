@@ -9,6 +9,7 @@ mod fixture;
 mod inspect;
 mod lifecycles;
 mod nodes;
+mod operator_actions;
 pub(crate) mod operator_page;
 mod refusals;
 mod socket;

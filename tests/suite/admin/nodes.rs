@@ -4,10 +4,11 @@ use serde_json::{Value, json};
 
 use crate::harness::{Agent, Cluster, Launch, Sender, Server, WireServer, dynamo};
 
-/// What the command prints with `--json`, run beside this server.
-async fn nodes_of(server: &Server, more: &[&str]) -> Value {
-    let printed = server.run(&[&["nodes", "--json"], more].concat()).await.succeeded();
-    serde_json::from_str::<Value>(&printed).expect("it prints JSON")["nodes"].clone()
+/// What the command prints with `--json`, run beside this server. It fails if a node does not answer.
+async fn nodes_of(server: &Server, more: &[&str], code: i32) -> Value {
+    let ended = server.run(&[&["nodes", "--json"], more].concat()).await;
+    assert_eq!(ended.code, Some(code), "{ended:?}");
+    serde_json::from_str::<Value>(&ended.stdout).expect("it prints JSON")["nodes"].clone()
 }
 
 #[actix_web::test]
@@ -22,11 +23,12 @@ async fn each_node_is_listed_with_its_agents_and_whether_it_answers() {
         agent.register().await;
     }
     let [first, second] = [0, 1].map(|node| cluster.connection_nodes[node].router_url());
-    let row = |node: &str, agents: u32, state: Value| json!({"node": node, "agents": agents, "state": state, "probe_in_ms": null, "notifications": 0, "clock_ahead_s": null});
     let dynamo = ["--store=dynamodb"];
-    let listed = nodes_of(&cluster.connection_nodes[0], &dynamo).await;
-    let here = row(&first, 2, json!("this_server"));
-    assert_eq!(listed[0]["state"], here["state"], "{listed}");
+    let listed = nodes_of(&cluster.connection_nodes[0], &dynamo, 0).await;
+    assert_eq!((&listed[0]["node"], &listed[0]["agents"]), (&json!(first), &json!(2)));
+    assert_eq!(listed[0]["state"], "this_server", "{listed}");
+    assert!(listed[0]["version"].is_string(), "{listed}");
+    assert_eq!(listed[1]["version"], listed[0]["version"], "it says so itself");
     assert_eq!((&listed[1]["node"], &listed[1]["state"]), (&json!(second), &json!("answers")));
     assert_eq!(
         [&listed[0]["clock_ahead_s"], &listed[1]["clock_ahead_s"]],
@@ -35,7 +37,7 @@ async fn each_node_is_listed_with_its_agents_and_whether_it_answers() {
 
     cluster.connection_nodes[1].kill();
     assert_eq!(Sender::new().post(&channel.endpoint).ttl(60).body("x").send().await.status, 201);
-    let listed = nodes_of(&cluster.endpoint_nodes[0], &dynamo).await;
+    let listed = nodes_of(&cluster.endpoint_nodes[0], &dynamo, 1).await;
     assert_eq!(listed[0]["agents"], 2, "{listed}");
     let down = &listed[1];
     assert_eq!((&down["node"], &down["agents"]), (&json!(second), &json!(1)));
@@ -48,11 +50,11 @@ async fn a_single_server_lists_itself_and_a_stopped_one_its_agents() {
     let mut server = Server::start();
     let mut agent = Agent::new(&server).await;
     agent.register().await;
-    let listed = nodes_of(&server, &[]).await;
+    let listed = nodes_of(&server, &[], 0).await;
     assert_eq!((&listed[0]["node"], &listed[0]["agents"]), (&json!("local"), &json!(1)));
     assert_eq!(listed[0]["state"], "this_server");
     server.kill();
-    let listed = nodes_of(&server, &[]).await;
+    let listed = nodes_of(&server, &[], 1).await;
     assert_eq!(listed[0]["state"], json!({"unreachable": "no server runs on the data directory"}));
 }
 

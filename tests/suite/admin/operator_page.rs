@@ -13,14 +13,14 @@ use super::access::hello;
 use crate::harness::{AT_ONCE, Agent, Answer, Raw, Sender, Server, until};
 use crate::metrics::{metrics_url, scrape};
 
-const PORT: &str = "--metrics-listen=127.0.0.1:0";
+pub(super) const PORT: &str = "--metrics-listen=127.0.0.1:0";
 
 /// Streams of one port at once, and wrong logins in a minute.
 const STREAMS_MAX: usize = 32;
 const WRONG_PER_MINUTE_MAX: usize = 10;
 
 /// A browser without a screen.
-struct Operator {
+pub(super) struct Operator {
     sender: Sender,
     address: SocketAddr,
     cookie: String,
@@ -34,7 +34,7 @@ impl Operator {
         Self { sender: Sender::new(), address, cookie: String::new() }
     }
 
-    async fn signed_in(server: &Server) -> Self {
+    pub(super) async fn signed_in(server: &Server) -> Self {
         let mut operator = Self::of(server).await;
         let answer = operator.sign_in(&operator.link(server).await).await;
         assert_eq!((answer.status, answer.header("location")), (303, Some("/admin")), "{answer}");
@@ -59,15 +59,15 @@ impl Operator {
         self.post("/admin/login", &self.origin(), &[("link", link)]).await
     }
 
-    fn origin(&self) -> String {
+    pub(super) fn origin(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    async fn get(&self, path: &str) -> Answer {
+    pub(super) async fn get(&self, path: &str) -> Answer {
         self.send(Method::GET, path, &[], String::new()).await
     }
 
-    async fn post(&self, path: &str, origin: &str, fields: &[(&str, &str)]) -> Answer {
+    pub(super) async fn post(&self, path: &str, origin: &str, fields: &[(&str, &str)]) -> Answer {
         let mut form = url::form_urlencoded::Serializer::new(String::new());
         let body = form.extend_pairs(fields).finish();
         let origin = [("origin", origin)];
@@ -76,7 +76,7 @@ impl Operator {
     }
 
     /// Posts a form of this session.
-    async fn submit(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
+    pub(super) async fn submit(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
         let page = self.get("/admin/people").await.to_string();
         let (_, rest) = page.split_once("name=\"form\" value=\"").expect("the page has a form");
         let (token, _) = rest.split_once('"').expect("the form has a token");
@@ -99,7 +99,7 @@ impl Operator {
     }
 
     /// A request whose answer is a stream.
-    async fn stream(&self) -> Raw {
+    pub(super) async fn stream(&self) -> Raw {
         let mut raw = self.raw().await;
         let (host, cookie) = (self.address, &self.cookie);
         raw.write(format!(
@@ -125,7 +125,7 @@ pub(crate) async fn values_with(server: &Server, holds: impl Fn(&Value) -> bool)
     event_with(&mut operator.stream().await, holds).await
 }
 
-fn body(answer: &Answer) -> String {
+pub(super) fn body(answer: &Answer) -> String {
     String::from_utf8(answer.body.clone()).expect("pages are UTF-8")
 }
 
@@ -218,7 +218,7 @@ async fn events_follow_a_push_and_end_with_the_session() {
         stream.until(AT_ONCE, "event: history\ndata: ").await;
         let points = stream.until(AT_ONCE, "\n\n").await;
         let points: Value = serde_json::from_str(points.trim()).expect("an event is JSON");
-        assert_eq!(points["points_max"], 1440);
+        assert_eq!(points["rings"].as_array().map(Vec::len), Some(4), "{points}");
         streams.push(stream);
     }
     assert_eq!(operator.get("/admin/events").await.status, 503);

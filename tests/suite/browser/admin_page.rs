@@ -1,16 +1,23 @@
 //! The operator's page in a real Firefox.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::sync::PoisonError;
 
 use actix_web::rt::System;
+use rustix::fs::statvfs;
 use serde_json::json;
 
 use super::TURN;
 use super::firefox::Firefox;
 use super::page_check::{ENTER, TAB, assert_no_errors, assert_page};
 use super::profile::Profile;
-use crate::harness::{Agent, Cluster, ClusterPlan, Role, Sender, Server, free_port};
+use crate::harness::{Agent, Cluster, ClusterPlan, Launch, Role, Sender, Server, free_port};
 use crate::metrics::metrics_url;
+
+/// The keys of the remote control.
+const LEFT: &str = "\u{E012}";
+const RIGHT: &str = "\u{E014}";
 
 /// Live updates that must not make the page grow.
 const UPDATES: u32 = 1000;
@@ -31,7 +38,7 @@ fn sign_in(firefox: &mut Firefox, server: &Server, address: &str) {
     press_on(firefox, "document.activeElement.textContent === 'Sign in'");
     wait(
         firefox,
-        "location.pathname === '/admin' && ['up', 'warned'].includes(document.getElementById('state')?.className)",
+        "location.pathname === '/admin' && document.getElementById('state')?.className === 'up'",
     );
 }
 
@@ -94,23 +101,27 @@ fn the_live_page_follows_pushes_and_comes_back_after_a_restart_of_the_server() {
     let profile = Profile::new(&server.socket_url());
     let mut firefox = Firefox::start(profile.path());
     sign_in(&mut firefox, &server, &address);
-    let delivered = "document.querySelector('[data-value=delivered]').textContent";
-    wait(&mut firefox, &format!("{delivered}.startsWith('0')"));
+    let verdict = "document.getElementById('verdict').textContent";
     let uaid = pushes(&server);
-    wait(&mut firefox, &format!("{delivered}.startsWith('1')"));
-    let stored = "document.querySelector('[data-value=stored]').textContent";
-    wait(&mut firefox, &format!("{stored}.startsWith('3')"));
+    wait(&mut firefox, &format!("{verdict}.includes(' connected, last push ')"));
+    let outcomes = "document.querySelector('[data-rows=outcomes]').textContent";
+    wait(&mut firefox, &format!("{outcomes}.includes('delivered1stored3')"));
     let refused = "document.querySelector('#refusals tbody').textContent";
     wait(&mut firefox, &format!("{refused}.includes('3400, errno 111the TTL header is missing')"));
     assert_page(&mut firefox, "admin-live");
 
     server.terminate();
-    wait(&mut firefox, "document.getElementById('state').textContent.includes('does not answer')");
+    wait(&mut firefox, &format!("{verdict}.includes('does not answer')"));
     server.restart();
     wait(&mut firefox, "document.getElementById('state').className === 'up'");
     // The console has the requests that failed.
     firefox.take_errors();
-    wait(&mut firefox, &format!("{delivered}.startsWith('0')"));
+    wait(&mut firefox, &format!("{outcomes} === 'OutcomeSince the start'"));
+    // The history is that of both servers, with a mark at the second start.
+    wait(
+        &mut firefox,
+        "[...document.querySelectorAll('.plot text')].some(text => text.textContent === 'start')",
+    );
 
     focus(&mut firefox, "document.activeElement.id === 'target'");
     for letter in uaid.chars() {
@@ -119,8 +130,151 @@ fn the_live_page_follows_pushes_and_comes_back_after_a_restart_of_the_server() {
     firefox.press(ENTER);
     wait(&mut firefox, &format!("document.querySelector('pre')?.textContent.includes('{uaid}')"));
     assert_page(&mut firefox, "admin-inspect");
+    press_on(&mut firefox, "document.activeElement.textContent === 'Drop this user agent'");
+    wait(&mut firefox, "document.querySelector('.danger')?.textContent.startsWith('Drop ')");
+    assert_page(&mut firefox, "admin-drop");
     press_on(&mut firefox, "document.activeElement.textContent === 'Sign out'");
     wait(&mut firefox, "location.pathname === '/admin/login'");
+}
+
+#[test]
+fn the_page_of_a_new_server_leads_to_the_first_user_agent() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let ((server, address), elsewhere) =
+        (server(&["--admin-page-interval-ms=100"]), Server::start());
+    // Firefox is a user agent of the other server.
+    let profile = Profile::new(&elsewhere.socket_url());
+    let mut firefox = Firefox::start(profile.path());
+    sign_in(&mut firefox, &server, &address);
+    let verdict = "document.getElementById('verdict').textContent";
+    wait(&mut firefox, &format!("{verdict}.includes('No user agent has connected yet')"));
+    let public = firefox.run("return document.getElementById('public').href;", &json!([]));
+    assert_eq!(public, format!("{}/", server.origin()));
+    let title = firefox.run("return document.title;", &json!([]));
+    assert_eq!(title, format!("{} · Kalends", server.address()));
+    assert_page(&mut firefox, "admin-empty");
+    pushes(&server);
+    wait(&mut firefox, &format!("{verdict}.includes('0 user agents connected, last push ')"));
+}
+
+/// A history of 31 days, in which the server did not run for some: `now` is in milliseconds since 1970.
+fn write_history(server: &Server, now: u64) {
+    const RINGS: [(u64, u64); 4] = [(15, 240), (300, 288), (1800, 336), (7200, 372)];
+    let ring = |(every_s, count): (u64, u64)| {
+        let every_ms = every_s * 1000;
+        let end = now / every_ms * every_ms;
+        let at = (0..count).map(|place| end - (count - place) * every_ms);
+        let at: Vec<_> = at.filter(|at| !(3..5).contains(&((now - at) / 86_400_000))).collect();
+        let wave = |size: f64, shift: f64| -> Vec<_> {
+            let value = |at: &u64| (*at as f64 / 14_000_000.0 + shift).sin().abs() * size;
+            at.iter().map(value).map(f64::round).collect()
+        };
+        let columns =
+            [(40.0, 0.0), (900.0, 0.5), (120.0, 1.0), (9.0, 2.0), (20.0, 0.2), (250.0, 0.4)];
+        let columns = columns.map(|(size, shift)| wave(size, shift));
+        json!({ "every_ms": every_ms, "ended": at.len(), "at": at, "columns": columns })
+    };
+    let names = ["agents", "delivered", "stored", "refused", "direct_p50", "direct_p99"];
+    let starts = [now - 20 * 86_400_000, now - 3 * 86_400_000];
+    let history = json!({ "starts": starts, "names": names, "rings": RINGS.map(ring) });
+    fs::write(server.data_dir().join("history.json"), history.to_string())
+        .expect("it can be written");
+}
+
+#[test]
+fn figures_are_read_by_the_pointer_and_the_keyboard_for_four_times() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut server, address) = server(&["--admin-page-interval-ms=100"]);
+    server.terminate();
+    write_history(&server, server.now_s() * 1000);
+    server.restart();
+    let profile = Profile::new(&server.socket_url());
+    let mut firefox = Firefox::start(profile.path());
+    sign_in(&mut firefox, &server, &address);
+    let value = |firefox: &mut Firefox, property: &str| {
+        let script = format!("return document.querySelectorAll('.plot')[1].{property};");
+        firefox.run(&script, &json!([])).as_str().unwrap_or_default().to_owned()
+    };
+    wait(
+        &mut firefox,
+        "document.querySelectorAll('.plot')[1].ariaValueText?.includes('delivered')",
+    );
+    let mut seen = BTreeSet::new();
+    for (range, name) in ["hour", "day", "week", "month"].into_iter().enumerate() {
+        let choose = format!(
+            "const range = document.getElementById('range'); range.value = '{range}'; \
+             range.dispatchEvent(new Event('change'));"
+        );
+        firefox.run(&choose, &json!([]));
+        focus(&mut firefox, "document.activeElement === document.querySelectorAll('.plot')[1]");
+        let last = value(&mut firefox, "ariaValueNow");
+        for _ in 0..20 {
+            firefox.press(LEFT);
+        }
+        let moved = value(&mut firefox, "ariaValueNow");
+        let number = |text: &str| text.parse::<i64>().expect("it is a place");
+        assert!((15..=20).contains(&(number(&last) - number(&moved))), "{last} {moved}");
+        let text = value(&mut firefox, "ariaValueText");
+        let shown = value(&mut firefox, "querySelector('figcaption').textContent");
+        let (time, values) = text.split_once(": ").expect("a time and values");
+        assert!(shown.contains(time) && shown.contains("Pushes in a minute"), "{shown}");
+        assert!(values.split(", ").all(|value| shown.contains(value)), "{shown}: {values}");
+        seen.insert(text);
+        firefox.press(RIGHT);
+        assert_eq!(number(&value(&mut firefox, "ariaValueNow")), number(&moved) + 1);
+        let lines = "return document.querySelectorAll('.plot')[0].querySelector('path.s0')\
+                     .getAttribute('d').split('M').length - 1;";
+        let lines = firefox.run(lines, &json!([])).as_u64().expect("it is a number");
+        // The server did not run for two days, and began again now.
+        assert!(if range < 2 { lines >= 1 } else { lines >= 2 }, "{name}: {lines}");
+        let pointed = firefox.run(
+            "const picture = document.querySelectorAll('.plot svg')[2];
+             const box = picture.getBoundingClientRect();
+             picture.dispatchEvent(new PointerEvent('pointermove', { clientX: box.left + box.width / 2, clientY: box.top + 20 }));
+             return picture.querySelector('.cursor').getAttribute('d');",
+            &json!([]),
+        );
+        assert!(pointed.as_str().is_some_and(|path| path.starts_with('M')), "{pointed}");
+        assert_page(&mut firefox, &format!("admin-{name}"));
+    }
+    assert_eq!(seen.len(), 4, "{seen:?}");
+}
+
+#[test]
+fn a_full_disk_is_the_verdict_and_a_fold_with_a_fault_is_open() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let source = format!("--broadcast-source-url=http://{}", free_port());
+    let (mut server, address) = server(&[]);
+    let disk = statvfs(server.data_dir()).expect("the disk has a size");
+    let min = format!("--disk-free-min={}", disk.f_bavail * disk.f_frsize * 2);
+    let port = format!("--metrics-listen={address}");
+    server.terminate();
+    server.restart_as(Launch::default().with(&[&min, &source, &port]));
+    let profile = Profile::new(&server.socket_url());
+    let mut firefox = Firefox::start(profile.path());
+    sign_in(&mut firefox, &server, &address);
+    wait(&mut firefox, "document.getElementById('verdict').className === 'bad'");
+    let verdict = "document.getElementById('verdict').textContent";
+    wait(
+        &mut firefox,
+        &format!("{verdict}.startsWith('Messages that wait for their user agent are refused')"),
+    );
+    let findings = "document.getElementById('findings').textContent";
+    wait(
+        &mut firefox,
+        &format!(
+            "{findings}.includes('lower disk_free_min') && {findings}.includes('broadcast_source_url gives')"
+        ),
+    );
+    wait(&mut firefox, "document.querySelector('[data-used=feeds]').open");
+    let disk = "document.querySelector('#resources [role=meter]')";
+    wait(
+        &mut firefox,
+        &format!(
+            "{disk}.ariaValueNow === '100' && {disk}.parentElement.nextSibling.textContent.includes('disk_free_min')"
+        ),
+    );
+    assert_page(&mut firefox, "admin-bad");
 }
 
 #[test]
@@ -149,6 +303,16 @@ fn the_page_of_a_cluster_names_the_node_whose_clock_is_wrong() {
     let names_right =
         firefox.run(&format!("return {told}.textContent.includes('{right}');"), &json!([]));
     assert_eq!(names_right, false);
+    let nodes = "document.querySelector('[data-rows=nodes]').textContent";
+    wait(
+        &mut firefox,
+        &format!("{nodes}.includes('{wrong}serves') && {nodes}.includes('20 min ahead')"),
+    );
+    let title = firefox.run("return document.title;", &json!([]));
+    assert!(title.as_str().is_some_and(|title| title.starts_with("endpoint node ")), "{title}");
+    // What another role has is not there.
+    let plots = "return [...document.querySelectorAll('.plot')].map(plot => plot.hidden);";
+    assert_eq!(firefox.run(plots, &json!([])), json!([true, false, false]));
     assert_page(&mut firefox, "admin-clocks");
 }
 

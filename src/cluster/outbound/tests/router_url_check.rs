@@ -14,7 +14,7 @@ const INSTANCE: Uaid = Uaid([0xef; 16]);
 async fn ask(world: &World, node: &NodeId, limits: RemoteLimits) -> PeerIdentity {
     let (keys, allowed) = (Arc::clone(&world.keys), AllowedNodes::loopback());
     let access = NodeAccess { keys, allowed, limits };
-    access.ask(node.clone(), INSTANCE, world.clock.clone()).await.0
+    access.ask(node.clone(), INSTANCE, world.clock.clone()).await.identity
 }
 
 #[tokio::test]

@@ -1,0 +1,129 @@
+//! What was asked of the store and of other nodes, and when it is asked again: one round at a time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+use serde::Serialize;
+use state_machine::{Month, Span, Time};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+pub(super) struct Asked<T> {
+    last: Mutex<T>,
+    due: Mutex<Option<Time>>,
+    rounds: Arc<Semaphore>,
+}
+
+impl<T: Default> Default for Asked<T> {
+    fn default() -> Self {
+        Self { last: Mutex::default(), due: Mutex::default(), rounds: Arc::new(Semaphore::new(1)) }
+    }
+}
+
+impl<T> Asked<T> {
+    /// The answers of the last round.
+    pub(super) fn last(&self) -> MutexGuard<'_, T> {
+        self.last.lock()
+    }
+
+    /// Begins a round if one is due, as it also is after the clock was set back, and if none is under way. It is due again
+    /// after `every`. The permit is held until the round ends.
+    pub(super) fn begin(&self, now: Time, every: Span) -> Option<OwnedSemaphorePermit> {
+        let mut due = self.due.lock();
+        let is_due = due.is_none_or(|due| due <= now || due > now + every);
+        let permit = Arc::clone(&self.rounds).try_acquire_owned().ok().filter(|_| is_due)?;
+        *due = Some(now + every);
+        Some(permit)
+    }
+}
+
+/// The agents on each month, and those whose move away from it is not finished.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct MonthCount {
+    pub(super) at: u64,
+    pub(super) agents: BTreeMap<Month, u64>,
+    pub(super) leaving: BTreeMap<Month, u64>,
+}
+
+/// A row of the table of nodes.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct NodeRow {
+    pub(super) node: String,
+    pub(super) role: &'static str,
+    pub(super) version: Option<String>,
+    pub(super) state: State,
+    /// Why it does not answer.
+    pub(super) why: Option<String>,
+    pub(super) agents: Option<u64>,
+    pub(super) clock_ahead_s: Option<i64>,
+    pub(super) is_this: bool,
+}
+
+/// The worst is first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum State {
+    Silent,
+    Drains,
+    Serves,
+}
+
+impl NodeRow {
+    /// The worst is first.
+    pub(super) fn place(&self) -> (State, bool, bool, String) {
+        let is_right = self.clock_ahead_s.is_none_or(|ahead| ahead == 0);
+        (self.state, is_right, !self.is_this, self.node.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVERY: Span = Span::from_secs(60);
+
+    #[test]
+    fn a_round_begins_once_in_each_period() {
+        let asked = Asked::<()>::default();
+        let times = |seconds: &[u64]| {
+            let is_due = |second: &&u64| asked.begin(Time(**second * 1000), EVERY).is_some();
+            seconds.iter().filter(is_due).copied().collect::<Vec<_>>()
+        };
+        assert_eq!(times(&[1000, 1001, 1059, 1060, 1061, 1119, 1120]), [1000, 1060, 1120]);
+        // The clock is set forward by an hour, and back by two.
+        assert_eq!(times(&[4720, 4721, 4780]), [4720, 4780]);
+        assert_eq!(times(&[1000, 1001, 1060]), [1000, 1060]);
+    }
+
+    #[test]
+    fn a_round_that_takes_long_is_not_joined_by_another() {
+        let asked = Asked::<()>::default();
+        let round = asked.begin(Time(0), EVERY);
+        assert!(round.is_some() && asked.begin(Time(0) + EVERY, EVERY).is_none());
+        drop(round);
+        assert!(asked.begin(Time(0) + EVERY, EVERY).is_some());
+    }
+
+    #[test]
+    fn the_worst_node_is_first_and_this_one_before_its_equals() {
+        let row = |node: &str, state, clock_ahead_s, is_this| NodeRow {
+            node: node.to_owned(),
+            role: "connection",
+            version: None,
+            state,
+            why: None,
+            agents: None,
+            clock_ahead_s,
+            is_this,
+        };
+        let mut rows = [
+            row("a", State::Serves, Some(0), false),
+            row("d", State::Serves, None, true),
+            row("c", State::Serves, Some(90), false),
+            row("b", State::Drains, Some(0), false),
+            row("e", State::Silent, None, false),
+        ];
+        rows.sort_by_key(NodeRow::place);
+        assert_eq!(rows.map(|row| row.node), ["e", "b", "c", "d", "a"]);
+    }
+}
