@@ -69,7 +69,7 @@ impl Home {
     }
 
     /// The values of settings in place of their defaults.
-    pub(super) fn defaults(&self) -> [(&'static str, String); 9] {
+    pub(super) fn defaults(&self) -> [(&'static str, String); 10] {
         let data_dir = self.dir.path().join("data").display().to_string();
         [
             ("data_dir", data_dir),
@@ -79,6 +79,7 @@ impl Home {
             ("payload_header_required", "true".to_owned()),
             // What it does by itself in the night would come at any time of a clock that is moved.
             ("maintenance", "false".to_owned()),
+            ("backup_reminder", "false".to_owned()),
             ("allow_unsynced_data_dir", "true".to_owned()),
             ("disk_free_min", "0".to_owned()),
             ("connections_max", "512".to_owned()),
