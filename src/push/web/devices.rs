@@ -22,9 +22,9 @@ const WAYS: [(Device, &str, &str); 3] = [
 const CANNOT: &str = "<p><strong>This browser cannot use this server</strong>: Chrome, Edge and Safari always use the \
                       push servers of their makers. These can:</p>\n";
 
-const ON_THIS_COMPUTER: &str = "<p class=\"notice\">Phones cannot reach this address: it is for programs on the computer of the \
-    server. For phones, start the server with <code>--domain NAME</code>, as <code>docs/one-server.md</code> describes, or behind \
-    a proxy.</p>\n";
+const ON_THIS_COMPUTER: &str = "<p class=\"notice\">Phones cannot reach this address: only programs on the computer of the \
+                                server can. For phones, start the server with <code>--domain NAME</code>, as \
+                                <code>docs/one-server.md</code> describes, or behind a proxy.</p>\n";
 
 const WITHOUT_TLS: &str = "<p class=\"notice\">Phones cannot use this address: their apps need https. Start the server with \
     <code>--domain NAME</code>, as <code>docs/one-server.md</code> describes, or behind a proxy that has a certificate.</p>\n";
@@ -145,9 +145,9 @@ mod tests {
             ("https://push.example.net", ""),
             ("http://push.example.net", "need https"),
             ("http://192.168.1.2:8080", "need https"),
-            ("http://127.0.0.1:8080", "on the computer"),
-            ("https://localhost:8443", "on the computer"),
-            ("http://[::1]:8080", "on the computer"),
+            ("http://127.0.0.1:8080", "on the computer of"),
+            ("https://localhost:8443", "on the computer of"),
+            ("http://[::1]:8080", "on the computer of"),
         ] {
             let (notice, code) = (notice(origin), Device::Firefox.qr_code(origin, origin));
             assert!(

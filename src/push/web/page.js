@@ -89,7 +89,7 @@ class Trial {
     this.show(name, "runs", "");
     try {
       const done = await within(Math.min(HOPS[name][1], this.ends - began), work, LATE[name]);
-      this.show(name, "done", done?.note ?? `${Math.round(performance.now() - began)} ms`);
+      this.show(name, done?.note ? "waits" : "done", done?.note ?? `${Math.round(performance.now() - began)} ms`);
       return done;
     } catch (error) {
       this.show(name, "failed", "");
