@@ -35,7 +35,7 @@ pub(super) fn open(
         let opened = app.tokens.decrypt(version, token, key)?;
         app.vapid.check_allowed(key)?;
         if let Some(credentials) = &credentials {
-            signed_for = app.vapid.verify(credentials, app.common.clock.now())?;
+            signed_for = app.vapid.verify(credentials, app.common.clock.of_machine())?;
         }
         Ok((opened, key.cloned()))
     };
