@@ -79,7 +79,8 @@ const STATES = { silent: "does not answer", drains: "drains, then stops", serves
 
 function difference(seconds) {
   if (!seconds) return seconds === 0 ? "right" : "";
-  return `${duration(Math.abs(seconds))} ${seconds > 0 ? "ahead" : "behind"}`;
+  const whole = Math.abs(seconds) > 600 ? Math.round(Math.abs(seconds) / 60) * 60 : Math.abs(seconds);
+  return `${duration(whole)} ${seconds > 0 ? "ahead" : "behind"}`;
 }
 
 const ROWS = {
