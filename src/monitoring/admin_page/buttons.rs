@@ -65,10 +65,15 @@ fn hidden(name: &str, value: &str) -> String {
 impl Action<'_> {
     /// A button that leads to the question.
     pub(super) fn button(&self, form: &str, text: &str) -> String {
-        let (fields, name) = (self.hidden(form), escaped(self.name));
-        let (path, text) = (self.path, escaped(text));
+        let (fields, path) = (self.hidden(form), self.path);
+        // A text that is the same in each row of a table.
+        let label = match self.name.starts_with(text) && self.name != text {
+            true => format!(" aria-label=\"{}\"", escaped(self.name)),
+            false => String::new(),
+        };
+        let text = escaped(text);
         format!(
-            "<form method=\"post\" action=\"{path}\">{fields}<button aria-label=\"{name}\">{text}</button></form>"
+            "<form method=\"post\" action=\"{path}\">{fields}<button{label}>{text}</button></form>"
         )
     }
 

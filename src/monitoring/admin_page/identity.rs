@@ -42,7 +42,7 @@ impl Identity {
         }
     }
 
-    /// Such as `connection node 10.0.0.1:8081`.
+    /// As an operator reads it, such as `connection node 10.0.0.1:8081`.
     pub(super) fn node(&self) -> Option<String> {
         self.node.as_ref().map(|(role, name)| format!("{role} node {name}"))
     }

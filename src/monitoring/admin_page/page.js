@@ -79,7 +79,8 @@ const STATES = { silent: "does not answer", drains: "drains, then stops", serves
 
 function difference(seconds) {
   if (!seconds) return seconds === 0 ? "right" : "";
-  return `${duration(Math.abs(seconds))} ${seconds > 0 ? "ahead" : "behind"}`;
+  const whole = Math.abs(seconds) > 600 ? Math.round(Math.abs(seconds) / 60) * 60 : Math.abs(seconds);
+  return `${duration(whole)} ${seconds > 0 ? "ahead" : "behind"}`;
 }
 
 const ROWS = {
@@ -141,7 +142,7 @@ const USED = {
   waiting: () => sum("waiting_messages") > 0 || sum("messages_expired_total") > 0,
   month: () => ROWS.months().some(([name, , leaving]) => name !== month() || leaving !== "0"),
   limits: () => ROWS.limits().length > 0,
-  feeds: () => ["feed_followers", "feeds_open", "feeds_failing", "broadcasts_lag"].some((name) => sum(name) > 0),
+  feeds: () => ["feed_followers", "feeds_failing", "broadcasts_lag"].some((name) => sum(name) > 0),
   upkeep: () => now.backup_ms !== null || some("maintenance_failures_total").length > 0 || maintained("drops").endsWith("ago"),
   store: () => ROWS.operations().length > 0,
 };
@@ -199,22 +200,23 @@ function fillResources() {
   for (const [place, { name, used, limit, is_bytes: isBytes, setting }] of now.resources.entries()) {
     const row = body.rows[place] ?? made("tr", body);
     if (!row.cells.length) {
-      made("th", row, { scope: "row" });
+      const head = made("th", row, { scope: "row" });
       const cell = made("td", row);
-      made("span", cell);
+      for (const parent of [head, cell]) made("span", parent);
+      made("div", head, { className: "quiet" });
       made("i", made("div", cell, { role: "meter", ariaValueMin: "0", ariaValueMax: "100" }));
-      made("td", row);
     }
     const text = isBytes ? bytes : number;
-    const [head, cell, last] = row.cells;
-    write(head, name);
-    write(cell.firstElementChild, text(used));
+    const [head, cell] = row.cells;
+    write(head.firstElementChild, name);
+    write(head.lastElementChild, setting);
+    write(cell.firstElementChild, `${text(used)} of ${text(limit)}`);
     const part = limit ? Math.min(100, Math.round((100 * used) / limit)) : 100;
     const bar = cell.lastElementChild;
     Object.assign(bar, { ariaLabel: `${name}, percent of its limit`, ariaValueNow: String(part) });
     bar.className = part >= 90 ? "bad" : "";
     bar.firstElementChild.style.width = `${part}%`;
-    write(last, `${text(limit)}, ${setting}`);
+    bar.firstElementChild.hidden = !used;
   }
 }
 
@@ -341,7 +343,8 @@ function point(figure, place) {
   const unit = figure.plot.dataset.unit ? ` ${figure.plot.dataset.unit}` : "";
   const values = figure.lines.map(({ name, label, key }) => {
     const value = ring.columns[names.indexOf(name)]?.[shown] ?? null;
-    const text = `${label} ${number(value)}${value === null ? "" : unit}`;
+    const shownValue = name === "agents" && value !== null ? Math.round(value) : value;
+    const text = `${label} ${number(shownValue)}${value === null ? "" : unit}`;
     write(key, text);
     return text;
   });

@@ -271,7 +271,7 @@ fn a_full_disk_is_the_verdict_and_a_fold_with_a_fault_is_open() {
     wait(
         &mut firefox,
         &format!(
-            "{disk}.ariaValueNow === '100' && {disk}.parentElement.nextSibling.textContent.includes('disk_free_min')"
+            "{disk}.ariaValueNow === '100' && {disk}.closest('tr').textContent.includes('disk_free_min')"
         ),
     );
     assert_page(&mut firefox, "admin-bad");
