@@ -1,6 +1,7 @@
 //! The rows of the router table.
 
 use state_machine::{BridgeRecipient, LastConnect, Month, NodeId, RouterRecord, Time, Uaid};
+use storage::maintenance::DROPPED;
 use storage::networked::{RecordCalls, RouterCalls};
 use storage::record_row::RecordRow;
 use storage::registration::{self, NewRecord};
@@ -85,7 +86,7 @@ fn changed_columns(change: &RecordChange) -> (&'static str, Vec<Param>) {
         ),
         RecordChange::EndMove => ("oldmonth = NULL", Vec::new()),
         RecordChange::ClearNode => ("node_id = NULL", Vec::new()),
-        RecordChange::MarkDropped => ("router_type = $8", params![storage::maintenance::DROPPED]),
+        RecordChange::MarkDropped => ("router_type = $8", params![DROPPED]),
         RecordChange::Connected { at, last_connect } => (
             "connected_at = $8, last_connect = coalesce($9, r.last_connect)",
             params![at, last_connect.map(|key| Time(key.0))],
