@@ -30,6 +30,7 @@ use crate::settings::sources::{flag_name, is_near};
 use crate::settings::value::TomlKind;
 use crate::settings::{Flags, renamed};
 use crate::system::build::Build;
+use crate::system::parent;
 
 /// All commands, in the order of the help.
 const COMMANDS: Commands = Commands {
@@ -112,6 +113,7 @@ the reason.";
 
 /// Runs the command of this process and returns its exit code.
 pub fn main() -> ExitCode {
+    parent::note();
     let words: Vec<_> = std::env::args_os().collect();
     let matches = parse(&words).unwrap_or_else(|error| error.exit());
     let done = COMMANDS.run(&matches).unwrap_or_else(|| {

@@ -1,34 +1,59 @@
-//! The node's clock: wall time that tests can set and stop.
+//! The node's clock: wall time that tests can set, stop and move.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use state_machine::Time;
+use state_machine::{Span, Time};
 use tokio::time::Instant;
 
 /// Unix time in milliseconds, which advances with tokio's clock. Clones are the same clock.
 #[derive(Debug, Clone)]
 pub struct Clock {
     started: Instant,
-    /// Unix time of `started`, in milliseconds.
-    base_ms: Arc<AtomicI64>,
+    times: Arc<Times>,
+}
+
+#[derive(Debug)]
+struct Times {
+    /// Unix time of `started` by the machine's clock, in milliseconds.
+    base_ms: AtomicI64,
+    /// How far a test has moved this clock ahead of the machine's, in milliseconds.
+    ahead_ms: AtomicU64,
 }
 
 impl Clock {
     /// A clock that is at `unix_now` now.
     pub fn starting_at(unix_now: Time) -> Self {
-        let base_ms = Arc::new(AtomicI64::new(millis(unix_now)));
-        Self { started: Instant::now(), base_ms }
+        let base_ms = AtomicI64::new(millis(unix_now));
+        let times = Arc::new(Times { base_ms, ahead_ms: AtomicU64::new(0) });
+        Self { started: Instant::now(), times }
     }
 
     pub fn now(&self) -> Time {
-        let now = self.base_ms.load(Ordering::Relaxed).saturating_add(self.elapsed_ms());
-        Time(u64::try_from(now).unwrap_or(0))
+        self.of_machine() + self.ahead()
     }
 
-    /// Sets the time: the machine's clock was corrected, or a test advances it.
+    /// The time without the moves of a test, which senders on this machine see.
+    pub fn of_machine(&self) -> Time {
+        let base_ms = self.times.base_ms.load(Ordering::Relaxed);
+        Time(u64::try_from(base_ms.saturating_add(self.elapsed_ms())).unwrap_or(0))
+    }
+
+    /// Sets the machine's part of the time: the machine's clock was corrected, or a test sets it.
     pub fn set(&self, unix_now: Time) {
-        self.base_ms.store(millis(unix_now) - self.elapsed_ms(), Ordering::Relaxed);
+        let base_ms = millis(unix_now) - self.elapsed_ms();
+        self.times.base_ms.store(base_ms, Ordering::Relaxed);
+    }
+
+    /// How far this clock was moved ahead of the machine's.
+    pub fn ahead(&self) -> Span {
+        Span(self.times.ahead_ms.load(Ordering::Relaxed))
+    }
+
+    /// Moves this clock ahead, unless it would be more than `max` ahead of the machine's. Returns whether it did.
+    pub fn try_move(&self, by: Span, max: Span) -> bool {
+        let moved = |ahead: u64| ahead.checked_add(by.0).filter(|ahead| *ahead <= max.0);
+        self.times.ahead_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, moved).is_ok()
     }
 
     fn elapsed_ms(&self) -> i64 {

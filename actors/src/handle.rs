@@ -270,6 +270,11 @@ impl ClientHandle {
         Ok(())
     }
 
+    /// Lets the client look at the clock.
+    pub(crate) fn wake(&self) -> Result<(), Disconnected> {
+        self.0.wake()
+    }
+
     pub fn signal(&self, signal: Signal) -> Result<(), Disconnected> {
         self.0.signals.raise(signal);
         self.0.wake()

@@ -106,6 +106,11 @@ pub struct CloseAccess {
     pub id: AccessId,
 }
 
+/// The clock was moved: the sessions look at their deadlines.
+#[derive(actix::Message)]
+#[rtype(result = "()")]
+pub struct ClockMoved;
+
 /// How many connections are registered. An answer shows that the registry is alive.
 #[derive(actix::Message)]
 #[rtype(result = "usize")]
@@ -312,6 +317,17 @@ impl Handler<Queued<ShutDown>> for RegistryActor {
             ctx.cancel_future(next);
         }
         self.close_due(ctx);
+    }
+}
+
+impl Handler<Queued<ClockMoved>> for RegistryActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Queued<ClockMoved>, _: &mut Self::Context) {
+        for entry in self.connections.0.read().iter() {
+            // A client that has ended waits for nothing.
+            let _ = entry.handle.wake();
+        }
     }
 }
 

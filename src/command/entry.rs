@@ -87,11 +87,19 @@ pub fn load(flags: &Flags) -> Result<Settings, Failure> {
     let others = [FEED_TOKEN_VARIABLE, ENV_CONFIG];
     let variables = std::env::vars_os().filter(|(name, _)| !others.iter().any(|it| name == it));
     let flags = Flags { config: config_file(flags), ..flags.clone() };
-    let settings = Settings::load(&flags, variables).map_err(Failure::usage)?;
+    Settings::load(&flags, variables).map_err(Failure::usage).map(tolerating)
+}
+
+/// The settings of flags alone, with these values in place of defaults.
+pub fn load_flags(flags: &Flags, defaults: &[(&'static str, String)]) -> Result<Settings, Failure> {
+    Settings::load_flags(flags, defaults).map_err(Failure::usage).map(tolerating)
+}
+
+fn tolerating(settings: Settings) -> Settings {
     if settings.allow_unsynced_data_dir {
         storage::durable::tolerate_unsynced();
     }
-    Ok(settings)
+    settings
 }
 
 impl Entry {

@@ -35,7 +35,7 @@ pub mod text;
 
 pub use backend::Backend;
 pub use context::{Context, Servers};
-pub use entry::{Command, Commands, Group, Shown, load};
+pub use entry::{Command, Commands, Group, Shown, load, load_flags};
 pub use error::CommandError;
 pub use failure::Failure;
 pub use job::{Job, JobError};

@@ -1,6 +1,7 @@
 //! Encryption of messages, both ways: `aes128gcm` (RFC 8291) and the older `aesgcm`.
 //!
-//! Mozilla's `ece` crate encrypts; the adapter below gives it the cryptography of aws-lc.
+//! Mozilla's `ece` crate decrypts, and encrypts in the old encoding; the adapter below gives it the cryptography of
+//! aws-lc. It pads each message to a multiple of 128 bytes, which leaves no room for the longest.
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
@@ -12,15 +13,32 @@ use state_machine::{Encoding, Payload};
 use std::any::Any;
 
 use super::base64url::from_base64url;
-use super::keypair::{KeyPair, is_public};
+use super::keypair::{KeyPair, PUBLIC_BYTES, is_public};
 pub use super::subscription::AUTH_BYTES;
 use super::subscription::Keys;
 
-/// The longest message, in bytes, whose encrypted form every push service accepts.
-///
-/// Services accept bodies of 4096 bytes (RFC 8030 §7.2), and messages are padded to a multiple of
-/// 128 bytes to hide their length.
-pub const MESSAGE_BYTES_MAX: usize = 3966;
+/// The longest message, in bytes, whose encrypted form every push service accepts: a body of 4096 bytes (RFC 8030 §7.2).
+pub const MESSAGE_BYTES_MAX: usize = BODY_BYTES_MAX - HEADER_BYTES - DELIMITER_BYTES - TAG_BYTES;
+
+/// The longest message in the old encoding, in bytes, with the padding of `ece`.
+const AESGCM_MESSAGE_BYTES_MAX: usize = 3966;
+
+const BODY_BYTES_MAX: usize = 4096;
+
+/// Salt, record size, length of the key id, and the sender's public key as the key id (RFC 8188 §2.1).
+const HEADER_BYTES: usize = SALT_BYTES + 4 + 1 + PUBLIC_BYTES;
+
+const SALT_BYTES: usize = 16;
+
+/// The end of the message in the only record (RFC 8188 §2).
+const DELIMITER: u8 = 2;
+const DELIMITER_BYTES: usize = 1;
+
+/// Bytes that AES-GCM adds.
+const TAG_BYTES: usize = 16;
+
+/// Messages are padded to a multiple of this many bytes, to hide their length.
+const PADDED_TO_BYTES: usize = 128;
 
 /// The content encoding of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -34,8 +52,8 @@ pub enum Coding {
 /// Why a message was not encrypted or decrypted.
 #[derive(Debug, thiserror::Error)]
 pub enum EncryptionError {
-    #[error("it has {0} bytes; a push carries at most {MESSAGE_BYTES_MAX}")]
-    TooLong(usize),
+    #[error("it has {bytes} bytes; a push carries at most {max}")]
+    TooLong { bytes: usize, max: usize },
     /// A header of the old encoding is missing or malformed.
     #[error("the {0} is missing or malformed")]
     Header(&'static str),
@@ -47,16 +65,39 @@ pub enum EncryptionError {
 /// Encrypts a message for a subscription. An empty message is a push without a payload, and is not encrypted.
 pub fn encrypt(keys: &Keys, message: &[u8], coding: Coding) -> Result<Payload, EncryptionError> {
     use_aws_lc();
-    if message.len() > MESSAGE_BYTES_MAX {
-        return Err(EncryptionError::TooLong(message.len()));
+    let (bytes, max) = match coding {
+        Coding::Aes128gcm => (message.len(), MESSAGE_BYTES_MAX),
+        Coding::Aesgcm => (message.len(), AESGCM_MESSAGE_BYTES_MAX),
+    };
+    if bytes > max {
+        return Err(EncryptionError::TooLong { bytes, max });
     }
     match coding {
         Coding::Aes128gcm => {
-            let data = ece::encrypt(&keys.p256dh, &keys.auth, message)?.into();
+            let data = encrypt_aes128gcm(keys, message)?.into();
             Ok(Payload { data, encoding: Encoding::Aes128Gcm })
         }
         Coding::Aesgcm => encrypt_aesgcm(keys, message),
     }
+}
+
+/// One record (RFC 8291 §3 and §4), padded as far as it may be.
+fn encrypt_aes128gcm(keys: &Keys, message: &[u8]) -> Result<Vec<u8>, EncryptionError> {
+    let (own, mut salt) = (KeyPair::generate(), [0; SALT_BYTES]);
+    AwsLc.random_bytes(&mut salt)?;
+    let secret = own.agree(&keys.p256dh).ok_or(ece::Error::CryptoError)?;
+    let info = [b"WebPush: info\0".as_slice(), &keys.p256dh, own.public()].concat();
+    let input = AwsLc.hkdf_sha256(&keys.auth, &secret, &info, 32)?;
+    let key = AwsLc.hkdf_sha256(&salt, &input, b"Content-Encoding: aes128gcm\0", 16)?;
+    let nonce = AwsLc.hkdf_sha256(&salt, &input, b"Content-Encoding: nonce\0", 12)?;
+
+    let longest = MESSAGE_BYTES_MAX + DELIMITER_BYTES;
+    let padded = (message.len() + DELIMITER_BYTES).next_multiple_of(PADDED_TO_BYTES).min(longest);
+    let mut record = [message, &[DELIMITER]].concat();
+    record.resize(padded, 0);
+    let size = (BODY_BYTES_MAX as u32).to_be_bytes();
+    let header = [&salt[..], &size, &[PUBLIC_BYTES as u8], own.public()].concat();
+    Ok([header, AwsLc.aes_gcm_128_encrypt(&key, &nonce, &record)?].concat())
 }
 
 fn encrypt_aesgcm(keys: &Keys, message: &[u8]) -> Result<Payload, EncryptionError> {
@@ -289,7 +330,8 @@ mod tests {
     fn an_encrypted_message_is_decrypted_in_both_encodings_up_to_the_longest() {
         let pair = KeyPair::generate();
         for coding in [Coding::Aes128gcm, Coding::Aesgcm] {
-            for length in [1, 127, 128, 3900, MESSAGE_BYTES_MAX] {
+            let max = if coding == Coding::Aesgcm { AESGCM_MESSAGE_BYTES_MAX } else { 3993 };
+            for length in [1, 127, 128, 3900, 3966, max] {
                 let message = vec![b'x'; length];
                 let payload = encrypt(&keys(&pair), &message, coding).unwrap();
                 assert!(payload.data.len() <= 4096, "{length}: {}", payload.data.len());
@@ -309,14 +351,26 @@ mod tests {
         let record = u32::from_be_bytes(one[16..20].try_into().unwrap());
         assert_eq!((record, one[20]), (4096, 65));
         assert!(is_public(&one[21..86]));
-        assert!(one.len() - 86 <= record as usize);
+        assert_eq!((one.len(), MESSAGE_BYTES_MAX), (4096, 3993));
+    }
+
+    #[test]
+    fn the_length_of_a_message_shows_in_steps_of_128_bytes() {
+        let pair = KeyPair::generate();
+        let length = |of: usize| {
+            let payload = encrypt(&keys(&pair), &vec![1; of], Coding::Aes128gcm).unwrap();
+            payload.data.len() - HEADER_BYTES - TAG_BYTES
+        };
+        assert_eq!([1, 127, 128, 255, 256].map(length), [128, 128, 256, 256, 384]);
     }
 
     #[test]
     fn a_message_that_is_too_long_is_refused() {
-        let message = [0; MESSAGE_BYTES_MAX + 1];
-        let refused = encrypt(&keys(&KeyPair::generate()), &message, Coding::Aes128gcm);
-        assert!(matches!(refused, Err(EncryptionError::TooLong(3967))));
+        for (coding, bytes) in [(Coding::Aes128gcm, 3994), (Coding::Aesgcm, 3967)] {
+            let refused = encrypt(&keys(&KeyPair::generate()), &vec![0; bytes], coding);
+            let text = format!("it has {bytes} bytes; a push carries at most {}", bytes - 1);
+            assert_eq!(refused.unwrap_err().to_string(), text);
+        }
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(super) fn open(
         let opened = app.tokens.decrypt(version, token, key)?;
         app.vapid.check_allowed(key)?;
         if let Some(credentials) = &credentials {
-            app.vapid.verify(credentials, app.common.clock.now())?;
+            app.vapid.verify(credentials, app.common.clock.of_machine())?;
         }
         Ok((opened, key.cloned()))
     };

@@ -18,9 +18,10 @@ use slog::debug;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{sleep, timeout};
 
-use super::accept_drain;
+use super::dev_clock::DevClock;
 use super::error::ServeError;
 use super::sockets::InheritedSockets;
+use super::{accept_drain, dev_clock};
 use crate::feeds::http::service::FeedService;
 use crate::limits::OPERATOR_CONNECTIONS_MAX;
 use crate::push::app::{AppState, SharedState};
@@ -49,12 +50,14 @@ pub(super) struct BoundSocket {
     is_inherited: bool,
 }
 
-/// What a node with endpoints serves beside pushes.
+/// What a node serves beside pushes, most of it one with endpoints.
 #[derive(Clone, Default)]
 pub(super) struct PublicApis {
     pub(super) feeds: Option<Data<FeedService>>,
     /// If there are bridges.
     pub(super) registration: Option<Data<RegistrationService>>,
+    /// If a test moves the clock.
+    pub(super) clock: Option<Data<DevClock>>,
 }
 
 pub(super) struct RunningServers {
@@ -194,6 +197,9 @@ impl PublicApis {
         // Behind the feeds, whose paths begin with `/v1` too.
         if let Some(registration) = &self.registration {
             registration::routes(registration, service);
+        }
+        if let Some(clock) = &self.clock {
+            dev_clock::routes(clock, service);
         }
     }
 }

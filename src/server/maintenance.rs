@@ -178,7 +178,7 @@ async fn write_receipts(interval: Duration, store: Arc<dyn StoreAdmin>, common: 
 }
 
 /// Writes the receipts that are due, a page at a time. Passes each page to `written`.
-async fn expire_receipts(
+pub(super) async fn expire_receipts(
     store: &dyn StoreAdmin,
     clock: &Clock,
     mut written: impl FnMut(ExpiredReceipts),
@@ -211,7 +211,7 @@ async fn count_waiting(store: Arc<dyn StoreAdmin>, common: Data<SharedState>) {
 }
 
 /// The waiting messages of all months.
-async fn waiting(store: &dyn StoreAdmin) -> Result<WaitingPage, StoreError> {
+pub(super) async fn waiting(store: &dyn StoreAdmin) -> Result<WaitingPage, StoreError> {
     let mut all = WaitingPage::default();
     for month in store.months().await? {
         let mut after = None;
@@ -241,7 +241,7 @@ fn report_refusals(limits: Arc<Limits>) {
 
 /// The server's clock advances by itself; when the system clock was set, it is set too.
 fn follow(clock: &Clock, unix_now: Time, log: &Logger) {
-    let shown = clock.now();
+    let shown = clock.of_machine();
     let off = shown.since(unix_now).max(unix_now.since(shown));
     if off > CORRECTION_MIN {
         info!(log, "the system clock was set, following it"; "off_ms" => off.0);

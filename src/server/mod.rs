@@ -8,10 +8,13 @@
 //!   reach the router port.
 //! - [`maintenance`]: periodic work; [`disk_watch`]: the space of the disk.
 //! - [`shutdown`]: from the signal to the last answer.
+//! - [`ephemeral`]: a server for tests; [`dev_clock`]: the clock that they move.
 
 mod accept_drain;
 pub mod acme;
+mod dev_clock;
 mod disk_watch;
+mod ephemeral;
 mod error;
 #[cfg(test)]
 mod fixed_texts;
@@ -47,6 +50,7 @@ use storage::StoreAdmin;
 
 pub use error::ServeError;
 
+use crate::cluster::inbound::RouterPort;
 use crate::cluster::outbound::NodeAccess;
 use crate::command::socket::{self, AdminSocket};
 use crate::command::{Commands, Context, Servers};
@@ -63,42 +67,54 @@ use crate::system::telemetry::{LogState, PanicLog};
 use crate::system::tls::certificate::{Certificate, CertificateFiles, TlsError};
 use crate::system::tls::certificates::Certificates;
 use crate::system::tls::{Tls, reload};
-use listen::{BoundSockets, Port, PublicApis, RunningServers};
+use dev_clock::DevClock;
+use ephemeral::Home;
+use listen::{BoundSocket, BoundSockets, Port, PublicApis, RunningServers};
 use node::Node;
 use shutdown::{Shutdown, Signals};
 
-/// Serves until SIGTERM or SIGINT. The settings fit the role ([`Settings::check`]). The clock is
-/// `clock_offset_s` seconds ahead of the system's.
-pub fn run(
+/// What developers and tests ask of a server.
+struct Use {
+    /// How many seconds its clock is ahead of the system's.
+    clock_offset_s: i64,
+    /// Whether it has `/dev/clock`.
+    has_clock: bool,
+    /// The directory of a server for a test.
+    home: Option<Home>,
+}
+
+/// Serves until SIGTERM or SIGINT. The settings fit the role ([`Settings::check`]).
+fn run(
     role: Role,
     settings: &Settings,
-    clock_offset_s: i64,
+    use_of: &Use,
     commands: Commands,
 ) -> Result<(), ServeError> {
     let (log, log_state, _guard) =
         telemetry::logger(settings.log_format, settings.log_level, settings.log_queue_max);
     let _panics = PanicLog::start(log.clone());
-    let machine = SystemClock::shifted(clock_offset_s);
+    let machine = SystemClock::shifted(use_of.clock_offset_s);
     if machine.is_shifted() {
-        warn!(log, "the clock is shifted"; "offset_s" => clock_offset_s);
+        warn!(log, "the clock is shifted"; "offset_s" => use_of.clock_offset_s);
     }
-    System::new().block_on(serve(role, settings, machine, (log, log_state), commands))
+    System::new().block_on(serve(role, settings, (machine, use_of), (log, log_state), commands))
 }
 
 async fn serve(
     role: Role,
     settings: &Settings,
-    machine: SystemClock,
+    (machine, use_of): (SystemClock, &Use),
     (log, log_state): (Logger, Arc<LogState>),
     commands: Commands,
 ) -> Result<(), ServeError> {
     // First of all: a signal during startup must end the server too.
-    let mut signals = Signals::listen().map_err(ServeError::Signals)?;
+    let mut signals = Signals::listen(use_of.home.is_some()).map_err(ServeError::Signals)?;
     let read = |files: CertificateFiles| Ok::<_, TlsError>((files.read(machine.now())?, files));
     let certificate = settings.certificate_files().map(read).transpose()?;
     let mut inherited = InheritedSockets::from_env()?;
     let mut sockets = BoundSockets::bind(role, settings, &mut inherited)?;
     let metrics_port = monitoring::bind(settings, inherited.take("metrics"), &log)?;
+    let operator = metrics_port.as_ref().and_then(|port| port.local_addr().ok());
     let source = role.has_endpoints().then(|| import::source(settings)).transpose()?.flatten();
     let settings = &open_files::fit(role, settings, open_files::raise_limit(), &log)?;
     let clock = Clock::starting_at(machine.now());
@@ -112,7 +128,7 @@ async fn serve(
     };
     let Node {
         app: node,
-        apis,
+        mut apis,
         router,
         router_url,
         store,
@@ -122,12 +138,8 @@ async fn serve(
         nodes,
         lock: _lock,
     } = assembled;
-    let router = sockets.router.take().zip(router).map(|(socket, router)| {
-        let limits = Arc::clone(&node.common.limits);
-        let open = move || limits.open_router_connection();
-        socket.serve(|listener| router.serve(listener, open))
-    });
-    let router = router.transpose()?;
+    apis.clock = use_of.has_clock.then(|| dev_clock(&node, &store));
+    let router = router_port(sockets.router.take().zip(router), &node)?;
     let is_reached = match router_url {
         Some(url) => router_url_check::check(url, &log).await,
         None => Ok(()),
@@ -145,7 +157,8 @@ async fn serve(
     let scheduled = scheduled::start(jobs.clone(), Data::clone(&node.common));
     monitoring::start(metrics_port, settings, &node, jobs)?;
     startup_log::warn_of_low_disk(&*store, settings, &log);
-    startup_log::write(role, settings, &ports, &origin, &log);
+    let line = |home: &Home| home.line(settings, (ports.public.address, operator));
+    startup_log::write(use_of.home.as_ref().map(line), (role, settings), &ports, &origin, &log);
     systemd::started(&node);
     let shutdown = Shutdown { role, settings, node: &node, log: &log };
     let (served, until) = shutdown.serve_until_stopped(ports, signals).await;
@@ -154,6 +167,24 @@ async fn serve(
     scheduled.stop().await;
     shutdown::close(&*store, until, &log).await?;
     served.map_err(ServeError::Server)
+}
+
+fn router_port(
+    router: Option<(BoundSocket, RouterPort)>,
+    node: &AppState,
+) -> Result<Option<Port>, ServeError> {
+    let serve = |(socket, router): (BoundSocket, RouterPort)| {
+        let limits = Arc::clone(&node.common.limits);
+        let open = move || limits.open_router_connection();
+        socket.serve(|listener| router.serve(listener, open))
+    };
+    router.map(serve).transpose()
+}
+
+fn dev_clock(node: &AppState, store: &Arc<dyn StoreAdmin>) -> Data<DevClock> {
+    let clients = node.connections.as_ref().map(|connections| &connections.clients);
+    let frozen_month = clients.and_then(|clients| clients.config.frozen_month);
+    Data::new(DevClock { node: node.clone(), store: Arc::clone(store), frozen_month })
 }
 
 /// Serves the public port and that of `http_listen`, and orders the certificate of the public port.

@@ -269,7 +269,7 @@ impl NodeParts<'_> {
             log: log.clone(),
         });
         let registration = registration.map(Data::new);
-        (PublicApis { feeds: Some(Data::new(feeds)), registration }, agents)
+        (PublicApis { feeds: Some(Data::new(feeds)), registration, clock: None }, agents)
     }
 
     fn endpoints(

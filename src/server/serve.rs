@@ -2,8 +2,9 @@
 
 use clap::Args;
 
-use crate::command::{Command, Commands, Failure, load};
-use crate::server;
+use super::ephemeral::Home;
+use super::{Use, run};
+use crate::command::{Command, Commands, Failure, load, load_flags};
 use crate::settings::{Flags, Role};
 
 #[derive(Debug, Default, Args)]
@@ -11,6 +12,13 @@ pub struct Serve {
     /// What this process serves
     #[arg(long, value_enum, default_value_t)]
     pub role: Role,
+    /// Run a server for a test, in a directory of its own that goes with it
+    ///
+    /// It listens on free ports of 127.0.0.1, prints one line of JSON when it serves, and ends with the program that
+    /// started it. It refuses bodies that no user agent could decrypt, logs from `warn` on, and has `/dev/clock`, by which
+    /// a test moves its clock. It reads no file of settings and no KALENDS_ variable: flags alone change it.
+    #[arg(long, conflicts_with_all = ["config", "role", "data_dir", "backup_dir", "store", "domain"])]
+    pub ephemeral: bool,
     #[command(flatten)]
     pub flags: Flags,
     #[command(flatten)]
@@ -20,7 +28,7 @@ pub struct Serve {
 /// Hidden flags for developers. They are no settings: neither a file nor the environment can set them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
 pub struct DevArgs {
-    /// Allow the flags for developers
+    /// Allow the flags for developers, and `/dev/clock`
     #[arg(long, hide = true)]
     pub dev: bool,
     /// Run with a clock that is SECONDS ahead of the system's; a negative number is behind it
@@ -47,6 +55,14 @@ Examples:
       --public-url https://push.example.net
   kalends serve --config /etc/kalends/kalends.toml --public-url https://push.example.net
 
+A server for a test, of which nothing is left:
+  kalends serve --ephemeral
+
+--ephemeral prints a line such as this one when it serves, and nothing else on standard output:
+  {\"http\":\"http://127.0.0.1:41763\",\"ws\":\"ws://127.0.0.1:41763/\",\"clock\":\"http://127.0.0.1:41763/dev/clock\", ...}
+Settings files and all variables KALENDS_... are ignored, among them KALENDS_DATA_DIR, KALENDS_BACKUP_DIR,
+KALENDS_STORE, KALENDS_LISTEN and KALENDS_METRICS_LISTEN. docs/for-tests.md has examples for pytest and Node.
+
 Examples of a cluster:
   kalends keys cluster --data-dir one            once: create keys.toml for all nodes
   mkdir -m 700 two && cp -p one/keys.toml two/   copy it to each node
@@ -66,12 +82,20 @@ Examples of a cluster:
       --nodes-allowed 10.0.0.0/8 --public-url https://push.example.net";
 
     fn run(self, commands: Commands) -> Result<(), Failure> {
-        let settings = load(&self.flags)?;
+        let home = self.ephemeral.then(Home::make).transpose()?;
+        let settings = match &home {
+            Some(home) => load_flags(&self.flags, &home.defaults())?,
+            None => load(&self.flags)?,
+        };
         settings.check(self.role).map_err(Failure::usage)?;
-        let served = server::run(self.role, &settings, self.dev.clock_offset_s, commands);
-        served.map_err(|error| match error.is_of_configuration() {
-            true => Failure::usage(error),
-            false => error.into(),
+        let has_clock = self.dev.dev || self.ephemeral;
+        // The directory of a test is removed when nothing uses it any more.
+        let use_of = Use { clock_offset_s: self.dev.clock_offset_s, has_clock, home };
+        run(self.role, &settings, &use_of, commands).map_err(|error| {
+            match error.is_of_configuration() {
+                true => Failure::usage(error),
+                false => error.into(),
+            }
         })
     }
 }

@@ -4,6 +4,7 @@
 //! do not all reconnect to the other nodes at once. Its ports stay open meanwhile for load balancers
 //! and endpoint nodes.
 
+use std::future::pending;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use super::listen::{self, LAST_ANSWERS_WAIT, RunningServers};
 use super::systemd;
 use crate::push::app::{AppState, EndpointRole};
 use crate::settings::{Role, Settings};
+use crate::system::parent;
 
 /// Interval at which open sessions and requests are counted.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -40,12 +42,15 @@ const DRAIN_GRACE: Duration = Duration::from_secs(2);
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    /// SIGHUP, of a server that ends with its parent too.
+    hangup: Option<Signal>,
 }
 
 impl Signals {
-    pub(super) fn listen() -> io::Result<Self> {
-        let terminate = signal(SignalKind::terminate())?;
-        Ok(Self { terminate, interrupt: signal(SignalKind::interrupt())? })
+    pub(super) fn listen(ends_with_parent: bool) -> io::Result<Self> {
+        let hangup = ends_with_parent.then(|| signal(SignalKind::hangup())).transpose()?;
+        let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
+        Ok(Self { terminate: signal(terminate)?, interrupt: signal(interrupt)?, hangup })
     }
 
     /// Waits for a signal and returns its name.
@@ -53,7 +58,17 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
+            name = abandoned(self.hangup.as_mut()) => name,
         }
+    }
+}
+
+/// Waits for the end of the terminal or of the parent, if the server ends with them.
+async fn abandoned(hangup: Option<&mut Signal>) -> &'static str {
+    let Some(hangup) = hangup else { return pending().await };
+    tokio::select! {
+        _ = hangup.recv() => "SIGHUP",
+        () = parent::ended() => "the end of the parent",
     }
 }
 

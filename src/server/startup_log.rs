@@ -10,10 +10,10 @@ use super::listen::RunningServers;
 use crate::settings::{AccessMode, Role, Settings};
 use crate::system::networks::Networks;
 
-/// Writes both. A node serves even if its standard output is closed.
+/// Writes both, or `line` alone on standard output. A node serves even if that is closed.
 pub(super) fn write(
-    role: Role,
-    settings: &Settings,
+    line: Option<String>,
+    (role, settings): (Role, &Settings),
     ports: &RunningServers,
     origin: &str,
     log: &Logger,
@@ -24,8 +24,9 @@ pub(super) fn write(
         Role::Connection => of_connection_node(settings, ports, origin),
         Role::Endpoint => of_endpoint_node(settings, origin),
     };
-    let text = format!("Kalends is listening on {}://{bound}\n{rest}", settings.scheme());
-    let _ = stdout().write_all(text.as_bytes());
+    let text = || format!("Kalends is listening on {}://{bound}\n{rest}", settings.scheme());
+    let mut stdout = stdout().lock();
+    let _ = stdout.write_all(line.unwrap_or_else(text).as_bytes()).and_then(|()| stdout.flush());
     if settings.public_url.is_none() {
         warn_of_own_url(bound.ip().is_unspecified(), settings, origin, log);
     }

@@ -56,6 +56,18 @@ impl Settings {
         Self::read(given)?.checked()
     }
 
+    /// Reads settings from the flags alone. `defaults` are in place of the defaults of the table.
+    pub fn load_flags(
+        flags: &Flags,
+        defaults: &[(&'static str, String)],
+    ) -> Result<Self, SettingsError> {
+        let mut given = RawSettings::gather(flags, [])?;
+        for (name, text) in defaults {
+            given.add_default(name, text, "--ephemeral");
+        }
+        Self::read(given)?.checked()
+    }
+
     /// Checks limits that depend on the store or on another limit.
     fn checked(self) -> Result<Self, SettingsError> {
         let mut problems = Vec::new();
@@ -139,9 +151,13 @@ impl RawSettings {
         for (name, text) in
             [("listen", "[::]:443"), ("http_listen", "[::]:80"), ("public_url", &public_url)]
         {
-            // The entries of higher places are before these.
-            self.entries.push(Entry { name, text: text.to_owned(), place: "domain".into() });
+            self.add_default(name, text, "domain");
         }
+    }
+
+    /// The entries of higher places are before it.
+    fn add_default(&mut self, name: &'static str, text: &str, place: &str) {
+        self.entries.push(Entry { name, text: text.to_owned(), place: place.to_owned() });
     }
 
     /// Adds the variables with the prefix.

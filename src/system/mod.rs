@@ -11,6 +11,7 @@ pub mod https_client;
 pub mod jwt;
 pub mod networks;
 pub mod node_address;
+pub mod parent;
 pub mod regular_file;
 pub mod telemetry;
 pub mod tls;

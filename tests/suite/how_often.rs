@@ -146,6 +146,11 @@ const PERIODS: &[(&str, &str, Count)] = &[
     ),
     ("src/server/shutdown.rs", "LOOK_EVERY", Wait),
     ("src/server/shutdown.rs", "PROGRESS_EVERY", Wait),
+    (
+        "src/system/parent.rs",
+        "LOOK_EVERY",
+        By("suite for_tests::it_ends_with_the_program_that_started_it_also_if_that_is_killed"),
+    ),
     ("src/system/tls/mod.rs", "LOG_EVERY", Limiter),
     (
         "src/system/tls/reload.rs",

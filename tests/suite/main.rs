@@ -25,6 +25,7 @@ mod failing_disk;
 mod fairness;
 mod feeds;
 mod folders;
+mod for_tests;
 mod full_disk;
 mod harness;
 mod how_often;

@@ -269,13 +269,13 @@ fn arguments_that_cannot_be_sent_are_refused_before_any_request() {
     let keys = agent("127.0.0.1:1".parse().unwrap()).subscription().unwrap().keys;
     let KeyTexts { p256dh, auth } = keys.into();
     let (p256dh, auth) = (format!("--p256dh={p256dh}"), format!("--auth={auth}"));
-    let long = "x".repeat(3967);
+    let long = "x".repeat(3994);
     for (words, expected) in [
         (vec!["http://a", "-m", "hello"], "a message is encrypted for its subscription"),
         (vec!["http://a", "-m", "x", "--p256dh=x", "--auth=x"], "p256dh is not a P-256"),
         (
             vec!["http://a", "-m", &long, &p256dh, &auth],
-            "cannot encrypt the message: it has 3967 bytes; a push",
+            "cannot encrypt the message: it has 3994 bytes; a push",
         ),
         (vec!["http://a", "--file", "/nowhere"], "cannot read /nowhere: "),
         (vec!["--subscription", "/nowhere", "-m", "x"], "cannot read /nowhere: "),

@@ -1,11 +1,10 @@
 //! Which requests the page answers: the `Host`, the `Origin`, the cookie and the form.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use actix_web::guard::GuardContext;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{COOKIE, HOST, HeaderMap, ORIGIN};
+use actix_web::http::header::{COOKIE, HeaderMap};
 use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse, ResponseError};
 use url::form_urlencoded;
@@ -13,6 +12,7 @@ use url::form_urlencoded;
 use super::pages::{self, Refusal, refusal};
 use super::session::SESSION_LIFETIME;
 use crate::push::body::read_body;
+use crate::push::local_request::{host, is_same_origin, is_to_address};
 
 /// Maximum size of a form, in bytes: an endpoint, and the token of the form.
 const FORM_BYTES_MAX: usize = 8 * 1024;
@@ -33,30 +33,7 @@ impl Form {
 /// Whether the `Host` is an address or `localhost`. A site whose name was made to resolve to this address sends its
 /// name.
 pub(super) fn has_address(context: &GuardContext<'_>) -> bool {
-    host(&context.head().headers).is_some_and(is_address)
-}
-
-fn is_address(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    let in_brackets = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
-    name.eq_ignore_ascii_case("localhost") || in_brackets.unwrap_or(name).parse::<IpAddr>().is_ok()
-}
-
-fn host(headers: &HeaderMap) -> Option<&str> {
-    headers.get(HOST)?.to_str().ok()
-}
-
-/// Whether a page of this server sent the request.
-fn is_same_origin(headers: &HeaderMap) -> bool {
-    let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
-    let origin = origin.and_then(|origin| origin.split_once("://"));
-    let is_web = |scheme| matches!(scheme, "http" | "https");
-    origin.zip(host(headers)).is_some_and(|((scheme, authority), host)| {
-        is_web(scheme) && authority.eq_ignore_ascii_case(host)
-    })
+    is_to_address(&context.head().headers)
 }
 
 /// Cookies do not depend on the port: its number is in the name, so that two servers of a machine differ.
@@ -102,7 +79,7 @@ pub(super) async fn read_form(request: &HttpRequest, body: Payload) -> Result<Fo
 
 #[cfg(test)]
 mod tests {
-    use actix_web::http::header::{HeaderName, HeaderValue};
+    use actix_web::http::header::{HOST, HeaderName, HeaderValue};
 
     use super::*;
 
@@ -111,29 +88,6 @@ mod tests {
             (name.clone(), HeaderValue::from_static(value))
         };
         pairs.iter().map(pair).collect()
-    }
-
-    #[test]
-    fn a_host_is_an_address_or_localhost() {
-        for host in ["127.0.0.1", "127.0.0.1:8082", "[::1]:8082", "localhost:1", "LocalHost"] {
-            assert!(is_address(host), "{host}");
-        }
-        for host in ["", "evil.example:8082", "localhost.evil.example", "127.0.0.1.evil:1", "a:b"] {
-            assert!(!is_address(host), "{host}");
-        }
-    }
-
-    #[test]
-    fn the_origin_of_a_form_is_this_server() {
-        let is_same =
-            |origin| is_same_origin(&headers(&[(HOST, "127.0.0.1:8082"), (ORIGIN, origin)]));
-        assert!(is_same("http://127.0.0.1:8082"));
-        for other in
-            ["null", "", "http://127.0.0.1", "http://evil.example", "file://127.0.0.1:8082"]
-        {
-            assert!(!is_same(other), "{other}");
-        }
-        assert!(!is_same_origin(&headers(&[(HOST, "127.0.0.1:8082")])));
     }
 
     #[test]

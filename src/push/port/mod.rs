@@ -4,6 +4,7 @@
 pub mod accept_failures;
 pub mod access;
 pub(crate) mod body;
+pub mod local_request;
 pub mod methods;
 pub mod origin_check;
 pub mod request_body_drain;

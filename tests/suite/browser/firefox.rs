@@ -25,9 +25,12 @@ const QUIT_WAIT: Duration = Duration::from_secs(30);
 /// while, and receives one.
 const BROADCAST_WAIT: Duration = Duration::from_secs(90);
 
-/// A desktop window is wide enough for each width, and the page resizes with its element.
+/// A desktop window is wide enough for each width, and the page resizes with its element. The window of a notification may
+/// have taken the focus.
 const SHOW: &str = "
     const [width, scheme] = arguments;
+    window.focus();
+    window.gBrowser.selectedBrowser.focus();
     window.resizeTo(1400, 1000);
     const browser = window.gBrowser.selectedBrowser;
     browser.style.setProperty('width', width + 'px');

@@ -210,7 +210,7 @@ struct BrowserUser {
 }
 
 /// Only one browser runs at a time, because several delay each other.
-static TURN: Mutex<()> = Mutex::new(());
+pub(crate) static TURN: Mutex<()> = Mutex::new(());
 
 impl BrowserUser {
     /// Starts a user and subscribes the page.
