@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::app::{AppState, WebSocketRole};
 use super::error::PushError;
-use super::web::wants_page;
+use super::web::{closed, wants_page};
 
 /// Accepts bits that belong to no byte, as other servers do.
 const KEY_TEXT: GeneralPurpose = GeneralPurpose::new(
@@ -32,36 +32,40 @@ pub(super) async fn connect(request: HttpRequest, app: Data<WebSocketRole>) -> H
     answer.unwrap_or_else(|error| error.closing_response())
 }
 
-/// The page for a browser, and 426 for others.
+/// The page for a browser, and 426 for others. A browser without a valid token of a closed server gets a page of its own.
 async fn without_upgrade(
     request: &HttpRequest,
     app: &WebSocketRole,
 ) -> Result<HttpResponse, PushError> {
     let (common, headers) = (&app.common, request.headers());
-    if let Some(page) = app.page.as_ref().filter(|_| wants_page(headers)) {
-        common.limits.connect_from(common.limits.address(request.peer_addr(), headers))?;
-        let token = request.match_info().get("token");
-        if app.access.try_admit(token, common.clock.now(), &common.log).is_ok() {
-            let node = request.app_data::<Data<AppState>>().expect("each port has the node");
-            let state = match common.is_draining() {
-                true => (false, "This server is stopping.".to_owned()),
-                false => match node.judge().await.outages().next() {
-                    None => (true, "This server is running.".to_owned()),
-                    Some(outage) => {
-                        (false, format!("This server has a problem: {}.", outage.found))
-                    }
-                },
-            };
-            let state = (state.0, state.1.as_str());
-            return Ok(page.answer(request.path(), state, common.clock.now()));
-        }
+    let Some(page) = app.page.as_ref().filter(|_| wants_page(headers)) else {
+        return Ok(no_page(request, app));
+    };
+    common.limits.connect_from(common.limits.address(request.peer_addr(), headers))?;
+    let token = request.match_info().get("token");
+    // Of a token that is in use as often as it may be, this is the address all the same.
+    if let Err(PushError::Access) = app.access.try_admit(token, common.clock.now(), &common.log) {
+        return Ok(closed());
     }
+    let node = request.app_data::<Data<AppState>>().expect("each port has the node");
+    let state = match common.is_draining() {
+        true => (false, "This server is stopping.".to_owned()),
+        false => match node.judge().await.outages().next() {
+            None => (true, "This server is running.".to_owned()),
+            Some(outage) => (false, format!("This server has a problem: {}.", outage.found)),
+        },
+    };
+    let state = (state.0, state.1.as_str());
+    Ok(page.answer((request.path(), headers), state, common.clock.of_machine()))
+}
+
+fn no_page(request: &HttpRequest, app: &WebSocketRole) -> HttpResponse {
     // `kalends doctor` reads which address limits see.
-    let client = common.limits.client(request.peer_addr(), headers);
+    let client = app.common.limits.client(request.peer_addr(), request.headers());
     let error = PushError::Http(StatusCode::UPGRADE_REQUIRED);
     let mut answer = error.response_with(&error, &json!({ "client": client }));
     answer.head_mut().set_connection_type(ConnectionType::Close);
-    Ok(answer)
+    answer
 }
 
 fn upgrade(request: &HttpRequest, app: &WebSocketRole) -> Result<HttpResponse, PushError> {

@@ -64,7 +64,7 @@ settings! {
         access: AccessMode = AccessMode::Open;
 
         /// Shows a page to a browser that opens the address of the server: how to use it, and a trial. On a closed server
-        /// the page is at `/u/TOKEN` only.
+        /// the page is at `/u/TOKEN` only, and elsewhere one that names the operator as who has the address.
         web_page: bool = true;
 
         /// Number of worker threads; 0 starts one for each core.

@@ -2,16 +2,19 @@
 
 use hyper::Method;
 
-use crate::harness::{AT_ONCE, Answer, Sender, Server, until};
+use crate::harness::{AT_ONCE, Answer, Sender, Server, Socket, until};
 
 async fn get(server: &Server, path: &str, accept: &str) -> Answer {
-    let url = format!("{}{path}", server.origin());
-    Sender::new().request(Method::GET, &url).header("accept", accept).send().await
+    let (sender, url) = (Sender::new(), format!("{}{path}", server.origin()));
+    let ask = sender.request(Method::GET, &url).header("accept", accept);
+    ask.header("user-agent", FIREFOX).send().await
 }
 
 fn text(answer: &Answer) -> String {
     String::from_utf8_lossy(&answer.body).into_owned()
 }
+
+const FIREFOX: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 
 /// The `Accept` header of Firefox ESR.
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
@@ -50,14 +53,56 @@ async fn the_page_can_be_switched_off_and_a_closed_server_shows_it_with_a_token_
     let token: serde_json::Value = serde_json::from_str(&added).unwrap();
     let path = format!("/u/{}", token["token"].as_str().unwrap());
     for wrong in ["/", "/u/kal_x", "/u/%3Cscript%3E"] {
-        let answer = get(&closed, wrong, BROWSER).await;
-        assert_eq!(answer.status, 426, "{wrong}: {answer}");
-        assert!(!text(&answer).contains("script"), "{answer}");
+        let page = get(&closed, wrong, BROWSER).await;
+        assert_eq!(page.status, 403, "{wrong}: {page}");
+        let is_private = text(&page).contains("<h1>Private push server</h1>");
+        assert!(is_private && !text(&page).contains("script"), "{page}");
+        assert!(page.header("content-security-policy").is_some(), "{page}");
+        assert_eq!(get(&closed, wrong, "*/*").await.status, 426, "{wrong}");
     }
     until(AT_ONCE, "the token is known", async || get(&closed, &path, BROWSER).await.status == 200)
         .await;
     let page = get(&closed, &path, BROWSER).await;
     assert!(text(&page).contains(&format!("{path}<")), "{page}");
+}
+
+#[actix_web::test]
+async fn a_token_that_is_in_use_as_often_as_it_may_be_shows_the_page() {
+    let server = Server::start_with(&["--access=token"]);
+    let added = server.run(&["access", "add", "alice", "--agents-max", "1", "--json"]).await;
+    let token: serde_json::Value = serde_json::from_str(&added.succeeded()).unwrap();
+    let path = format!("/u/{}", token["token"].as_str().unwrap());
+    let mut agent = None;
+    until(AT_ONCE, "the token is known", async || {
+        agent = Socket::open_at(&server, &path).await.ok();
+        agent.is_some()
+    })
+    .await;
+    let refused = Socket::open_at(&server, &path).await;
+    assert!(refused.is_err_and(|error| error.to_string().contains("429")), "the token is full");
+    let page = get(&server, &path, BROWSER).await;
+    assert!(page.status == 200 && text(&page).contains(&format!("{path}<")), "{page}");
+}
+
+#[actix_web::test]
+async fn the_page_begins_with_the_device_of_its_visitor() {
+    let server = Server::start_with(&["--public-url=https://push.example.net"]);
+    let (sender, url) = (Sender::new(), format!("{}/", server.origin()));
+    for (agent, first) in [
+        (FIREFOX, "<h3>Firefox on a computer</h3>"),
+        ("Mozilla/5.0 (Android 15; Mobile; rv:140.0) Firefox/140.0", "<h3>Android</h3>"),
+        ("Mozilla/5.0 (X11) Chrome/140.0.0.0 Safari/537.36", "<strong>This browser cannot use"),
+    ] {
+        let ask = sender.request(Method::GET, &url).header("accept", BROWSER);
+        let page = text(&ask.header("user-agent", agent).send().await);
+        let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("no {what}: {page}"));
+        assert!(at(first) < at("<details>"), "{page}");
+        assert_eq!(page.contains("<svg role=\"img\""), !agent.contains("Android"), "{agent}");
+        assert!(!page.contains("class=\"notice\"") && !page.contains("{{"), "{page}");
+    }
+    let local = Server::start();
+    let page = text(&get(&local, "/", BROWSER).await);
+    assert!(page.contains("Phones cannot reach this address") && !page.contains("<svg"), "{page}");
 }
 
 #[actix_web::test]

@@ -4,10 +4,11 @@
 //! The page has a VAPID token of the server and is its own application server, so that the trial needs no route
 //! (decision 48). It has no text that a stranger sent.
 
+mod devices;
 mod errors;
 
 use actix_web::http::header::{
-    ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderMap, REFERRER_POLICY,
+    ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderMap, REFERRER_POLICY, VARY,
     X_CONTENT_TYPE_OPTIONS,
 };
 use actix_web::web::Path;
@@ -18,6 +19,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
 use state_machine::Time;
 
+use self::devices::Device;
 use super::error::PushError;
 use super::port::methods::{page, read};
 use crate::system::build::Build;
@@ -34,6 +36,9 @@ const FILES_CACHE: &str = "max-age=300";
 const TOKEN_VALID_S: u64 = 3600;
 
 const PAGE: &str = include_str!("page.html");
+
+/// The page of a closed server for those without an address of their own.
+const CLOSED: &str = include_str!("closed.html");
 
 /// The files of the page: name, type and contents.
 const FILES: [(&str, &str, &str); 3] = [
@@ -64,10 +69,11 @@ impl WebPage {
         Self { origin, key: key.expect("the system has random numbers") }
     }
 
-    /// The page for a user agent that connects at this path, with a sentence on the state of the server.
+    /// The page for a user agent that connects at this path, with a sentence on the state of the server. It begins with
+    /// the device of its visitor.
     pub(super) fn answer(
         &self,
-        path: &str,
+        (path, headers): (&str, &HeaderMap),
         (is_up, state): (bool, &str),
         now: Time,
     ) -> HttpResponse {
@@ -77,26 +83,38 @@ impl WebPage {
         };
         with_security(&mut answer)
             .insert_header((CACHE_CONTROL, "no-store"))
+            .insert_header((VARY, "accept, user-agent"))
             .content_type("text/html; charset=utf-8")
-            .body(self.text(path, (is_up, state), now))
+            .body(self.text((path, Device::of(headers)), (is_up, state), now))
     }
 
-    fn text(&self, path: &str, (is_up, state): (bool, &str), now: Time) -> String {
+    fn text(
+        &self,
+        (path, device): (&str, Device),
+        (is_up, state): (bool, &str),
+        now: Time,
+    ) -> String {
         let address = format!("{}{path}", self.origin);
-        let socket = format!("ws{}", address.strip_prefix("http").unwrap_or_default());
+        let address = address.trim_end_matches('/');
+        let socket = format!("ws{}{path}", self.origin.strip_prefix("http").unwrap_or_default());
         let is_insecure = self.origin.starts_with("http:");
+        let host = self.origin.split_once("://").map_or("", |(_, host)| host);
         let public_key = URL_SAFE_NO_PAD.encode(self.key.public_key());
         let mut text = PAGE.to_owned();
         for (name, value) in [
             ("{{state_class}}", if is_up { "up" } else { "down" }),
             ("{{state}}", state),
             ("{{version}}", Build::TEXT),
+            ("{{devices}}", device.text().as_str()),
             ("{{insecure}}", if is_insecure { INSECURE } else { "" }),
+            ("{{notice}}", devices::notice(&self.origin)),
+            ("{{qr}}", device.qr_code(&self.origin, address).as_str()),
+            ("{{host}}", escaped(host).as_str()),
             ("{{key}}", public_key.as_str()),
             ("{{token}}", self.token(now).as_str()),
             ("{{origin}}", escaped(&self.origin).as_str()),
             // The path is last: what it contains is not replaced.
-            ("{{http_url}}", escaped(address.trim_end_matches('/')).as_str()),
+            ("{{http_url}}", escaped(address).as_str()),
             ("{{socket_url}}", escaped(&socket).as_str()),
         ] {
             text = text.replace(name, value);
@@ -110,6 +128,14 @@ impl WebPage {
         let claims = json!({"aud": aud, "exp": exp, "sub": aud});
         jwt::es256(&self.key, r#"{"alg":"ES256","typ":"JWT"}"#, &claims.to_string())
     }
+}
+
+/// The answer to a browser that opens a closed server without a valid token.
+pub(super) fn closed() -> HttpResponse {
+    with_security(&mut HttpResponse::Forbidden())
+        .insert_header((CACHE_CONTROL, "no-store"))
+        .content_type("text/html; charset=utf-8")
+        .body(CLOSED)
 }
 
 /// Whether a browser asks for a page.
@@ -175,7 +201,7 @@ mod tests {
     const UP: (bool, &str) = (true, "This server is running.");
 
     fn text(origin: &str, path: &str, state: (bool, &str)) -> String {
-        WebPage::new(origin.to_owned()).text(path, state, Time(0))
+        WebPage::new(origin.to_owned()).text((path, Device::Firefox), state, Time(0))
     }
 
     #[test]
@@ -209,7 +235,7 @@ mod tests {
     #[test]
     fn the_page_and_its_files_are_small_and_have_nothing_inline() {
         let bytes: usize = FILES.iter().map(|(_, _, contents)| contents.len()).sum();
-        assert!(PAGE.len() + INSECURE.len() + bytes < 20_000, "{}", PAGE.len() + bytes);
+        assert!(PAGE.len() + INSECURE.len() + bytes < 26_000, "{}", PAGE.len() + bytes);
         for inline in ["style=", "onclick", "<style", "javascript:", "<script>"] {
             assert!(!PAGE.contains(inline), "{inline}");
         }

@@ -2,7 +2,6 @@
 // and posts it to the endpoint that the browser got, with the token that the server has signed.
 
 const SCOPE = "/web/";
-const WAIT_MS = 30000;
 const STATE_MS = 5000;
 
 const byId = (id) => document.getElementById(id);
@@ -36,41 +35,84 @@ async function encrypted(subscription, text) {
   return joined(salt, [0, 0, 16, 0], [ours.byteLength], ours, sealed);
 }
 
-function hop(text, began) {
-  const item = document.createElement("li");
-  const time = document.createElement("span");
-  time.className = "time";
-  time.textContent = `${Math.round(performance.now() - began)} ms`;
-  item.append(text, " ", time);
-  byId("hops").append(item);
+/** The hops of a trial, each with its own limit in milliseconds, within that of the whole trial. */
+const HOPS = {
+  allow: ["This browser allows notifications", 6000],
+  worker: ["The service worker of this page runs", 3000],
+  subscribe: ["Subscribed at this server", 4000],
+  accept: ["Accepted by the server", 4000],
+  arrive: ["Arrived at this browser", 4000],
+  show: ["Shown", 2000],
+};
+const TRIAL_MS = 9000;
+const UNSUBSCRIBE_MS = 900;
+
+/** What it means that a hop has not ended in time. */
+const LATE = {
+  allow: "the browser asks whether this page may show notifications: answer it, and try again",
+  worker: "the browser has not started the service worker of this page",
+  subscribe: "the browser has not reached its push server: is its address right, and is the server up?",
+  accept: "the server has not answered the push",
+  arrive: "the server has the message, and this browser has not received it: is it still connected?",
+  show: "the browser has received the message and not shown it",
+};
+
+/** Ends with the promise, or fails after a time. */
+function within(ms, promise, why) {
+  let timer;
+  const late = new Promise((_, reject) => { timer = setTimeout(() => reject(new Error(why)), Math.max(ms, 0)); });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
-function result(text, kind) {
-  byId("result").textContent = text;
-  byId("result").className = kind;
+/** A trial whose hops are shown: all of them from the beginning, each with its state. */
+class Trial {
+  constructor() {
+    this.ends = performance.now() + TRIAL_MS;
+    this.states = {};
+    byId("hops").replaceChildren(...Object.entries(HOPS).map(([name, [text]]) => {
+      const state = this.states[name] = document.createElement("span");
+      const item = document.createElement("li");
+      item.append(text, " ", state);
+      this.show(name, "waits", "");
+      return item;
+    }));
+  }
+
+  show(name, kind, text) {
+    this.states[name].className = `hop ${kind}`;
+    this.states[name].textContent = text || { waits: "not yet", runs: "…", failed: "failed" }[kind];
+  }
+
+  /** Waits for a hop, for its own time and that of the trial. */
+  async hop(name, work) {
+    const began = performance.now();
+    this.show(name, "runs", "");
+    try {
+      const done = await within(Math.min(HOPS[name][1], this.ends - began), work, LATE[name]);
+      this.show(name, done?.note ? "waits" : "done", done?.note ?? `${Math.round(performance.now() - began)} ms`);
+      return done;
+    } catch (error) {
+      this.show(name, "failed", "");
+      throw error;
+    }
+  }
 }
 
-/** Resolves when the service worker has shown the message. */
-function shown(text, began) {
-  return new Promise((resolve, reject) => {
-    const late = setTimeout(() => {
-      reject(new Error("the message was accepted, and this browser has not received it in 30 s: is it still connected?"));
-    }, WAIT_MS);
-    const listen = (event) => {
-      const { kind } = event.data;
-      if (event.data.text !== text) return;
-      hop({ received: "Sent by the server to this browser", shown: "Shown", hidden: "Not shown: this browser has no notifications" }[kind], began);
-      if (kind === "received") return;
-      clearTimeout(late);
-      navigator.serviceWorker.removeEventListener("message", listen);
-      resolve();
-    };
-    navigator.serviceWorker.addEventListener("message", listen);
-    navigator.serviceWorker.startMessages();
-  });
+/** When the service worker has received the message, and when it has shown it. */
+function arrival(text) {
+  const hops = { received: Promise.withResolvers(), shown: Promise.withResolvers() };
+  const listen = ({ data }) => {
+    if (data.text !== text) return;
+    if (data.kind === "received") return hops.received.resolve();
+    hops.shown.resolve(data.kind === "hidden" ? { note: "not shown: this browser has no notifications" } : undefined);
+    navigator.serviceWorker.removeEventListener("message", listen);
+  };
+  navigator.serviceWorker.addEventListener("message", listen);
+  navigator.serviceWorker.startMessages();
+  return [hops.received.promise, hops.shown.promise];
 }
 
-async function subscribed(publicKey) {
+async function allowed() {
   if (!window.isSecureContext) {
     throw new Error("browsers allow push over https only, and at localhost: open this page there");
   }
@@ -80,11 +122,11 @@ async function subscribed(publicKey) {
   if ((await Notification.requestPermission()) !== "granted") {
     throw new Error("the browser does not allow notifications for this page: allow them and try again");
   }
+}
+
+async function worker() {
   const registration = await navigator.serviceWorker.register("/web/worker.js", { scope: SCOPE });
-  await active(registration);
-  const before = await registration.pushManager.getSubscription();
-  if (before) await before.unsubscribe();
-  return registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: publicKey });
+  return active(registration);
 }
 
 /** A worker whose scope has no page is never ready by itself. */
@@ -96,37 +138,59 @@ function active(registration) {
   });
 }
 
+async function subscribed({ pushManager }, applicationServerKey, origin) {
+  const before = await pushManager.getSubscription();
+  if (before) await unsubscribe(before);
+  const subscription = await pushManager.subscribe({ userVisibleOnly: true, applicationServerKey });
+  const server = new URL(subscription.endpoint).origin;
+  if (server !== origin) {
+    await unsubscribe(subscription);
+    throw new Error(`the push server of this browser is ${server}: set it to this one, as described under “Use this server”, and restart the browser`);
+  }
+  return subscription;
+}
+
+/** Never fails, and takes no longer than its time: the next trial removes what stays. */
+function unsubscribe(subscription) {
+  const ended = Promise.resolve(subscription).then((subscription) => subscription.unsubscribe());
+  return within(UNSUBSCRIBE_MS, ended, "").catch(() => {});
+}
+
+async function send(subscription, text, { key, token }) {
+  const headers = {
+    TTL: "60",
+    Urgency: "high",
+    "Content-Encoding": "aes128gcm",
+    Authorization: `vapid t=${token}, k=${key}`,
+  };
+  const body = await encrypted(subscription, text);
+  const answer = await fetch(subscription.endpoint, { method: "POST", headers, body, signal: AbortSignal.timeout(TRIAL_MS) });
+  if (answer.status !== 201) throw new Error(`the server answered ${answer.status}: ${(await answer.json()).message}`);
+}
+
 async function trial({ origin, key, token }) {
-  const before = performance.now();
-  const subscription = await subscribed(key);
+  const trial = new Trial();
+  await trial.hop("allow", allowed());
+  const registration = await trial.hop("worker", worker());
+  const subscribing = subscribed(registration, key, origin);
   try {
-    const server = new URL(subscription.endpoint).origin;
-    if (server !== origin) {
-      throw new Error(`the push server of this browser is ${server}: set it to this one, as described under “Use this server”, and restart the browser`);
-    }
-    hop("Subscribed", before);
+    const subscription = await trial.hop("subscribe", subscribing);
     const text = `Hello from ${location.host}, ${new Date().toLocaleTimeString()}`;
-    const headers = {
-      TTL: "60",
-      Urgency: "high",
-      "Content-Encoding": "aes128gcm",
-      Authorization: `vapid t=${token}, k=${key}`,
-    };
-    const body = await encrypted(subscription, text);
-    const began = performance.now();
-    const arrival = shown(text, began);
-    const accepted = fetch(subscription.endpoint, { method: "POST", headers, body }).then(async (answer) => {
-      if (answer.status !== 201) throw new Error(`the server answered ${answer.status}: ${(await answer.json()).message}`);
-      hop("Acked by this browser, and accepted by the server", began);
-    });
-    await Promise.all([accepted, arrival]);
+    const [received, shown] = arrival(text);
+    const hops = [trial.hop("accept", send(subscription, text, { key, token })), trial.hop("arrive", received)];
+    await Promise.all([...hops, received.then(() => trial.hop("show", shown))]);
   } finally {
-    await subscription.unsubscribe();
+    // One that comes late ends too.
+    await unsubscribe(subscribing);
   }
 }
 
+function result(text, kind) {
+  byId("result").textContent = text;
+  byId("result").className = kind;
+}
+
 byId("start").addEventListener("click", async ({ target }) => {
-  byId("hops").replaceChildren();
   result("", "");
   target.disabled = true;
   try {

@@ -1,6 +1,7 @@
 //! The page at `/`, in a real Firefox.
 
 use std::sync::PoisonError;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
@@ -22,7 +23,7 @@ fn try_it(firefox: &mut Firefox) -> (String, String, Vec<String>) {
     firefox.press(ENTER);
     let wait = "const result = document.getElementById('result');
         while (!result.textContent) await new Promise(done => setTimeout(done, 20));
-        const hops = [...document.querySelectorAll('#hops li')].map(hop => hop.textContent.replace(/ \\d+ ms$/, ''));
+        const hops = [...document.querySelectorAll('#hops li')].map(hop => hop.textContent.replace(/\\d+ ms$/, 'done'));
         return [result.textContent, result.className, hops];";
     let shown = firefox.run(wait, &json!([]));
     let text = |value: &Value| value.as_str().expect("it is a text").to_owned();
@@ -58,23 +59,24 @@ fn the_page_sends_itself_a_push_by_the_keyboard_alone() {
         &server.socket_url(),
         "dom.push.testing.allowInsecureServerURL",
         &server.origin(),
+        &server.origin(),
     ];
     assert_eq!(copied, json!(values));
     for _ in 0..2 {
-        let (result, class, mut hops) = try_it(&mut firefox);
+        let (result, class, hops) = try_it(&mut firefox);
         assert_eq!(
             (&*result, &*class),
             ("It works: this browser receives push messages through this server.", "good"),
             "{hops:?}"
         );
-        // The server's answer and the push may arrive in either order.
-        hops.sort();
         let expected = [
-            "Acked by this browser, and accepted by the server",
+            "This browser allows notifications done",
+            "The service worker of this page runs done",
+            "Subscribed at this server done",
+            "Accepted by the server done",
+            "Arrived at this browser done",
             // Firefox without a screen has none.
-            "Not shown: this browser has no notifications",
-            "Sent by the server to this browser",
-            "Subscribed",
+            "Shown not shown: this browser has no notifications",
         ];
         assert_eq!(hops, expected);
         firefox.run("document.activeElement.blur();", &json!([]));
@@ -91,6 +93,77 @@ fn the_page_sends_itself_a_push_by_the_keyboard_alone() {
     server.restart();
     wait_for_state(&mut firefox, "This server is running.", "up");
     assert_eq!(try_it(&mut firefox).1, "good");
+}
+
+/// What a browser may not answer, the hop that shows it, and a word of the result.
+const SILENT: [(&str, &str, &str); 6] = [
+    ("Notification.requestPermission = never;", "This browser allows notifications", "answer it"),
+    ("ServiceWorkerContainer.prototype.register = never;", "The service worker", "not started"),
+    ("PushManager.prototype.subscribe = never;", "Subscribed", "has not reached its push server"),
+    ("window.fetch = never;", "Accepted", "has not answered the push"),
+    ("ServiceWorkerContainer.prototype.addEventListener = () => {};", "Arrived", "not received it"),
+    (
+        "PushManager.prototype.subscribe = () => Promise.reject(new Error('no way'));",
+        "Subscribed",
+        "no way",
+    ),
+];
+
+/// The time of a trial, and what a busy machine adds.
+const TRIAL_MS_MAX: u64 = 10_000 + 5_000;
+
+#[test]
+fn the_trial_ends_in_ten_seconds_whatever_the_browser_does() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let server = Server::start();
+    let profile = Profile::new(&server.socket_url());
+    let mut firefox = start(&profile, &server);
+    for (silent, hop, word) in SILENT {
+        firefox.open(&format!("{}/", server.origin()));
+        firefox.run(&format!("const never = () => new Promise(() => {{}}); {silent}"), &json!([]));
+        let began = Instant::now();
+        let (result, class, hops) = try_it(&mut firefox);
+        let took = u64::try_from(began.elapsed().as_millis()).expect("it is short");
+        assert!(
+            class == "bad" && result.contains(word) && took < TRIAL_MS_MAX,
+            "{silent}: {result} {took}"
+        );
+        let failed: Vec<_> = hops.iter().filter(|hop| hop.ends_with(" failed")).collect();
+        assert!(failed.iter().any(|failed| failed.starts_with(hop)), "{silent}: {hops:?}");
+    }
+    assert_page(&mut firefox, "page-failed");
+    // What cannot be removed again is no failure of the trial.
+    for silent in ["never", "() => Promise.reject(new Error('no way'))"] {
+        firefox.open(&format!("{}/", server.origin()));
+        let script =
+            "const never = () => new Promise(() => {}); PushSubscription.prototype.unsubscribe =";
+        firefox.run(&format!("{script} {silent};"), &json!([]));
+        assert_eq!(try_it(&mut firefox).1, "good", "{silent}");
+    }
+}
+
+#[test]
+fn the_page_of_a_closed_server_names_its_operator() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let server = Server::start_with(&["--access=token"]);
+    let profile = Profile::new(&server.socket_url());
+    let mut firefox = start(&profile, &server);
+    let title = firefox.run("return document.title;", &json!([]));
+    assert_eq!(title, "Private push server");
+    assert_page(&mut firefox, "page-closed");
+}
+
+#[test]
+fn the_page_of_a_public_server_has_a_code_for_phones() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let server = Server::start_with(&["--public-url=https://push.example.net"]);
+    let profile = Profile::new(&server.socket_url());
+    let mut firefox = start(&profile, &server);
+    let open = "document.querySelectorAll('details').forEach(fold => { fold.open = true; });
+        return document.querySelector('.qr svg').getBoundingClientRect().width;";
+    let width = firefox.run(open, &json!([]));
+    assert!(width.as_f64().is_some_and(|width| width > 100.0), "{width}");
+    assert_page(&mut firefox, "page-public");
 }
 
 #[test]
