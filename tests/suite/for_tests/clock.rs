@@ -38,8 +38,8 @@ async fn a_message_expires_with_its_receipt_when_the_clock_has_passed_its_ttl() 
     let moved = after["now_ms"].as_u64().unwrap_or(0) - before["now_ms"].as_u64().unwrap_or(0);
     assert!((3_660_000..3_700_000).contains(&moved), "{moved}");
     assert_eq!(after["ahead_s"], 3660);
-    // All of it is done when the answer arrives.
-    let page = sender.get(receipts).await;
+    // It is written when the answer arrives, and published right after.
+    let page = sender.get(&format!("{receipts}?wait=30")).await;
     assert!(page.to_string().contains("expired"), "{page}");
     assert_eq!(scrape(&server).await["kalends_waiting_messages"], 1.0);
     Agent::returned_to(&server, &uaid, "for two").await;
