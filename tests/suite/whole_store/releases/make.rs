@@ -139,7 +139,7 @@ async fn write_dynamodb(release: &Release, data: &Path) {
 
 async fn write_postgresql(release: &Release, data: &Path) {
     shared().sql(&format!("DROP SCHEMA IF EXISTS {SCHEMA} CASCADE"));
-    copy(data, "postgresql", Launch::default().with(&of_postgresql())).await;
+    copy(data, "postgresql", of_postgresql()).await;
     fs::write(release.dir.join("postgresql.sql"), shared().dump(SCHEMA))
         .expect("it can be written");
 }

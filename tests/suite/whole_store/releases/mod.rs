@@ -10,9 +10,8 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-use self::known::Known;
 use self::stores::Release;
-use crate::harness::{Launch, Program, Server, WireServer, kalends};
+use crate::harness::{Launch, Program, Server, WireServer, dynamo, kalends};
 
 /// The releases with a store, in `fixtures/releases`.
 fn releases() -> Vec<Release> {
@@ -40,7 +39,7 @@ async fn the_data_directory_of_each_release_is_served_with_all_its_rows() {
     for release in releases() {
         let home = TempDir::new().expect("a temporary directory can be made");
         let (dir, known) = (release.data_in(home.path()), release.known());
-        let mut server = Server::launch(known.launch(&dir));
+        let mut server = Server::launch(known.on(Launch::default(), &dir));
         known.is_served(&server).await;
         assert!(server.terminate().success());
         known.has_kept_its_rows(&dir);
@@ -63,7 +62,8 @@ async fn the_archive_of_each_release_is_restored_and_backed_up_again() {
             archive = home.path().join(name).with_extension("tar");
             run(&["backup", &archive.display().to_string()]).await;
         }
-        let server = Server::launch(known.launch(&home.path().join("restored-again")));
+        let server =
+            Server::launch(known.on(Launch::default(), &home.path().join("restored-again")));
         known.is_served(&server).await;
     }
 }
@@ -74,7 +74,7 @@ async fn the_items_of_each_release_in_dynamodb_are_served() {
         let (home, wire) = (TempDir::new().expect("a temporary directory"), WireServer::start());
         let (known, dir) = (release.known(), release.keys_in(home.path()));
         release.fill_dynamodb(&wire).await;
-        let server = Server::launch(known.launch(&dir).with(&stores::of_dynamodb(&wire)));
+        let server = Server::launch(known.on(dynamo::launch(&wire.url), &dir));
         known.is_served(&server).await;
     }
 }
@@ -84,8 +84,7 @@ async fn the_tables_of_each_release_in_postgresql_are_served() {
     for release in releases() {
         let home = TempDir::new().expect("a temporary directory can be made");
         let (known, dir) = (release.known(), release.keys_in(home.path()));
-        let arguments = release.fill_postgresql();
-        let server = Server::launch(known.launch(&dir).with(&arguments));
+        let server = Server::launch(known.on(release.fill_postgresql(), &dir));
         known.is_served(&server).await;
     }
 }
@@ -95,9 +94,9 @@ async fn the_data_directory_of_each_release_is_copied_to_another_engine() {
     for release in releases() {
         let (home, wire) = (TempDir::new().expect("a temporary directory"), WireServer::start());
         let (known, dir) = (release.known(), release.data_in(home.path()));
-        let arguments = stores::of_dynamodb(&wire);
-        make::copy(&dir, "dynamodb", Launch::default().with(&arguments)).await;
-        known.is_served(&Server::launch(known.launch(&dir).with(&arguments))).await;
+        let launch = dynamo::launch(&wire.url);
+        make::copy(&dir, "dynamodb", launch.clone()).await;
+        known.is_served(&Server::launch(known.on(launch, &dir))).await;
     }
 }
 
@@ -107,15 +106,9 @@ async fn endpoints_of_each_release_work_ten_years_later() {
     for release in releases() {
         let home = TempDir::new().expect("a temporary directory can be made");
         let (dir, known) = (release.data_in(home.path()), release.known());
-        let launch = known.launch_after(10 * 365 * 24 * 60 * 60, &dir);
-        let server = Server::launch(launch.with(&["--maintenance=false"]));
+        let launch = known.on(Launch::default(), &dir);
+        let later = known.clock_offset(10 * 365 * 24 * 60 * 60);
+        let server = Server::launch(launch.with(&[&later]));
         known.endpoints_work(&server).await;
-    }
-}
-
-impl Known {
-    /// A server whose clock shows the time of the release.
-    fn launch(&self, dir: &std::path::Path) -> Launch {
-        self.launch_after(0, dir)
     }
 }

@@ -12,7 +12,7 @@ use postgres_server::shared;
 use serde_json::{Map, Value, json};
 
 use super::known::Known;
-use crate::harness::{Launch, Server, WireServer, dynamo};
+use crate::harness::{Launch, Program, Server, WireServer, dynamo};
 
 /// The schema of the tables in PostgreSQL.
 pub(super) const SCHEMA: &str = "golden";
@@ -61,9 +61,14 @@ impl Release {
         let client = dynamo::client(&wire.url);
         let tables: BTreeMap<String, Vec<Map<String, Value>>> =
             serde_json::from_str(&self.read("dynamodb.json")).expect("it was written as JSON");
-        let launch = dynamo::launch(&wire.url).with(&["--dev", "--simplepush=true"]);
-        let mut server = Server::launch(launch.with(&[&self.known().clock_offset(0)]));
+        let launch = dynamo::launch(&wire.url);
+        let dev = ["--dev".to_owned(), self.known().clock_offset(0)];
+        let mut server = Server::launch(launch.clone().with(&dev));
         assert!(server.terminate().success());
+        // Those of SimplePush too.
+        let mut create = launch.command(&["tables", "create"]);
+        create.arg("--data-dir").arg(server.data_dir());
+        Program::run(create).await.succeeded();
         for (table, items) in tables {
             for item in items {
                 let item = item.into_iter().map(|(name, value)| (name, attribute(&value)));
@@ -73,21 +78,18 @@ impl Release {
         }
     }
 
-    /// Executes the dump. Returns the arguments of a server on it.
-    pub(super) fn fill_postgresql(&self) -> Vec<String> {
+    /// Executes the dump. Returns how a server on it is launched.
+    pub(super) fn fill_postgresql(&self) -> Launch {
         shared().sql(&format!("DROP SCHEMA IF EXISTS {SCHEMA} CASCADE"));
         shared().load(&self.read("postgresql.sql"));
         of_postgresql()
     }
 }
 
-pub(super) fn of_dynamodb(wire: &WireServer) -> Vec<String> {
-    dynamo::launch(&wire.url).arguments
-}
-
-pub(super) fn of_postgresql() -> Vec<String> {
+pub(super) fn of_postgresql() -> Launch {
     let url = format!("--postgresql-url={}", shared().url);
-    vec!["--store=postgresql".into(), url, format!("--postgresql-schema={SCHEMA}")]
+    let schema = format!("--postgresql-schema={SCHEMA}");
+    Launch::default().with(&["--store=postgresql".to_owned(), url, schema])
 }
 
 /// Copies the files of a directory that are wanted.
@@ -160,14 +162,15 @@ fn attribute(value: &Value) -> AttributeValue {
 }
 
 impl Known {
+    /// The argument for a clock that is so many seconds after that time. The last one counts.
     pub(super) fn clock_offset(&self, after_s: i64) -> String {
         let now = i64::try_from(crate::harness::unix_now_s()).expect("it is a date");
         format!("--clock-offset-s={}", self.made_at_s + after_s - now)
     }
 
-    /// A server whose clock shows so many seconds after the store was made.
-    pub(super) fn launch_after(&self, after_s: i64, dir: &Path) -> Launch {
-        let launch = Launch { data_dir: Some(dir.to_owned()), ..Launch::default() };
-        launch.with(&["--dev", "--simplepush=true", &self.clock_offset(after_s)])
+    /// A server on this directory whose clock shows the time at which the store was made.
+    pub(super) fn on(&self, launch: Launch, dir: &Path) -> Launch {
+        let launch = Launch { data_dir: Some(dir.to_owned()), ..launch };
+        launch.with(&["--dev", "--simplepush=true", &self.clock_offset(0)])
     }
 }
