@@ -422,7 +422,7 @@ function drawOne(figure, ring) {
   }
   for (const at of ticks(from, to)) {
     grid += `M${x(at).toFixed(1)} ${bottom}v4`;
-    const anchor = x(at) > width - 20 ? "end" : x(at) < LEFT + 15 ? "start" : "middle";
+    const anchor = x(at) > width - 20 ? "end" : "middle";
     used = label(figure, used, x(at), height - 5, anchor, tickText(at));
   }
   let marks = "";
