@@ -106,9 +106,7 @@ async fn endpoints_of_each_release_work_ten_years_later() {
     for release in releases() {
         let home = TempDir::new().expect("a temporary directory can be made");
         let (dir, known) = (release.data_in(home.path()), release.known());
-        let launch = known.on(Launch::default(), &dir);
-        let later = known.clock_offset(10 * 365 * 24 * 60 * 60);
-        let server = Server::launch(launch.with(&[&later]));
-        known.endpoints_work(&server).await;
+        let later = known.later(10 * 365 * 24 * 60 * 60, Launch::default(), &dir);
+        known.endpoints_work(&Server::launch(later)).await;
     }
 }

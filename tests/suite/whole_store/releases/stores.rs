@@ -162,7 +162,7 @@ fn attribute(value: &Value) -> AttributeValue {
 }
 
 impl Known {
-    /// The argument for a clock that is so many seconds after that time. The last one counts.
+    /// The argument for a clock that is so many seconds after that time.
     pub(super) fn clock_offset(&self, after_s: i64) -> String {
         let now = i64::try_from(crate::harness::unix_now_s()).expect("it is a date");
         format!("--clock-offset-s={}", self.made_at_s + after_s - now)
@@ -170,7 +170,12 @@ impl Known {
 
     /// A server on this directory whose clock shows the time at which the store was made.
     pub(super) fn on(&self, launch: Launch, dir: &Path) -> Launch {
+        self.later(0, launch, dir)
+    }
+
+    /// The same so many seconds later.
+    pub(super) fn later(&self, after_s: i64, launch: Launch, dir: &Path) -> Launch {
         let launch = Launch { data_dir: Some(dir.to_owned()), ..launch };
-        launch.with(&["--dev", "--simplepush=true", &self.clock_offset(0)])
+        launch.with(&["--dev", "--simplepush=true", &self.clock_offset(after_s)])
     }
 }
