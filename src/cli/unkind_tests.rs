@@ -90,14 +90,16 @@ async fn a_command_on_a_slow_store_leaves_what_it_leaves_on_a_fast_one() {
 async fn each_leaves_the_same(unkind: fn(Arc<dyn StoreAdmin>) -> UnkindStore) {
     for (name, args) in cases() {
         let (kind, _dir) = filled().await;
-        assert_eq!(run(name, &args, &kind).await, Completion::Done, "{name}");
+        // A record of the store names a node, and none runs.
+        let done = if name == "nodes" { Completion::Unwell } else { Completion::Done };
+        assert_eq!(run(name, &args, &kind).await, done, "{name}");
         let (real, _dir) = filled().await;
         let unkind: Arc<dyn StoreAdmin> = Arc::new(unkind(real.clone()));
         let mut failures = Vec::new();
         loop {
             let end = run(name, &args, &unkind).await;
             // The second refusal says that there is nothing left to do.
-            if end == Completion::Done || failures.last() == Some(&end) {
+            if end == done || failures.last() == Some(&end) {
                 break;
             }
             failures.push(end);
