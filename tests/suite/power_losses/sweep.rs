@@ -454,9 +454,12 @@ impl Sweep<'_> {
         let code = ended.status.code();
         drop(running);
         // The records of the store name a node, and none runs.
-        let done = Some(i32::from(self.row.name == "nodes"));
+        let is_done = match self.row.name {
+            "nodes" => code == Some(1) && text.contains("does not answer: "),
+            _ => code == Some(0),
+        };
         let is_answered =
-            ended.status.signal() != Some(9) && if goes_on { has_begun } else { code == done };
+            ended.status.signal() != Some(9) && if goes_on { has_begun } else { is_done };
         Ended { is_answered, code, text }
     }
 }
