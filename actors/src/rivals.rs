@@ -105,7 +105,7 @@ mod tests {
         let rivals = Rivals::default();
         for _ in 0..100 {
             assert!(!rivals.replaced(AGENT, Instant::now()));
-            advance(WITHIN / (REPLACED_MIN - 1)).await;
+            advance(WITHIN / (REPLACED_MIN - 1) + Duration::from_millis(1)).await;
         }
         assert_eq!(rivals.agents(), []);
     }
