@@ -3,7 +3,7 @@
 .PHONY: golden test programs tools lint style deps sqlite check-deps mutants chaos power-loss cluster fuzz idle soak capacity bench deb release cross docs
 
 # Most tests wait for servers, and use little of a core meanwhile.
-TEST_THREADS = $(shell expr 4 '*' $$(nproc))
+TEST_THREADS = $(shell expr 3 '*' $$(nproc))
 
 # Clippy in place of the compiler: it compiles and lints at once, where `cargo clippy` compiles everything a second time.
 CLIPPY = RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings

@@ -15,6 +15,9 @@ use crate::http2_floods::{
 };
 
 /// Memory of a connection whose peer sends requests and reads no answer, in KiB.
+/// A busy machine makes hundreds of handshakes slowly.
+const LONG_HANDSHAKE: &str = "--tls-handshake-timeout-ms=60000";
+
 const KIB_OF_UNREAD_MAX: u64 = 64;
 
 #[actix_web::test]
@@ -29,7 +32,7 @@ async fn a_peer_that_reads_no_answer_costs_little_whatever_it_asks_for() {
 #[actix_web::test]
 async fn a_peer_that_reads_no_answer_costs_little_over_tls_too() {
     let authority = Authority::new();
-    let server = authority.server(&["--workers=1"]);
+    let server = authority.server(&["--workers=1", LONG_HANDSHAKE]);
     let client = authority.client(&["http/1.1"]);
     let encrypted = async |stream| authority.connect_over(stream, Arc::clone(&client)).await;
     let endpoint = authority.agent(&server).await.register().await;
@@ -54,7 +57,7 @@ const INITIAL_WINDOW_SIZE: u8 = 4;
 async fn a_peer_that_reads_no_answer_costs_little_over_http2_whatever_it_asks_for() {
     const PEERS: usize = 100;
     let authority = Authority::new();
-    let server = authority.server(&["--workers=1", "--feed-followers-max=100000"]);
+    let server = authority.server(&["--workers=1", "--feed-followers-max=100000", LONG_HANDSHAKE]);
     let client = authority.client(&["h2"]);
     let endpoint = authority.agent(&server).await.register().await;
     let (_, path) = endpoint.split_once(&server.address().to_string()).unwrap();

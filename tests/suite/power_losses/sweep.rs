@@ -48,7 +48,7 @@ const COPY: &str = concat!("data/before-", env!("CARGO_PKG_VERSION"), "/router.d
 const FAILURES: usize = 3;
 
 /// A command that takes longer has stopped.
-const COMMAND_MAX: Duration = Duration::from_secs(20);
+const COMMAND_MAX: Duration = Duration::from_secs(60);
 
 /// Rows that any command on a store may change.
 const CHANGED_BY_ALL: [&str; 3] = ["router/id_floor|", "router/health|", "router/sequences|"];

@@ -111,7 +111,7 @@ fn good(operation: &str, body: &Value) -> Result<Value, &'static str> {
 
 /// The versions that a batch is to write.
 fn batch(body: &Value) -> Vec<Value> {
-    body["RequestItems"]["notifications"].as_array().unwrap().clone()
+    body["RequestItems"]["storage"].as_array().unwrap().clone()
 }
 
 /// Writes a version for each of so many agents.
@@ -136,7 +136,7 @@ async fn unprocessed_items_of_a_batch_are_sent_again() {
             sizes.lock().unwrap().push(asked.len());
             let left = asked.split_off(asked.len().min(10));
             taken.lock().unwrap().extend(asked);
-            let left = if left.is_empty() { json!({}) } else { json!({ "notifications": left }) };
+            let left = if left.is_empty() { json!({}) } else { json!({ "storage": left }) };
             Ok(json!({ "UnprocessedItems": left }))
         }
     });
@@ -175,7 +175,7 @@ async fn a_batch_that_was_taken_in_part_is_no_busy_store() {
     let first = AtomicUsize::new(0);
     let store = open(move |operation, body| match operation {
         "BatchWriteItem" if first.fetch_add(1, Relaxed) == 0 => {
-            Ok(json!({ "UnprocessedItems": { "notifications": [batch(body)[0]] } }))
+            Ok(json!({ "UnprocessedItems": { "storage": [batch(body)[0]] } }))
         }
         "BatchWriteItem" => Ok(json!({ "UnprocessedItems": body["RequestItems"] })),
         _ => good(operation, body),
