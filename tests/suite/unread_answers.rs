@@ -14,10 +14,10 @@ use crate::http2_floods::{
     DATA, END_HEADERS, END_HEADERS_AND_STREAM, HEADERS, PREFACE, SETTINGS, frame,
 };
 
-/// Memory of a connection whose peer sends requests and reads no answer, in KiB.
 /// A busy machine makes hundreds of handshakes slowly.
 const LONG_HANDSHAKE: &str = "--tls-handshake-timeout-ms=60000";
 
+/// Memory of a connection whose peer sends requests and reads no answer, in KiB.
 const KIB_OF_UNREAD_MAX: u64 = 64;
 
 #[actix_web::test]
