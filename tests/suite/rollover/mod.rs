@@ -44,6 +44,9 @@ const DEFAULT_SEED: u64 = 11;
 /// Concurrency of steps whose order does not matter.
 const CONCURRENCY: usize = 32;
 
+/// All agents connect from one address, each of them several times a minute.
+const FROM_ONE_ADDRESS: &str = "--address-connects-per-minute-max=0";
+
 /// Maximum duration of one act, on a busy machine.
 const ACT_WAIT: Duration = Duration::from_secs(240);
 
@@ -111,8 +114,9 @@ async fn roll_over(engine: &impl Engine, size: Size) {
         number_from_env("ROLLOVER_SEED").unwrap_or(DEFAULT_SEED),
     );
     println!("ROLLOVER_SEED={seed}");
-    let november = engine.launch().with(&calendar.in_november());
-    let december = engine.launch().with(&calendar.in_december());
+    let launch = engine.launch().with(&[FROM_ONE_ADDRESS]);
+    let november = launch.clone().with(&calendar.in_november());
+    let december = launch.with(&calendar.in_december());
 
     let mut story = Rollover::begin(size, Server::launch(november), seed).await;
     act("messages are stored in November", story.store_messages()).await;
