@@ -8,7 +8,7 @@ use std::time::Duration;
 use actix::dev::MessageResponse;
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, WrapFuture};
 use parking_lot::RwLock;
-use slog::{Logger, debug, warn};
+use slog::{Logger, debug};
 use state_machine::access::AccessId;
 use state_machine::delivery::NodeAnswer;
 use state_machine::registry::{Entry, Registry};
@@ -23,7 +23,6 @@ use crate::handle::{ClientHandle, DirectPush, Disconnected, Signal};
 use crate::mailbox::{BoundedActor, Mailbox, Queued};
 use crate::nodes::NodeDirectory;
 use crate::observe::{ClientCounters, ClientState, Observe, RegistryState, observed};
-use crate::rivals::begin_of;
 
 /// The connections of this node, and its peers.
 pub struct RegistryActor {
@@ -165,10 +164,7 @@ impl RegistryActor {
     }
 
     fn count_replaced(&self, uaid: Uaid) {
-        if self.clients.rivals.replaced(uaid, Instant::now()) {
-            warn!(self.log, "two programs use one uaid, each connection closes the other: give one a new profile";
-                "uaid_begins" => begin_of(uaid));
-        }
+        self.clients.rivals.replaced(uaid, Instant::now());
     }
 
     /// Closes the sessions that are due, and schedules the next ones.
@@ -340,9 +336,11 @@ impl Handler<Queued<ClockMoved>> for RegistryActor {
     type Result = ();
 
     fn handle(&mut self, _: Queued<ClockMoved>, _: &mut Self::Context) {
-        for entry in self.connections.0.read().iter() {
+        let handles: Vec<_> =
+            self.connections.0.read().iter().map(|entry| entry.handle.clone()).collect();
+        for handle in handles {
             // A client that has ended waits for nothing.
-            let _ = entry.handle.wake();
+            let _ = handle.wake();
         }
     }
 }

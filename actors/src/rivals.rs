@@ -22,42 +22,36 @@ pub struct Rivals(Mutex<HashMap<Uaid, Replaced>>);
 
 #[derive(Debug)]
 struct Replaced {
-    /// Within [`WITHIN`] of the first.
+    /// Within [`WITHIN`] of the first; of an agent with rivals, since then.
     times: u32,
     first: Instant,
     last: Instant,
-    has_rivals: bool,
 }
 
 impl Rivals {
-    /// A connection was replaced by a newer one. Returns whether its agent has rivals since this one.
-    pub(crate) fn replaced(&self, uaid: Uaid, now: Instant) -> bool {
+    /// A connection was replaced by a newer one.
+    pub(crate) fn replaced(&self, uaid: Uaid, now: Instant) {
         let mut all = self.0.lock();
         if all.len() >= COUNTED_MAX && !all.contains_key(&uaid) {
-            all.retain(|_, replaced| replaced.has_rivals && !replaced.is_over(now));
+            all.retain(|_, replaced| replaced.has_rivals(now));
             if all.len() >= COUNTED_MAX {
-                return false;
+                return;
             }
         }
-        let new = Replaced { times: 0, first: now, last: now, has_rivals: false };
+        let new = Replaced { times: 0, first: now, last: now };
         let replaced = all.entry(uaid).or_insert(new);
-        if replaced.is_over(now) {
-            replaced.has_rivals = false;
-        }
-        if now - replaced.first >= WITHIN {
+        if now - replaced.first >= WITHIN && !replaced.has_rivals(now) {
             (replaced.times, replaced.first) = (0, now);
         }
-        replaced.times += 1;
+        replaced.times = replaced.times.saturating_add(1);
         replaced.last = now;
-        let are_many = replaced.times >= REPLACED_MIN;
-        are_many && !std::mem::replace(&mut replaced.has_rivals, true)
     }
 
     /// The agents that have rivals, in the order of their ids.
     pub fn agents(&self) -> Vec<Uaid> {
         let now = Instant::now();
         let all = self.0.lock();
-        let rivals = all.iter().filter(|(_, it)| it.has_rivals && !it.is_over(now));
+        let rivals = all.iter().filter(|(_, replaced)| replaced.has_rivals(now));
         let mut agents: Vec<_> = rivals.map(|(uaid, _)| *uaid).collect();
         agents.sort_unstable();
         agents
@@ -65,16 +59,9 @@ impl Rivals {
 }
 
 impl Replaced {
-    fn is_over(&self, now: Instant) -> bool {
-        now - self.last >= WITHIN
+    fn has_rivals(&self, now: Instant) -> bool {
+        self.times >= REPLACED_MIN && now - self.last < WITHIN
     }
-}
-
-/// As much of a uaid as a log line may have: it finds the agent in the store, and nobody connects with it.
-pub fn begin_of(uaid: Uaid) -> String {
-    let mut text = uaid.to_string();
-    text.truncate(8);
-    text
 }
 
 #[cfg(test)]
@@ -89,25 +76,29 @@ mod tests {
     async fn an_agent_has_rivals_while_its_connections_replace_each_other() {
         let rivals = Rivals::default();
         for _ in 1..REPLACED_MIN {
-            assert!(!rivals.replaced(AGENT, Instant::now()));
+            rivals.replaced(AGENT, Instant::now());
             advance(Duration::from_secs(60)).await;
         }
         assert_eq!(rivals.agents(), []);
-        assert!(rivals.replaced(AGENT, Instant::now()));
-        assert!(!rivals.replaced(AGENT, Instant::now()), "it is logged once");
-        assert_eq!(rivals.agents(), [AGENT]);
-        advance(WITHIN).await;
+        for _ in 0..3 {
+            rivals.replaced(AGENT, Instant::now());
+            assert_eq!(rivals.agents(), [AGENT]);
+            advance(WITHIN - Duration::from_millis(1)).await;
+        }
+        advance(Duration::from_millis(1)).await;
         assert_eq!(rivals.agents(), []);
+        rivals.replaced(AGENT, Instant::now());
+        assert_eq!(rivals.agents(), [], "it is counted anew");
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_agent_that_often_loses_its_connection_has_no_rivals() {
         let rivals = Rivals::default();
         for _ in 0..100 {
-            assert!(!rivals.replaced(AGENT, Instant::now()));
+            rivals.replaced(AGENT, Instant::now());
+            assert_eq!(rivals.agents(), []);
             advance(WITHIN / (REPLACED_MIN - 1) + Duration::from_millis(1)).await;
         }
-        assert_eq!(rivals.agents(), []);
     }
 
     #[tokio::test(start_paused = true)]

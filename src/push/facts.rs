@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use actors::broadcasts::BroadcastView;
 use actors::observe::{BreakerState, PeerStatus};
 use actors::registry::CountConnections;
-use actors::rivals::begin_of;
 use state_machine::{Span, Uaid};
 use storage::DiskSpace;
 use tokio::time::timeout;
@@ -173,6 +172,13 @@ fn of_peers(peers: &[PeerStatus], findings: &mut Findings) {
         let (silent, all) = (silent.len(), peers.len());
         findings.add(Check::Nodes, format!("of {all} other nodes {silent} do not answer: {named}"));
     }
+}
+
+/// The first eight characters, which tell the agents of a server apart. The whole one lets anybody connect as the agent.
+fn begin_of(uaid: Uaid) -> String {
+    let mut text = uaid.to_string();
+    text.truncate(8);
+    text
 }
 
 /// A sentence without its end, as other findings are.

@@ -149,8 +149,7 @@ async fn two_programs_with_one_uaid_are_named_in_each_place() {
     let begin = &uaid.replace('-', "")[..8];
     let found = format!("two programs use one uaid, which begins with {begin}");
     is_warned(&server, "rivals", &found).await;
-    let logged = server.logged("two programs use one uaid").await;
-    assert!(logged.contains(begin) && !server.log().contains(&uaid.replace('-', "")), "{logged}");
+    assert!(!server.log().contains(&uaid.replace('-', "")), "a log has no whole uaid");
     let (_, inspected) = told(&server, &["inspect", &uaid]).await;
     assert!(inspected.contains("two programs use this uaid: "), "{inspected}");
 }

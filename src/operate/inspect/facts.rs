@@ -26,7 +26,6 @@ pub struct Inspection {
     pub waiting: Waiting,
     pub connection: Connection,
     /// Whether two programs use this uaid, as far as the process that answers has seen.
-    #[serde(default)]
     pub has_rivals: bool,
     /// The last pushes of the process that answers, the newest first; those of other nodes are not among them. None if
     /// it takes no pushes.
