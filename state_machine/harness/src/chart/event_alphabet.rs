@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::transcript::default_limits;
+use crate::transcript::{default_config, default_limits};
 use state_machine::broadcast::{Broadcasts, Versions};
-use state_machine::connection::{CloseReason, Config, Connection, ConnectionSeed, Event, Limits};
+use state_machine::connection::{CloseReason, Connection, ConnectionSeed, Event, Limits};
 use state_machine::feed::{FeedKey, FeedValue};
 use state_machine::ids::{Chid, MessageId, NodeId, PushId, Uaid};
 use state_machine::message::{Message, Topic, Urgency};
@@ -36,13 +36,7 @@ pub(super) fn connection() -> Connection {
         remembered_acks_max: 2,
         ..default_limits()
     };
-    let config = Config {
-        node: NodeId::new("here"),
-        frozen_month: None,
-        simplepush: false,
-        vapid_keys: [].into(),
-        limits,
-    };
+    let config = default_config(limits);
     let seed = ConnectionSeed { fresh_uaid: Uaid([9; 16]), jitter: 0 };
     Connection::new(Arc::new(config), seed, START)
 }

@@ -3,7 +3,8 @@
 use super::input::Transcript;
 use crate::script::NameKind;
 use crate::script::tokens::{SPAN, SyntaxError, date_text, span, span_text};
-use state_machine::connection::Limits;
+use state_machine::connection::{Config, Limits};
+use state_machine::ids::NodeId;
 use state_machine::record::LastConnect;
 use state_machine::time::Span;
 
@@ -33,6 +34,17 @@ impl Transcript {
     }
 }
 
+/// What tests begin with: a node of Web Push with these limits.
+pub fn default_config(limits: Limits) -> Config {
+    Config {
+        node: NodeId::new(DEFAULT_NODE),
+        frozen_month: None,
+        simplepush: false,
+        vapid_keys: [].into(),
+        limits,
+    }
+}
+
 /// The limits of a transcript without a `limits` line. Tests begin with them too.
 pub fn default_limits() -> Limits {
     Limits {
@@ -58,7 +70,7 @@ pub fn default_limits() -> Limits {
 }
 
 /// The node's name if the head has none.
-pub(super) const DEFAULT_NODE: &str = "here";
+const DEFAULT_NODE: &str = "here";
 
 /// Reads one `NAME=VALUE` of a `limits` line.
 pub(super) fn read_limit(limits: &mut Limits, word: &str) -> Result<(), SyntaxError> {

@@ -83,7 +83,7 @@ mod read;
 mod replay;
 mod write;
 
-pub use head::default_limits;
+pub use head::{default_config, default_limits};
 pub use input::{Input, Step, Transcript};
 pub(crate) use parse::{Head, check_effect};
 pub(crate) use read::{Reader, channels, yes_or_no};

@@ -1,6 +1,6 @@
 //! Parses a script line by line.
 
-use super::head::{DEFAULT_NODE, default_limits, read_limit};
+use super::head::{default_config, default_limits, read_limit};
 use super::input::{Input, Transcript};
 use super::read::Reader;
 use crate::script::tokens::{SyntaxError, date, wait};
@@ -33,13 +33,7 @@ impl Default for Head {
         let fresh_uaid = Uaid::read("U9").expect("U9 is a name");
         Self {
             start: None,
-            config: Config {
-                node: NodeId::new(DEFAULT_NODE),
-                frozen_month: None,
-                simplepush: false,
-                vapid_keys: [].into(),
-                limits: default_limits(),
-            },
+            config: default_config(default_limits()),
             seed: ConnectionSeed { fresh_uaid, jitter: 0 },
         }
     }

@@ -11,14 +11,14 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use state_machine::broadcast::{BroadcastUpdate, Broadcasts, Versions};
 use state_machine::connection::{
-    CloseReason, Config, Connection, ConnectionSeed, Effect, Effects, Event, Limits, PhaseName,
+    CloseReason, Connection, ConnectionSeed, Effect, Effects, Event, Limits, PhaseName,
 };
 use state_machine::feed::{FeedKey, FeedPage, FeedSyncId, FeedValue, Update, Version};
 use state_machine::month::Month;
 use state_machine::record::{LastConnect, RouterRecord};
 use state_machine::store::{Page, RegisterResult, StoreAnswer, StoreOp};
 use state_machine::wire::{ClientMessage, ServerMessage};
-use state_machine::{NodeId, OpId, Time, Uaid};
+use state_machine::{OpId, Time, Uaid};
 
 const NOW: Time = Time(1_793_700_000_000);
 
@@ -55,13 +55,7 @@ impl Scene {
             broadcasts_per_agent_max: FOLLOWED_MAX,
             ..harness::transcript::default_limits()
         };
-        let config = Config {
-            node: NodeId::new("here"),
-            frozen_month: None,
-            simplepush: false,
-            vapid_keys: [].into(),
-            limits,
-        };
+        let config = harness::transcript::default_config(limits);
         let seed = ConnectionSeed { fresh_uaid: Uaid([9; 16]), jitter: 0 };
         Self {
             watched: CheckedConnection::new(Arc::new(config), seed, NOW),

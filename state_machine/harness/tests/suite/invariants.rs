@@ -10,13 +10,11 @@ use std::sync::Arc;
 use harness::invariants::{Broken, ConnectionChecker, Invariant, StepRecord, waits_until};
 use harness::transcript::{Bindings, Input, Transcript};
 use state_machine::broadcast::{BroadcastRefusal, BroadcastUpdate, Versions};
-use state_machine::connection::{
-    CloseReason, Config, Effect, Event, Limits, PhaseName, PushAnswer, Wait,
-};
+use state_machine::connection::{CloseReason, Effect, Event, Limits, PhaseName, PushAnswer, Wait};
 use state_machine::feed::{FeedKey, FeedSyncId, FeedValue};
 use state_machine::store::StoreOp;
 use state_machine::wire::{ClientMessage, ServerMessage, status};
-use state_machine::{Chid, Message, Month, NodeId, OpId, PushId, Span, Time, Uaid, Urgency};
+use state_machine::{Chid, Message, Month, OpId, PushId, Span, Time, Uaid, Urgency};
 
 /// A connection that consists of its checker alone.
 struct Story {
@@ -34,13 +32,7 @@ impl Story {
             remembered_acks_max: 1,
             ..harness::transcript::default_limits()
         };
-        let config = Config {
-            node: NodeId::new("here"),
-            frozen_month: None,
-            simplepush: false,
-            vapid_keys: [].into(),
-            limits,
-        };
+        let config = harness::transcript::default_config(limits);
         let checker = ConnectionChecker::new(Arc::new(config));
         let phase = PhaseName::AwaitingHello;
         let mut story = Self { checker, phase, now: Time(0), unacked: 0 };

@@ -7,12 +7,10 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use harness::model_store::Store;
-use harness::transcript::default_limits;
-use state_machine::connection::{
-    Config, Connection, ConnectionSeed, Effect, Event, Limits, PushAnswer,
-};
+use harness::transcript::{default_config, default_limits};
+use state_machine::connection::{Connection, ConnectionSeed, Effect, Event, Limits, PushAnswer};
 use state_machine::wire::{ClientMessage, ServerMessage};
-use state_machine::{Chid, Message, MessageId, NodeId, PushId, Span, Time, Uaid};
+use state_machine::{Chid, Message, MessageId, PushId, Span, Time, Uaid};
 
 use crate::sessions::keeps_every_rule;
 
@@ -114,13 +112,7 @@ struct Untimed {
 
 impl Untimed {
     fn registered(limits: Limits) -> Self {
-        let config = Config {
-            node: NodeId::new("here"),
-            frozen_month: None,
-            simplepush: false,
-            vapid_keys: [].into(),
-            limits,
-        };
+        let config = default_config(limits);
         let seed = ConnectionSeed { fresh_uaid: Uaid([9; 16]), jitter: 0 };
         let connection = Connection::new(Arc::new(config), seed, OPENED_AT);
         let mut untimed = Self { connection, store: Store::default() };

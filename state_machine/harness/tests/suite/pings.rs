@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use harness::transcript::default_limits;
-use state_machine::connection::{Config, Connection, ConnectionSeed, Effect, Event};
-use state_machine::ids::{NodeId, Uaid};
+use harness::transcript::{default_config, default_limits};
+use state_machine::connection::{Connection, ConnectionSeed, Effect, Event};
+use state_machine::ids::Uaid;
 use state_machine::time::{Span, Time};
 use state_machine::wire::{ClientMessage, ServerMessage};
 
@@ -13,13 +13,7 @@ const HOUR: Span = Span::from_secs(3600);
 
 #[test]
 fn a_clock_that_is_set_back_does_not_silence_pings() {
-    let config = Config {
-        node: NodeId::new("here"),
-        frozen_month: None,
-        simplepush: false,
-        vapid_keys: [].into(),
-        limits: default_limits(),
-    };
+    let config = default_config(default_limits());
     let seed = ConnectionSeed { fresh_uaid: Uaid([9; 16]), jitter: 0 };
     let mut connection = Connection::new(Arc::new(config), seed, OPENED_AT);
     let hello = ClientMessage::Hello { uaid: None, broadcasts: [].into(), use_webpush: true };

@@ -7,8 +7,7 @@ use std::collections::BTreeSet;
 use std::{env, fs};
 
 use harness::scripts::{Language, Script};
-use harness::transcript::{TranscriptWriter, default_limits};
-use state_machine::connection::Config;
+use harness::transcript::{TranscriptWriter, default_config, default_limits};
 use state_machine::receipt::AckCode;
 use state_machine::store::{Cursor, MonthStep, PageLimit, Registration, StoreOp};
 use state_machine::{
@@ -104,13 +103,7 @@ pub(crate) fn sample(docs: &str) -> &str {
 
 /// A row for each store order: its forms, and what the code documents about it.
 fn orders() -> String {
-    let config = Config {
-        node: NodeId::new("here"),
-        frozen_month: None,
-        simplepush: false,
-        vapid_keys: [].into(),
-        limits: default_limits(),
-    };
+    let config = default_config(default_limits());
     let writer = TranscriptWriter { config: &config, start: START };
     let samples = samples();
     let documented = documented();
