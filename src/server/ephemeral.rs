@@ -59,7 +59,7 @@ impl Home {
         let mut dir = tempfile::Builder::new();
         let dir =
             dir.prefix(PREFIX).permissions(Permissions::from_mode(0o700)).tempdir_in(parent)?;
-        // It has its lock before it has its contents: without them nobody removes it.
+        // The file is locked before it has its contents. Another start removes only directories whose file has them.
         let mut marker = durable::lock_file(&dir.path().join(MARKER))?;
         marker.lock()?;
         marker.write_all(MARK)?;

@@ -79,16 +79,10 @@ pub(super) async fn read_form(request: &HttpRequest, body: Payload) -> Result<Fo
 
 #[cfg(test)]
 mod tests {
-    use actix_web::http::header::{HOST, HeaderName, HeaderValue};
+    use actix_web::http::header::HOST;
 
     use super::*;
-
-    fn headers(pairs: &[(HeaderName, &'static str)]) -> HeaderMap {
-        let pair = |(name, value): &(HeaderName, &'static str)| {
-            (name.clone(), HeaderValue::from_static(value))
-        };
-        pairs.iter().map(pair).collect()
-    }
+    use crate::push::local_request::tests::headers;
 
     #[test]
     fn a_cookie_is_that_of_the_port() {

@@ -39,7 +39,12 @@ pub(super) struct HistoryFile {
     path: PathBuf,
     due: Mutex<Time>,
     writes: Arc<Semaphore>,
-    log_limiter: Arc<SharedLogLimiter>,
+    failures: Arc<Failures>,
+}
+
+/// The log of writes that fail.
+struct Failures {
+    limiter: SharedLogLimiter,
     log: Logger,
 }
 
@@ -64,8 +69,10 @@ impl HistoryFile {
             path,
             due: Mutex::new(now + WRITE_EVERY),
             writes: Arc::new(Semaphore::new(1)),
-            log_limiter: Arc::new(SharedLogLimiter::new(LOG_EVERY)),
-            log: log.clone(),
+            failures: Arc::new(Failures {
+                limiter: SharedLogLimiter::new(LOG_EVERY),
+                log: log.clone(),
+            }),
         };
         (file, history)
     }
@@ -86,21 +93,22 @@ impl HistoryFile {
         let permit = Arc::clone(&self.writes).try_acquire_owned().ok()?;
         let text = serde_json::to_vec(history).expect("numbers and texts are JSON");
         let (ended, end) = oneshot::channel();
-        let path = self.path.clone();
-        let (log, log_limiter) = (self.log.clone(), Arc::clone(&self.log_limiter));
+        let (path, failures) = (self.path.clone(), Arc::clone(&self.failures));
         let write = move || {
-            if let Err(error) = durable::replace(&path, text)
-                && let Some(failures) = log_limiter.count(now)
-            {
-                warn!(log, "cannot write the history of the figures";
-                    "error" => %error, "failures" => failures);
+            if let Err(error) = durable::replace(&path, text) {
+                failures.count(&error, now);
             }
             drop(permit);
             // The server may not wait for it.
             let _ = ended.send(());
         };
-        thread::Builder::new().name("history".to_owned()).spawn(write).ok()?;
-        Some(end)
+        match thread::Builder::new().name("history".to_owned()).spawn(write) {
+            Ok(_ends_by_itself) => Some(end),
+            Err(error) => {
+                self.failures.count(&error, now);
+                None
+            }
+        }
     }
 
     /// Writes at the end of the server.
@@ -108,6 +116,15 @@ impl HistoryFile {
         if let Some(end) = self.write(history, now) {
             // A write that hangs is left to the end of the process.
             let _ = timeout(END_WAIT, end).await;
+        }
+    }
+}
+
+impl Failures {
+    fn count(&self, error: &io::Error, now: Time) {
+        if let Some(failures) = self.limiter.count(now) {
+            warn!(self.log, "cannot write the history of the figures";
+                "error" => %error, "failures" => failures);
         }
     }
 }

@@ -34,12 +34,12 @@ pub fn is_same_origin(headers: &HeaderMap) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use actix_web::http::header::{HeaderName, HeaderValue};
 
     use super::*;
 
-    fn headers(pairs: &[(HeaderName, &'static str)]) -> HeaderMap {
+    pub(crate) fn headers(pairs: &[(HeaderName, &'static str)]) -> HeaderMap {
         let pair = |(name, value): &(HeaderName, &'static str)| {
             (name.clone(), HeaderValue::from_static(value))
         };
