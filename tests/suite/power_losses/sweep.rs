@@ -47,8 +47,14 @@ const COPY: &str = concat!("data/before-", env!("CARGO_PKG_VERSION"), "/router.d
 /// Changes that fail, for each error, in one run.
 const FAILURES: usize = 3;
 
-/// A command that takes longer has stopped.
-const COMMAND_MAX: Duration = Duration::from_secs(60);
+/// A command that takes longer has stopped, unless it also takes long on a good disk of this run.
+const COMMAND_MAX: Duration = Duration::from_secs(20);
+
+/// How many times longer it may take than there.
+const SLOWER_MAX: u32 = 10;
+
+/// A command that takes longer on a good disk has stopped.
+const FLOOR_MAX: Duration = Duration::from_secs(120);
 
 /// Rows that any command on a store may change.
 const CHANGED_BY_ALL: [&str; 3] = ["router/id_floor|", "router/health|", "router/sequences|"];
@@ -91,7 +97,14 @@ async fn what_a_command_answered_and_what_was_there_before_survive_its_disk() {
             let mut mount = Mount::new(Disk::default()).expect("the first one could be mounted");
             while let Some(row) = WRITING.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let began = Instant::now();
-                let mut sweep = Sweep { facts: &facts, row, mount: &mut mount, seed, cases: 0 };
+                let mut sweep = Sweep {
+                    facts: &facts,
+                    row,
+                    mount: &mut mount,
+                    seed,
+                    cases: 0,
+                    longest: FLOOR_MAX,
+                };
                 if let Err(finding) = sweep.run() {
                     println!("{}: {finding}", row.line());
                     findings.lock().unwrap().push(format!("{}: {finding}", row.line()));
@@ -227,6 +240,8 @@ struct Sweep<'a> {
     mount: &'a mut Mount,
     seed: u64,
     cases: usize,
+    /// A command that takes longer has stopped.
+    longest: Duration,
 }
 
 impl Sweep<'_> {
@@ -255,7 +270,9 @@ impl Sweep<'_> {
     fn lose_power(&mut self) -> Result<usize, String> {
         self.mount.put(self.start().0.clone());
         self.mount.disk().record();
+        let began = Instant::now();
         let ended = self.execute();
+        self.longest = COMMAND_MAX.max(began.elapsed() * SLOWER_MAX);
         let mut moments = self.mount.disk().recorded();
         let changes = moments.len();
         if !ended.is_answered {
@@ -435,9 +452,10 @@ impl Sweep<'_> {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut process = command.spawn().expect("kalends can be started");
-        let (pid, (running, ended)) = (process.id(), mpsc::channel::<()>());
+        let (pid, longest) = (process.id(), self.longest);
+        let (running, ended) = mpsc::channel::<()>();
         thread::spawn(move || {
-            if ended.recv_timeout(COMMAND_MAX) == Err(RecvTimeoutError::Timeout) {
+            if ended.recv_timeout(longest) == Err(RecvTimeoutError::Timeout) {
                 signal(pid, "KILL");
             }
         });
