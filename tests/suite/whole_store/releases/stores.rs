@@ -161,6 +161,11 @@ fn attribute(value: &Value) -> AttributeValue {
     }
 }
 
+/// A server on this directory with the clock of the machine.
+pub(super) fn today(launch: Launch, dir: &Path) -> Launch {
+    Launch { data_dir: Some(dir.to_owned()), ..launch }.with(&["--simplepush=true"])
+}
+
 impl Known {
     /// The argument for a clock that is so many seconds after that time.
     pub(super) fn clock_offset(&self, after_s: i64) -> String {
@@ -175,7 +180,6 @@ impl Known {
 
     /// The same so many seconds later.
     pub(super) fn later(&self, after_s: i64, launch: Launch, dir: &Path) -> Launch {
-        let launch = Launch { data_dir: Some(dir.to_owned()), ..launch };
-        launch.with(&["--dev", "--simplepush=true", &self.clock_offset(after_s)])
+        today(launch, dir).with(&["--dev", &self.clock_offset(after_s)])
     }
 }
