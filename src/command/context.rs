@@ -7,7 +7,7 @@ use hyper::http::Extensions;
 use state_machine::{Month, Time};
 use storage::StoreAdmin;
 
-use crate::settings::{Settings, StoreKind};
+use crate::settings::Settings;
 use crate::system::clock::unix_now;
 
 #[derive(Clone)]
@@ -57,11 +57,6 @@ impl Context {
 
     pub fn this_month(&self) -> Month {
         Month::of(self.now())
-    }
-
-    /// Whether a server creates missing tables.
-    pub fn makes_tables(&self) -> bool {
-        self.settings.store == StoreKind::Embedded || self.settings.create_tables
     }
 
     /// Whether this is the process of a server, which offers parts.

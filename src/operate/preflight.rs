@@ -90,7 +90,7 @@ Examples:
         let (usable, missing): (BTreeSet<_>, BTreeSet<_>) =
             needed.into_iter().partition(|month| there.contains(month));
         let mut checks = job.step(|| job.context.store.preflight(usable.clone())).await?;
-        if !job.context.makes_tables() {
+        if !job.context.settings.makes_tables() {
             // They fail the start of a server that may not create them. The store here may not create them either.
             for month in missing {
                 let made = job.context.store.ensure_month(month).await;

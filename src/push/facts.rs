@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use actors::broadcasts::BroadcastView;
 use actors::observe::{BreakerState, PeerStatus};
 use actors::registry::CountConnections;
-use state_machine::{Span, Uaid};
+use state_machine::{Month, Span, Uaid};
 use storage::DiskSpace;
 use tokio::time::timeout;
 
@@ -36,7 +36,7 @@ impl AppState {
         let common = &*self.common;
         let answer = timeout(CHECK_WAIT, common.store.check()).await;
         let answer = answer.map(|answer| answer.err().map(|error| error.to_string()));
-        common.judge.set_store_failure(answer.unwrap_or_else(|late| Some(late.to_string())));
+        *common.judge.store_failure.lock() = answer.unwrap_or_else(|late| Some(late.to_string()));
         self.judge_in_memory().await
     }
 
@@ -44,7 +44,7 @@ impl AppState {
     pub async fn judge_in_memory(&self) -> Judgement {
         let common = &*self.common;
         let mut findings = Findings::new(&common.judge, common.clock.now());
-        if let Some(why) = &*common.judge.store_failure() {
+        if let Some(why) = &*common.judge.store_failure.lock() {
             findings.add_with_reason(Check::Store, "the store does not answer", why.clone());
         }
         of_process(common, &mut findings);
@@ -77,11 +77,15 @@ fn of_process(common: &SharedState, findings: &mut Findings) {
         of_certificate(current.valid, findings);
     }
     of_port(common.limits.port_state(PortName::Public), findings);
-    let risks = judge.risks().join("; ");
+    let risks = judge.risks.lock().join("; ");
     if !risks.is_empty() {
         findings.add(Check::Durability, risks);
     }
-    if let Some(why) = &*judge.source_failure() {
+    let missing: Vec<_> = judge.missing_months.lock().iter().map(Month::to_string).collect();
+    if let [.., _] = *missing {
+        findings.add(Check::Months, format!("there is no message table of {}", missing.join(", ")));
+    }
+    if let Some(why) = &*judge.source_failure.lock() {
         findings.add(
             Check::BroadcastSource,
             format!("broadcast_source_url gives no broadcasts: {why}"),

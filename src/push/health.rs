@@ -79,12 +79,7 @@ fn counts(node: &AppState) -> Value {
         });
     }
     if let Some(disk) = store.disk {
-        counts["disk"] = json!({
-            "free_bytes": disk.free_bytes,
-            "free_bytes_min": disk.free_bytes_min,
-            "messages_refused": disk.messages_refused,
-            "subscriptions_refused": disk.subscriptions_refused,
-        });
+        counts["disk"] = json!(disk);
     }
     if let Some(CommitTimes { counts: commits, longest_ms }) = store.commit_times {
         counts["commits"] =

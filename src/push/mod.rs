@@ -39,7 +39,8 @@ mod web_push;
 
 pub(crate) use port::body;
 pub use port::{
-    accept_failures, access, local_request, methods, origin_check, request_body_drain, request_id,
+    accept_failures, access, authorization, local_request, methods, origin_check,
+    request_body_drain, request_id,
 };
 pub use request::{push_headers, receipts};
 pub use urls::{endpoint_token, fernet, message_url};

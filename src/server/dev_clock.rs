@@ -15,7 +15,7 @@ use slog::info;
 use state_machine::{Month, Span, Time};
 use storage::{StoreAdmin, StoreError};
 
-use super::maintenance::{expire_receipts, waiting};
+use super::maintenance::{expire_receipts, make_tables, waiting};
 use crate::command::text::of_unit;
 use crate::push::app::AppState;
 use crate::push::body::read_body;
@@ -39,10 +39,10 @@ const BODY_WAIT: Duration = Duration::from_secs(5);
 
 /// What follows the clock when it is moved.
 pub(super) struct DevClock {
-    pub(super) node: AppState,
-    pub(super) store: Arc<dyn StoreAdmin>,
-    /// The month of all messages, if rotation is off.
-    pub(super) frozen_month: Option<Month>,
+    node: AppState,
+    store: Arc<dyn StoreAdmin>,
+    /// As the server began with them.
+    tables: MonthTables,
 }
 
 pub(super) fn routes(clock: &Data<DevClock>, service: &mut ServiceConfig) {
@@ -124,11 +124,20 @@ fn time_in(body: &[u8]) -> Option<Span> {
 }
 
 impl DevClock {
+    pub(super) fn new(
+        node: &AppState,
+        store: &Arc<dyn StoreAdmin>,
+        tables: &MonthTables,
+    ) -> Data<Self> {
+        let (node, store) = (node.clone(), Arc::clone(store));
+        Data::new(Self { node, store, tables: tables.clone() })
+    }
+
     /// Does what is due by now, as the work of each minute would: the tables of the months, expired messages, their
     /// receipts, the count of the waiting ones. The sessions look at their deadlines.
     async fn follow(&self) -> Result<(), StoreError> {
         let (common, now) = (&self.node.common, self.now());
-        MonthTables::new(self.frozen_month).make(&*common.store, now).await?;
+        make_tables(common, &mut self.tables.clone()).await?;
         self.store.delete_expired(now).await?;
         let publish = |subscriptions: &_| common.feeds.publish(subscriptions);
         expire_receipts(&*self.store, &common.clock, |expired| publish(&expired.subscriptions))

@@ -96,10 +96,20 @@ async fn keep_up(common: Data<SharedState>, system_clock: SystemClock, upkeep: U
         if let Some(disk) = store.state().disk {
             disk_watch.look(disk, log);
         }
-        if let Err(error) = tables.make(&**store, clock.now()).await {
+        if let Err(error) = make_tables(&common, &mut tables).await {
             warn!(log, "cannot create the message tables, retrying"; "error" => %error);
         }
     }
+}
+
+/// Creates the tables of the months, and tells the judge which are missing.
+pub(super) async fn make_tables(
+    SharedState { store, clock, judge, .. }: &SharedState,
+    tables: &mut MonthTables,
+) -> Result<(), StoreError> {
+    let made = tables.make(&**store, clock.now()).await;
+    judge.missing_months.lock().clone_from(tables.missing());
+    made
 }
 
 /// Logs what begins to be wrong, and what is well again.
@@ -108,7 +118,7 @@ async fn watch(store: Arc<dyn StoreAdmin>, node: AppState) {
     let mut known = Vec::new();
     loop {
         match timeout(RISKS_WAIT, store.risks()).await {
-            Ok(Ok(risks)) => judge.set_risks(risks),
+            Ok(Ok(risks)) => *judge.risks.lock() = risks,
             Ok(Err(StoreError::Closed)) => return,
             // The last answer stays. The check of the store tells that it fails.
             Ok(Err(_)) | Err(_) => {}

@@ -138,7 +138,7 @@ async fn serve(
         nodes,
         lock: _lock,
     } = assembled;
-    apis.clock = use_of.has_clock.then(|| dev_clock(&node, &store));
+    apis.clock = use_of.has_clock.then(|| DevClock::new(&node, &store, &upkeep.tables));
     let router = router_port(sockets.router.take().zip(router), &node)?;
     let is_reached = match router_url {
         Some(url) => router_url_check::check(url, &log).await,
@@ -179,12 +179,6 @@ fn router_port(
         socket.serve(|listener| router.serve(listener, open))
     };
     router.map(serve).transpose()
-}
-
-fn dev_clock(node: &AppState, store: &Arc<dyn StoreAdmin>) -> Data<DevClock> {
-    let clients = node.connections.as_ref().map(|connections| &connections.clients);
-    let frozen_month = clients.and_then(|clients| clients.config.frozen_month);
-    Data::new(DevClock { node: node.clone(), store: Arc::clone(store), frozen_month })
 }
 
 /// Serves the public port and that of `http_listen`, and orders the certificate of the public port.

@@ -71,7 +71,7 @@ pub(super) async fn open(
         key_fingerprints::add_or_refuse(&*store, &keys).await?;
     }
     let frozen_month = message_tables::frozen_month(&*store, now, settings.rotation).await?;
-    let mut tables = MonthTables::new(frozen_month);
+    let mut tables = MonthTables::new(frozen_month, settings.makes_tables());
     tables.make(&*store, now).await?;
     // Without these tables there are no feeds. Created before the preflight: another node may have
     // created only one of them.

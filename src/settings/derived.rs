@@ -45,6 +45,11 @@ impl Settings {
         Some(CertificateFiles { certificate, key })
     }
 
+    /// Whether a server creates the tables that are missing.
+    pub fn makes_tables(&self) -> bool {
+        !self.store.is_shared() || self.create_tables
+    }
+
     /// Number of worker threads to start.
     pub fn worker_threads(&self) -> usize {
         match self.workers {

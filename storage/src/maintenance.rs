@@ -207,6 +207,13 @@ impl Table {
     /// All but those of months.
     pub const OF_NO_MONTH: [Self; 4] =
         [Self::Router, Self::Notifications, Self::Sequences, Self::Feeds];
+
+    pub fn month(self) -> Option<Month> {
+        match self {
+            Self::Messages(month) => Some(month),
+            Self::Router | Self::Notifications | Self::Sequences | Self::Feeds => None,
+        }
+    }
 }
 
 /// A table's entry in the list of tables.

@@ -16,6 +16,7 @@
 
 use std::collections::BTreeSet;
 
+use serde::Serialize;
 pub use state_machine::store::{
     BridgedRegistration, Cursor, FullScope, MonthStep, Page, PageLimit, RegisterResult,
     Registration, SettledMessages, StoreAnswer, StoreOp, Stored,
@@ -60,7 +61,7 @@ pub struct RecordReads {
 }
 
 /// The space on the disk of an engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct DiskSpace {
     pub free_bytes: u64,
     /// With less, messages are refused, and with less than half of it new records and channels; 0 means no limit.

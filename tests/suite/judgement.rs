@@ -3,11 +3,13 @@
 
 use std::time::Duration;
 
+use hyper::Method;
 use rustix::fs::statvfs;
 use serde_json::{Value, json};
 
 use crate::harness::{
-    AT_ONCE, Agent, Authority, Launch, Program, Raw, Sender, Server, free_port, run, until,
+    AT_ONCE, Agent, Authority, Launch, Program, Raw, Sender, Server, WireServer, dynamo, free_port,
+    run, until,
 };
 use crate::metrics::scrape;
 
@@ -67,6 +69,14 @@ async fn a_good_server_finds_nothing_and_shows_what_it_does() {
     let metrics = scrape(&server).await;
     let checks = metrics.iter().filter(|(name, _)| name.starts_with("kalends_health_check{"));
     assert!(checks.clone().count() > 15 && checks.clone().all(|(_, value)| *value == 1.0));
+    let page = include_str!("../../docs/operations/monitoring.md");
+    for (series, _) in checks {
+        let check = series.split('"').nth(1).expect("it names a check");
+        assert!(
+            page.contains(&format!("`{check}`")),
+            "docs/operations/monitoring.md has no {check}"
+        );
+    }
     let archive = server.data_dir().with_extension("tar");
     told(&server, &["backup", &archive.display().to_string()]).await;
     let (_, screen) = told(&server, &["status"]).await;
@@ -133,6 +143,18 @@ async fn a_port_with_a_tenth_of_its_connections_left_is_nearly_full() {
         open.push(Raw::open(&server).await);
     }
     is_warned(&server, "connections", "19 of connections_max = 20 connections are open").await;
+}
+
+#[actix_web::test]
+async fn a_month_without_a_table_is_a_warning() {
+    let wire = WireServer::start();
+    let launch = dynamo::launch(&wire.url);
+    assert!(Server::launch(launch.clone()).terminate().success());
+    let server = Server::launch(launch.with(&["--create-tables=false", "--dev"]));
+    let clock = format!("{}/dev/clock", server.origin());
+    let moved = Sender::new().request(Method::POST, &clock).raw_body("31d").send().await;
+    assert_eq!(moved.status, 503, "it cannot make the table: {moved}");
+    is_warned(&server, "months", "there is no message table of 20").await;
 }
 
 #[actix_web::test]

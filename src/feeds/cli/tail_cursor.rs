@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use state_machine::feed::{FeedName, FeedSyncId};
+use storage::data_dir::sibling;
 use storage::durable;
 
 use crate::command::output::Progress;
@@ -127,7 +128,7 @@ impl CursorFile {
         if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
             return Err(CursorError::NotAFile { path });
         }
-        let lock = match durable::lock_file(&beside(&path, ".lock")) {
+        let lock = match durable::lock_file(&sibling(&path, ".lock")) {
             Ok(lock) => lock,
             Err(error) => return Err(CursorError::Unwritable { path, error }),
         };
@@ -167,12 +168,6 @@ impl CursorFile {
         durable::replace(&self.path, text)
             .map_err(|error| CursorError::Unwritable { path: self.path.clone(), error })
     }
-}
-
-fn beside(path: &Path, extension: &str) -> PathBuf {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(extension);
-    beside.into()
 }
 
 #[cfg(test)]
@@ -269,8 +264,8 @@ mod tests {
         save(&mut tail, 7);
         fs::remove_file(&path).unwrap();
         save(&mut tail, 8);
-        fs::write(beside(&path, ".other"), "another file").unwrap();
-        fs::rename(beside(&path, ".other"), &path).unwrap();
+        fs::write(sibling(&path, ".other"), "another file").unwrap();
+        fs::rename(sibling(&path, ".other"), &path).unwrap();
         save(&mut tail, 9);
         drop(tail);
         assert_eq!(cursor(&path, "a"), Ok(9));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::http::header::{AUTHORIZATION, HeaderMap};
+use actix_web::http::header::HeaderMap;
 use actors::{Clock, FeedSubscription, Feeds};
 use slog::{Logger, debug, warn};
 use state_machine::feed::{FeedName, FeedSyncId};
@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::error::FeedError;
 use super::tokens::{FeedTokens, Grant};
+use crate::push::authorization::authorization;
 use crate::settings::Settings;
 use crate::settings::keys::Keys;
 
@@ -64,7 +65,8 @@ impl FeedService {
         headers: &HeaderMap,
         feed: Option<&str>,
     ) -> Result<Grant, FeedError> {
-        let token = bearer(headers).ok_or(FeedError::NoToken)?;
+        // RFC 6750 §2.1. A token in the URL is not accepted: logs would have it.
+        let token = authorization(headers, &["bearer"]).ok_or(FeedError::NoToken)?;
         let grant = self.tokens.check(token, self.clock.now())?;
         let is_its_feed = feed == Some(grant.feed.as_str());
         if is_its_feed { Ok(grant) } else { Err(FeedError::OtherFeed) }
@@ -90,13 +92,4 @@ impl FeedService {
     ) -> Result<FeedSubscription, FeedError> {
         self.feeds.subscribe(feed, after).map_err(|_| FeedError::TooManyFollowers)
     }
-}
-
-/// The token of `Authorization: Bearer TOKEN` (RFC 6750 §2.1). A token in the URL is not accepted: logs would have it.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let mut values = headers.get_all(AUTHORIZATION);
-    let text = values.next()?.to_str().ok()?;
-    let (scheme, token) = text.trim().split_once(' ')?;
-    let is_alone = values.next().is_none() && scheme.eq_ignore_ascii_case("bearer");
-    is_alone.then_some(token.trim())
 }

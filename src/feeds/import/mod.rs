@@ -84,7 +84,7 @@ pub fn start(source: Source, settings: &Settings, common: &Data<SharedState>) {
         every: Span::from_secs(settings.broadcast_source_poll_s),
         sync_state: SyncState::default(),
         health: SyncHealth::Well,
-        judged: Box::new(move |failure| judge.judge.set_source_failure(failure)),
+        judged: Box::new(move |failure| *judge.judge.source_failure.lock() = failure),
         log: common.log.new(slog::o!("source" => origin.to_owned())),
     };
     spawn(importer.run());

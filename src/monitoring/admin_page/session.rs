@@ -5,7 +5,7 @@
 use parking_lot::Mutex;
 use state_machine::{Span, Time};
 
-use crate::operate::access::operator::OperatorLinks;
+use crate::operate::access::operator::operator_links;
 use crate::settings::keys::{Keys, MacKeys, Passes, Purpose};
 
 /// Time from signing in to the end of a session.
@@ -16,7 +16,7 @@ const LINKS_USED_MAX: usize = 64;
 
 /// Signs operators in and out.
 pub(super) struct Sessions {
-    links: OperatorLinks,
+    links: Passes,
     cookies: Passes,
     forms: MacKeys,
     /// Links that were made before this are refused: the server before may have accepted them.
@@ -41,7 +41,7 @@ pub(super) struct Session {
 impl Sessions {
     pub(super) fn new(keys: &Keys, now: Time) -> Self {
         Self {
-            links: OperatorLinks::derive(keys),
+            links: operator_links(keys),
             cookies: Passes::derive(keys, Purpose::OperatorSession, SESSION_LIFETIME),
             forms: MacKeys::derive(keys.crypto_keys(), Purpose::OperatorForm, b""),
             started: now,
@@ -105,7 +105,7 @@ mod tests {
     }
 
     fn link(now: Time) -> String {
-        OperatorLinks::derive(&keys("A")).mint(now)
+        operator_links(&keys("A")).mint(now)
     }
 
     #[test]
@@ -114,10 +114,10 @@ mod tests {
         let cookie = sessions.sign_in(&link, START).unwrap();
         assert!(sessions.open(&cookie, START).is_some());
         assert_eq!(sessions.sign_in(&link, START), None, "it is used");
-        let late = OperatorLinks::derive(&keys("A")).mint(START);
+        let late = operator_links(&keys("A")).mint(START);
         assert_eq!(sessions.sign_in(&late, START + LINK_LIFETIME), None, "it has expired");
         assert!(sessions.open(&cookie, START + SESSION_LIFETIME).is_none());
-        for wrong in ["", "x", &cookie, &OperatorLinks::derive(&keys("B")).mint(START)] {
+        for wrong in ["", "x", &cookie, &operator_links(&keys("B")).mint(START)] {
             assert_eq!(sessions.sign_in(wrong, START), None, "{wrong}");
         }
         assert!(sessions.open(&late, START).is_none(), "a link is no session");

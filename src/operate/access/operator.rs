@@ -2,14 +2,14 @@
 
 use std::io::{Write, stderr, stdout};
 
-use state_machine::{Span, Time};
+use state_machine::Span;
 
 use clap::Args;
 
 use crate::command::store_command::collect;
 use crate::command::{Command, Commands, Failure, Shown, load};
 use crate::operate::status::Status;
-use crate::settings::keys::{Keys, Pass, Passes, Purpose};
+use crate::settings::keys::{Keys, Passes, Purpose};
 use crate::settings::{Flags, reachable};
 use crate::system::clock::unix_now;
 
@@ -19,9 +19,6 @@ pub const LINK_LIFETIME: Span = Span::from_secs(5 * 60);
 /// The path that exchanges a link for a session, and the parameter that has it.
 pub const LOGIN_PATH: &str = "/admin/login";
 pub const LINK_PARAMETER: &str = "link";
-
-/// Makes links, and opens those that this installation made.
-pub struct OperatorLinks(Passes);
 
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -35,18 +32,9 @@ pub struct Operator {
     flags: Flags,
 }
 
-impl OperatorLinks {
-    pub fn derive(keys: &Keys) -> Self {
-        Self(Passes::derive(keys, Purpose::OperatorLink, LINK_LIFETIME))
-    }
-
-    pub fn mint(&self, now: Time) -> String {
-        self.0.mint(now)
-    }
-
-    pub fn open(&self, link: &str, now: Time) -> Option<Pass> {
-        self.0.open(link, now)
-    }
+/// Makes links, and opens those that this installation made.
+pub fn operator_links(keys: &Keys) -> Passes {
+    Passes::derive(keys, Purpose::OperatorLink, LINK_LIFETIME)
 }
 
 impl Command for Operator {
@@ -66,7 +54,7 @@ Examples:
         let settings = load(&self.flags)?;
         let screens = collect(Status::default(), &settings)?;
         let address = screens.into_iter().find_map(|screen| screen.operator_page).ok_or(Off)?;
-        let link = OperatorLinks::derive(&Keys::load(&settings.data_dir)?).mint(unix_now());
+        let link = operator_links(&Keys::load(&settings.data_dir)?).mint(unix_now());
         let url = format!("http://{}{LOGIN_PATH}?{LINK_PARAMETER}={link}", reachable(address));
         writeln!(stdout(), "{url}")?;
         let minutes = LINK_LIFETIME.0 / 60_000;

@@ -33,7 +33,7 @@ pub(super) struct Findings {
 
 impl Findings {
     pub(super) fn ok(&mut self, check: &'static str, found: impl Into<String>) -> io::Result<()> {
-        self.add(Level::Ok, check, found.into(), None)
+        self.verdict(check, (Level::Ok, found.into(), ""))
     }
 
     pub(super) fn warn(
@@ -42,7 +42,7 @@ impl Findings {
         found: impl Into<String>,
         remedy: &str,
     ) -> io::Result<()> {
-        self.add(Level::Warn, check, found.into(), Some(remedy.to_owned()))
+        self.verdict(check, (Level::Warn, found.into(), remedy))
     }
 
     pub(super) fn fail(
@@ -51,20 +51,22 @@ impl Findings {
         found: impl Into<String>,
         remedy: &str,
     ) -> io::Result<()> {
-        self.failed += 1;
-        self.add(Level::Fail, check, found.into(), Some(remedy.to_owned()))
+        self.verdict(check, (Level::Fail, found.into(), remedy))
     }
 
     pub(super) fn verdict(
         &mut self,
         check: &'static str,
-        (level, found, remedy): Verdict,
+        (level, found, remedy): (Level, String, &str),
     ) -> io::Result<()> {
-        match level {
-            Level::Ok => self.ok(check, found),
-            Level::Warn => self.warn(check, found, remedy),
-            Level::Fail => self.fail(check, found, remedy),
-        }
+        self.failed += usize::from(level == Level::Fail);
+        let remedy = (level != Level::Ok).then(|| remedy.to_owned());
+        let finding = Finding { level, check, found, remedy };
+        let text = match self.is_json {
+            true => serde_json::to_string(&finding).map_err(io::Error::other)?,
+            false => finding.text(),
+        };
+        writeln!(stdout(), "{text}")
     }
 
     /// What a check has found, or why it failed.
@@ -78,21 +80,6 @@ impl Findings {
             Ok(found) => self.ok(check, found),
             Err(why) => self.fail(check, why.to_string(), remedy),
         }
-    }
-
-    fn add(
-        &mut self,
-        level: Level,
-        check: &'static str,
-        found: String,
-        remedy: Option<String>,
-    ) -> io::Result<()> {
-        let finding = Finding { level, check, found, remedy };
-        let text = match self.is_json {
-            true => serde_json::to_string(&finding).map_err(io::Error::other)?,
-            false => finding.text(),
-        };
-        writeln!(stdout(), "{text}")
     }
 
     /// Tells a person that the next check takes long.

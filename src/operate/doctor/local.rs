@@ -5,7 +5,7 @@ use std::io;
 use rustix::process::{Resource, getrlimit};
 use state_machine::{Month, Time};
 use storage::data_dir::{check_dir, free_bytes};
-use storage::maintenance::{Table, TableStatus};
+use storage::maintenance::TableStatus;
 use tokio::runtime::Builder;
 
 use super::findings::{Findings, Level, Verdict};
@@ -16,7 +16,7 @@ use crate::operate::status::Status;
 use crate::operate::tables::list::List;
 use crate::push::judge::{Check, Finding, Severity};
 use crate::settings::keys::Keys;
-use crate::settings::store::message_tables;
+use crate::settings::store::message_tables::missing_months;
 use crate::settings::{Settings, StoreKind};
 use crate::system::clock::unix_now;
 
@@ -140,17 +140,14 @@ fn missing(tables: &[TableStatus], now: Time, settings: &Settings) -> Vec<String
     if !settings.rotation {
         return Vec::new();
     }
-    let mut needed = message_tables::needed_months(now, None);
-    if settings.store.is_shared() && !settings.create_tables {
-        needed.insert(Month::of(now).next());
-    }
-    needed.retain(|month| !tables.iter().any(|table| table.table == Table::Messages(*month)));
-    needed.iter().map(Month::to_string).collect()
+    let there: Vec<_> = tables.iter().filter_map(|table| table.table.month()).collect();
+    let missing = missing_months(&there, now, None, settings.makes_tables());
+    missing.iter().map(Month::to_string).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use storage::maintenance::Capacity;
+    use storage::maintenance::{Capacity, Table};
 
     use super::*;
 

@@ -161,7 +161,7 @@ impl Schedule {
                 let (months, rate) = (settings.inactive_months, USERS_PER_SECOND);
                 let inactive = DropInactive { months, rate, dry_run: false, since: None };
                 self.command(inactive).await?;
-                if self.context.makes_tables() {
+                if self.context.settings.makes_tables() {
                     self.command(DropOld { keep: 1, dry_run: false, force: false }).await?;
                 }
                 Ok(())

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use indicatif::HumanDuration;
 use state_machine::{Month, Time};
-use storage::maintenance::{RecordsByMonth, Table, TableStatus};
+use storage::maintenance::{RecordsByMonth, TableStatus};
 
 use super::census::{agents_are, naming};
 use super::old::old_months;
 use crate::command::context::months_before;
 use crate::operate::users::{self, INACTIVE_MONTHS};
-use crate::settings::store::message_tables;
+use crate::settings::store::message_tables::missing_months;
 
 /// The state of a table that can be used.
 const ACTIVE: &str = "active";
@@ -58,11 +58,7 @@ impl StoreState<'_> {
     }
 
     fn months(&self) -> Vec<Month> {
-        let month = |table: &TableStatus| match table.table {
-            Table::Messages(month) => Some(month),
-            Table::Router | Table::Notifications | Table::Sequences | Table::Feeds => None,
-        };
-        self.tables.iter().filter_map(month).collect()
+        self.tables.iter().filter_map(|table| table.table.month()).collect()
     }
 
     fn on_tables(&self) -> Vec<String> {
@@ -85,13 +81,8 @@ impl StoreState<'_> {
                 list(ahead)
             ));
         }
-        let mut needed = message_tables::needed_months(self.now, self.frozen_month);
-        if self.frozen_month.is_none() && !self.makes_tables {
-            // A server that may create tables creates this one in time.
-            needed.insert(this.next());
-        }
         let by_itself = if self.makes_tables { ", and so does a running server" } else { "" };
-        for month in needed.into_iter().filter(|month| !there.contains(month)) {
+        for month in missing_months(&there, self.now, self.frozen_month, self.makes_tables) {
             advice
                 .push(format!("{month} has no table: `kalends tables create` makes it{by_itself}"));
         }
@@ -203,7 +194,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use state_machine::Span;
-    use storage::maintenance::Capacity;
+    use storage::maintenance::{Capacity, Table};
 
     use super::*;
 

@@ -91,7 +91,7 @@ Examples:
         let tables = job.step(|| job.context.store.tables()).await?;
         let agents = census::count(&tables, job).await?;
         let frozen_month = job.frozen_month().await?;
-        let (now, makes_tables) = (job.context.now(), job.context.makes_tables());
+        let (now, makes_tables) = (job.context.now(), job.context.settings.makes_tables());
         let state =
             StoreState { now, frozen_month, makes_tables, tables: &tables, agents: &agents };
         let status = Status {

@@ -95,6 +95,9 @@ checks! {
     Nodes "nodes" Warning
         "Their user agents get their messages when they are connected again."
         "See `kalends nodes` for their state, and start them.";
+    Months "months" Warning
+        "User agents cannot change to that month, and cannot connect once it has begun."
+        "Run `kalends tables create`, or set create_tables to true.";
     BroadcastSource "broadcast_source" Warning
         "User agents see no new broadcasts."
         "Start the service, or correct broadcast_source_url.";

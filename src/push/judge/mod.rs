@@ -10,13 +10,14 @@ mod maintenance;
 
 use std::array;
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use state_machine::{Span, Time};
+use state_machine::{Month, Span, Time};
 
 pub use checks::{CHECKS, Check, SEVERITIES, Severity};
 pub use maintenance::{MAINTENANCE, MaintenanceCounts};
@@ -55,11 +56,13 @@ pub struct Finding {
 pub struct Judge {
     since: Mutex<[Option<Time>; Check::ALL.len()]>,
     /// Why the store failed, the last time that it was checked.
-    store_failure: Mutex<Option<String>>,
+    pub store_failure: Mutex<Option<String>>,
     /// What settings of the store can lose, in clauses.
-    risks: Mutex<Vec<String>>,
+    pub risks: Mutex<Vec<String>>,
+    /// The months without a table.
+    pub missing_months: Mutex<BTreeSet<Month>>,
     /// Why the source of broadcasts gave none, the last time that it was asked.
-    source_failure: Mutex<Option<String>>,
+    pub source_failure: Mutex<Option<String>>,
     pub started: Time,
     /// Where the operator's page is, if it is.
     pub operator_page: OnceLock<SocketAddr>,
@@ -75,6 +78,7 @@ impl Judge {
             since: Mutex::default(),
             store_failure: Mutex::default(),
             risks: Mutex::default(),
+            missing_months: Mutex::default(),
             source_failure: Mutex::default(),
             started: now,
             operator_page: OnceLock::new(),
@@ -88,30 +92,6 @@ impl Judge {
     /// A backup was made at this time.
     pub fn backed_up(&self, at: Time) {
         self.backed_up.fetch_max(at.0, Ordering::Relaxed);
-    }
-
-    pub fn set_store_failure(&self, failure: Option<String>) {
-        *self.store_failure.lock() = failure;
-    }
-
-    pub fn store_failure(&self) -> MutexGuard<'_, Option<String>> {
-        self.store_failure.lock()
-    }
-
-    pub fn set_risks(&self, risks: Vec<String>) {
-        *self.risks.lock() = risks;
-    }
-
-    pub fn risks(&self) -> MutexGuard<'_, Vec<String>> {
-        self.risks.lock()
-    }
-
-    pub fn set_source_failure(&self, failure: Option<String>) {
-        *self.source_failure.lock() = failure;
-    }
-
-    pub fn source_failure(&self) -> MutexGuard<'_, Option<String>> {
-        self.source_failure.lock()
     }
 
     pub fn last_backup(&self) -> Option<Time> {

@@ -3,6 +3,7 @@
 
 pub mod accept_failures;
 pub mod access;
+pub mod authorization;
 pub(crate) mod body;
 pub mod local_request;
 pub mod methods;

@@ -59,7 +59,7 @@ impl Scene {
     pub(super) async fn new(change: impl FnOnce(&mut Settings)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = Embedded::open(folder.path(), &EmbeddedOptions::new(4096)).unwrap();
-        MonthTables::new(None).make(&store, NOW).await.unwrap();
+        MonthTables::new(None, true).make(&store, NOW).await.unwrap();
         let store = UnkindStore::repeating(Arc::new(store));
         let (store, mut settings) = (Arc::new(store), Settings::default());
         change(&mut settings);

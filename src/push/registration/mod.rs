@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::http::Method;
-use actix_web::http::header::{AUTHORIZATION, CACHE_CONTROL, HeaderMap};
+use actix_web::http::header::{CACHE_CONTROL, HeaderMap};
 use actix_web::middleware::DefaultHeaders;
 use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
@@ -40,6 +40,7 @@ use state_machine::wire::EndpointUrls;
 use state_machine::{BridgeName, BridgeRecipient, Uaid};
 
 use super::error::PushError;
+use super::port::authorization::authorization;
 use super::port::body::read_body;
 use super::port::request_id::request_id;
 use super::vapid::check_allowed;
@@ -150,7 +151,8 @@ impl RegistrationService {
     /// protects the store. Nothing is read from the store before.
     fn authorize(&self, uaid: &str, headers: &HeaderMap) -> Result<Uaid, RegistrationError> {
         let uaid = Uaid::parse(uaid).map_err(|_| RegistrationError::Secret)?;
-        let given = secret(headers).filter(|given| self.secrets.verify(uaid, given));
+        let given = authorization(headers, &["webpush", "bearer"])
+            .filter(|given| self.secrets.verify(uaid, given));
         given.ok_or(RegistrationError::Secret)?;
         self.limits.request_of_agent(uaid)?;
         Ok(self.limits.try_admit(true).then_some(uaid).ok_or(BridgedError::Unavailable)?)
@@ -197,13 +199,4 @@ impl Target<'_> {
         let (token, aps) = (fields.token()?, fields.aps(self.bridge)?);
         Ok(BridgeRecipient { bridge: self.bridge, app: self.app.as_str().into(), token, aps })
     }
-}
-
-/// The secret of `Authorization: webpush SECRET` or `Authorization: Bearer SECRET`.
-fn secret(headers: &HeaderMap) -> Option<&str> {
-    let mut values = headers.get_all(AUTHORIZATION);
-    let text = values.next()?.to_str().ok()?;
-    let (scheme, secret) = text.trim().split_once(' ')?;
-    let is_known = ["webpush", "bearer"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
-    (is_known && values.next().is_none()).then_some(secret.trim())
 }

@@ -8,31 +8,42 @@ use storage::{Store, StoreAdmin, StoreError};
 /// How long before a month begins its table is created.
 const AHEAD: Span = Span::from_secs(24 * 60 * 60);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct MonthTables {
     /// The month of all messages, if rotation is off.
     frozen_month: Option<Month>,
+    /// Whether this server creates tables.
+    makes_tables: bool,
     /// Created or checked by this process. A table in the store's list may be incomplete: its creation
     /// may have failed, or the server that created it was killed.
     whole: BTreeSet<Month>,
+    /// Not there, the last time that the store listed its tables.
+    missing: BTreeSet<Month>,
 }
 
 impl MonthTables {
-    pub(crate) fn new(frozen_month: Option<Month>) -> Self {
-        Self { frozen_month, whole: BTreeSet::new() }
+    pub(crate) fn new(frozen_month: Option<Month>, makes_tables: bool) -> Self {
+        Self { frozen_month, makes_tables, whole: BTreeSet::new(), missing: BTreeSet::new() }
     }
 
     /// Creates the tables of the last and this month and, one day before it begins, of the next month.
     /// Without rotation there is one table.
     pub(crate) async fn make(&mut self, store: &dyn Store, now: Time) -> Result<(), StoreError> {
         let listed = store.months().await?;
+        self.missing = missing_months(&listed, now, self.frozen_month, self.makes_tables);
         for month in needed_months(now, self.frozen_month) {
             if !listed.contains(&month) || !self.whole.contains(&month) {
                 store.ensure_month(month).await?;
                 self.whole.insert(month);
+                self.missing.remove(&month);
             }
         }
         Ok(())
+    }
+
+    /// The months that had no table after the last [`Self::make`].
+    pub(crate) fn missing(&self) -> &BTreeSet<Month> {
+        &self.missing
     }
 }
 
@@ -43,6 +54,22 @@ pub(crate) fn needed_months(now: Time, frozen_month: Option<Month>) -> BTreeSet<
         None => [this.previous(), this, Month::of(now + AHEAD)].into(),
         Some(month) => [month].into(),
     }
+}
+
+/// The months without a table, besides these, that agents are on or change to. Where no server creates tables, that of
+/// the next month is missed at once.
+pub(crate) fn missing_months(
+    there: &[Month],
+    now: Time,
+    frozen_month: Option<Month>,
+    makes_tables: bool,
+) -> BTreeSet<Month> {
+    let mut needed = needed_months(now, frozen_month);
+    if frozen_month.is_none() && !makes_tables {
+        needed.insert(Month::of(now).next());
+    }
+    needed.retain(|month| !there.contains(month));
+    needed
 }
 
 /// The month of all messages, if rotation is off: the newest whose table has rows, and this month in an empty store.
@@ -99,7 +126,7 @@ mod tests {
         for month in there {
             store.ensure_month(month.parse().unwrap()).await.unwrap();
         }
-        let mut tables = MonthTables::new(frozen_month.map(|month| month.parse().unwrap()));
+        let mut tables = MonthTables::new(frozen_month.map(|month| month.parse().unwrap()), true);
         for now in times {
             tables.make(&store, *now).await.unwrap();
         }
