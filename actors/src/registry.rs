@@ -116,6 +116,14 @@ pub struct ClockMoved;
 #[rtype(result = "usize")]
 pub struct CountConnections;
 
+/// Those of these agents that are connected, and then others, up to `max` together.
+#[derive(actix::Message)]
+#[rtype(result = "Vec<Uaid>")]
+pub struct FirstConnections {
+    pub wanted: Vec<Uaid>,
+    pub max: usize,
+}
+
 /// The connection found under `uaid`.
 #[derive(actix::Message)]
 #[rtype(result = "Option<ConnectionId>")]
@@ -321,7 +329,7 @@ impl Handler<Queued<ShutDown>> for RegistryActor {
             Some(drain) => drain.expedite(spread, now),
             None => {
                 let connections = self.connections.0.read();
-                let all = connections.iter().map(|entry| entry.handle.clone()).collect();
+                let all = connections.iter().map(|(_, entry)| entry.handle.clone()).collect();
                 self.drain = Some(DrainSchedule::begin(all, spread, now));
             }
         }
@@ -337,7 +345,7 @@ impl Handler<Queued<ClockMoved>> for RegistryActor {
 
     fn handle(&mut self, _: Queued<ClockMoved>, _: &mut Self::Context) {
         let handles: Vec<_> =
-            self.connections.0.read().iter().map(|entry| entry.handle.clone()).collect();
+            self.connections.0.read().iter().map(|(_, entry)| entry.handle.clone()).collect();
         for handle in handles {
             // A client that has ended waits for nothing.
             let _ = handle.wake();
@@ -350,6 +358,19 @@ impl Handler<Queued<CountConnections>> for RegistryActor {
 
     fn handle(&mut self, _: Queued<CountConnections>, _: &mut Self::Context) -> usize {
         self.connections.0.read().len()
+    }
+}
+
+impl Handler<Queued<FirstConnections>> for RegistryActor {
+    type Result = Vec<Uaid>;
+
+    fn handle(&mut self, first: Queued<FirstConnections>, _: &mut Self::Context) -> Vec<Uaid> {
+        let (FirstConnections { wanted, max }, connections) =
+            (first.take(), self.connections.0.read());
+        let connected = |uaid: &&Uaid| connections.find(**uaid).is_some();
+        let others = connections.iter().map(|(uaid, _)| uaid);
+        let others = others.filter(|uaid| !wanted.contains(uaid));
+        wanted.iter().filter(connected).copied().chain(others).take(max).collect()
     }
 }
 

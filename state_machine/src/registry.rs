@@ -47,8 +47,8 @@ impl<R> Registry<R> {
     }
 
     /// All live connections, in the order of their uaids.
-    pub fn iter(&self) -> impl Iterator<Item = &Entry<R>> {
-        self.live.values()
+    pub fn iter(&self) -> impl Iterator<Item = (Uaid, &Entry<R>)> {
+        self.live.iter().map(|(uaid, entry)| (*uaid, entry))
     }
 
     /// The live connections of an access token. They are neighbours: no other connection is looked at.

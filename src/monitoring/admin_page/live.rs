@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until};
 use super::page::AdminPage;
 use super::series::Reading;
 use super::session::Session;
-use super::{beside, resources};
+use super::{agents, beside, resources};
 use crate::monitoring::collect::{Sample, Value, collect};
 use crate::system::build::Build;
 
@@ -103,6 +103,7 @@ async fn values(page: &AdminPage, samples: &[Sample]) -> Json {
         "samples": nested(samples),
         "months": live.months.last().clone(),
         "nodes": live.nodes.last().clone(),
+        "listed": agents::list(node).await,
         "resources": resources::read(node, page.jobs.settings.store, &page.data_dir),
         "findings": judgement.findings,
         "refusals": common.refusals.last(REFUSALS_SHOWN_MAX, |_| true),

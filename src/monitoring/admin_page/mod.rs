@@ -3,11 +3,13 @@
 //!
 //! - [`session`]: who may see it. [`guard`]: which requests are answered. [`page`]: what all requests share.
 //! - [`live`]: the events of open pages. [`beside`]: what is asked meanwhile, and [`asked`] when. [`resources`]: bars.
+//! - [`agents`]: the list of user agents.
 //! - [`history`]: what the figures show. [`series`]: how it follows from the metrics. [`history_file`]: over a restart.
 //! - [`actions`]: what operators do. [`buttons`]: its forms and questions.
 //! - [`pages`]: the texts. [`identity`]: their titles. Nothing that a stranger sent is in them unescaped, and no contents of a message.
 
 mod actions;
+mod agents;
 mod asked;
 mod beside;
 mod buttons;

@@ -93,6 +93,13 @@ const ROWS = {
       difference(row.clock_ahead_s),
       row.version ?? "",
     ]),
+  agents: () =>
+    now.listed.map(({ uaid, is_connected: isConnected, last_push: push }) => [
+      uaid.slice(0, 8),
+      isConnected === null ? "on another node" : isConnected ? "connected" : "not connected here",
+      push ? `${since(push.at_ms)} ago` : "none of late",
+      push?.outcome ?? "",
+    ]),
   refusals: () =>
     now.refusals.map(({ last_ms: last, count, status, errno, message, method, route, request }) => [
       clock(last),
@@ -193,6 +200,19 @@ function fillFindings() {
   }
 }
 
+/** A button in each row puts its user agent into the search, and sends that. */
+function fillAgents() {
+  const rows = all("[data-rows=agents]")[0].tBodies[0].rows;
+  for (const [place, { uaid }] of now.listed.entries()) {
+    const button = rows[place].cells[4]?.firstElementChild ?? made("button", made("td", rows[place]), { textContent: "Inspect" });
+    button.ariaLabel = `Inspect ${uaid.slice(0, 8)}`;
+    button.onclick = () => {
+      const { form } = Object.assign(byId("target"), { value: uaid });
+      form.requestSubmit();
+    };
+  }
+}
+
 /** Bars against their limits. */
 function fillResources() {
   const body = byId("resources").tBodies[0];
@@ -263,6 +283,7 @@ function show() {
   state(`updated ${clock(now.at)}`, "up");
   write(byId("identity"), identity());
   byId("findings").hidden = !now.findings.length;
+  byId("agents").hidden = !now.listed.length;
   byId("refusals").hidden = !now.refusals.length;
   byId("nodes").hidden = !now.nodes.length;
   byId("first").hidden = !isNew();
@@ -270,6 +291,7 @@ function show() {
   fillFindings();
   fillResources();
   for (const table of all("table[data-rows]")) fill(table, ROWS[table.dataset.rows]());
+  fillAgents();
   for (const [place, row] of [...(all("[data-rows=nodes]")[0].tBodies[0]?.rows ?? [])].entries()) {
     row.className = now.nodes[place].state === "serves" ? "" : "bad";
   }

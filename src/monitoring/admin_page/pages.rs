@@ -109,8 +109,13 @@ pub(super) fn inspection(shell: &Shell, found: &Result<Inspection, String>) -> H
 fn inspected(form: &str, facts: &Inspection) -> String {
     let findings = facts.findings.iter().map(|finding| format!("<li>{}</li>", escaped(finding)));
     let findings: String = findings.collect();
-    let facts_text = escaped(&text::facts(facts));
-    let mut main = format!("<ul>{findings}</ul><pre>{facts_text}</pre>");
+    let rows = text::lines(facts).into_iter().map(|(name, value)| {
+        format!("<tr><th scope=\"row\">{name}</th><td>{}</td></tr>", escaped(&value))
+    });
+    let rows: String = rows.collect();
+    let mut main = format!(
+        "<ul class=\"why\">{findings}</ul><h3>What is known</h3><table class=\"facts\"><tbody>{rows}</tbody></table>"
+    );
     if let Some(access) = facts.access.as_ref().filter(|access| !access.has_ended) {
         main += &revoke_button(form, &access.name, "Revoke its access token");
     }

@@ -14,19 +14,14 @@ pub fn of(facts: &Inspection) -> String {
         text += &format!("- {finding}\n");
     }
     text.push('\n');
-    text + &self::facts(facts)
-}
-
-/// A line for each fact.
-pub fn facts(facts: &Inspection) -> String {
-    let mut text = String::new();
     for (name, value) in lines(facts) {
         writeln!(text, "{name:12}{value}").expect("writing to a string does not fail");
     }
     text
 }
 
-fn lines(facts: &Inspection) -> Vec<(&'static str, String)> {
+/// Each fact, with its name.
+pub fn lines(facts: &Inspection) -> Vec<(&'static str, String)> {
     let mut lines = vec![("uaid", facts.uaid.to_string())];
     if let Some(endpoint) = &facts.endpoint {
         let key = format!("key {} of crypto_keys opened it", endpoint.crypto_key);

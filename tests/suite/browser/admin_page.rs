@@ -128,7 +128,10 @@ fn the_live_page_follows_pushes_and_comes_back_after_a_restart_of_the_server() {
         firefox.press(&letter.to_string());
     }
     firefox.press(ENTER);
-    wait(&mut firefox, &format!("document.querySelector('pre')?.textContent.includes('{uaid}')"));
+    wait(
+        &mut firefox,
+        &format!("document.querySelector('.facts')?.textContent.includes('{uaid}')"),
+    );
     assert_page(&mut firefox, "admin-inspect");
     press_on(&mut firefox, "document.activeElement.textContent === 'Drop this user agent'");
     wait(&mut firefox, "document.querySelector('.danger')?.textContent.startsWith('Drop ')");
