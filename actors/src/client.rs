@@ -56,6 +56,8 @@ pub struct ClientShared {
     /// Publishes the receipts of acked messages; a sweep does it for a node without.
     pub receipts: Option<Feeds>,
     pub urls: Box<dyn EndpointUrls + Send + Sync>,
+    /// Hears of each refused `register`: its status and the reason.
+    pub register_refused: Box<dyn Fn(u16, &'static str) + Send + Sync>,
     pub clock: Clock,
     /// The bound of a client's mailbox, in messages.
     pub mailbox_max: usize,
@@ -231,6 +233,9 @@ impl<T: Transport> Client<T> {
     fn execute(&mut self, effect: Effect, ctx: &mut T::Context) {
         match effect {
             Effect::Send(message) => {
+                if let ServerMessage::RegisterRefused { status, reason, .. } = message {
+                    (self.shared.register_refused)(status, reason);
+                }
                 self.transport.text(ctx, message.to_json(&*self.shared.urls));
             }
             Effect::Ping => self.transport.ping(ctx),

@@ -34,7 +34,7 @@ pub enum JobError {
     /// The command was interrupted, or its process ended.
     #[error("stopped")]
     Stopped,
-    #[error("the store failed, and completed steps remain: {0}")]
+    #[error("the store failed, and what was done before stays: {0}")]
     Store(StoreError),
     /// The reason, and what to do.
     #[error("{0}")]

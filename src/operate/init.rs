@@ -1,7 +1,8 @@
-//! `kalends init`: asks four questions and writes a file of settings.
+//! `kalends init`: asks four questions, writes a file of settings, and starts the unit that reads it if one wants.
 
 use std::io::{self, BufRead, Write, stderr, stdin};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf, absolute};
+use std::process::{self, Stdio};
 
 use clap::Args;
 use storage::durable::NewFile;
@@ -21,6 +22,9 @@ pub struct Init {
     /// Replace FILE if it exists
     #[arg(long)]
     pub force: bool,
+    /// Enable kalends.service, and start it again with FILE
+    #[arg(long)]
+    pub start: bool,
     #[command(flatten)]
     pub flags: Flags,
 }
@@ -38,9 +42,20 @@ pub enum InitError {
     Terminal(#[from] io::Error),
     #[error("--config is for commands that read a file: name the file to write without it")]
     Config,
+    #[error("no kalends.service reads {}: install the package or docs/deploy/kalends.service, and name its file", .0.display())]
+    NoUnit(PathBuf),
+    #[error(
+        "the file is written, and `systemctl {0} {UNIT}` failed: `journalctl -u kalends` says why"
+    )]
+    Unit(&'static str),
     #[error(transparent)]
     Settings(#[from] SettingsError),
 }
+
+const UNIT: &str = "kalends.service";
+
+/// What the unit reads if it names no file.
+const UNIT_FILE: &str = "/etc/kalends/kalends.toml";
 
 /// The settings and their values as text.
 type Chosen = Vec<(String, String)>;
@@ -57,11 +72,13 @@ impl Command for Init {
     const ABOUT: &'static str = "Write a file of settings after four questions";
     const HELP: &'static str = "\
 Asks for what the first start needs: the public URL, whether a proxy is in front, the data directory, and
-who may connect. A setting that is given as a flag is not asked for. The answers are checked at once.
+who may connect. A setting that is given as a flag is not asked for. The answers are checked at once. If
+kalends.service of systemd reads FILE, it is started if you want.
 
 Examples:
   kalends init                                   writes kalends.toml here
   kalends init /etc/kalends/kalends.toml --public-url https://push.example.net
+  kalends init /etc/kalends/kalends.toml --force --start    for the unit of the package
   kalends init --yes --access token              no questions: defaults for the rest";
     const SETTINGS: Shown =
         Shown::Only(&["data_dir", "listen", "public_url", "trusted_proxies", "access"]);
@@ -83,13 +100,45 @@ fn init(args: &Init) -> Result<(), InitError> {
     if args.file.exists() && !args.force {
         return Err(InitError::Exists(args.file.clone()));
     }
-    let chosen = match args.yes {
-        true => ask(None::<io::Empty>, io::sink(), args.flags.given.clone())?,
-        false => ask(Some(stdin().lock()), stderr(), args.flags.given.clone())?,
+    let (given, has_unit) = (args.flags.given.clone(), is_of_unit(&args.file));
+    if args.start && !has_unit {
+        return Err(InitError::NoUnit(args.file.clone()));
+    }
+    let asks_for_start = has_unit && !args.start;
+    let (chosen, starts) = match args.yes {
+        true => ask(None::<io::Empty>, io::sink(), given, false)?,
+        false => ask(Some(stdin().lock()), stderr(), given, asks_for_start)?,
     };
     write(args, &self::chosen(&chosen))?;
     let (file, mut output) = (args.file.display(), stderr());
-    Ok(writeln!(output, "Wrote {file}. Start the server: kalends serve --config {file}")?)
+    if !args.start && !starts {
+        return Ok(writeln!(
+            output,
+            "Wrote {file}. Start the server: kalends serve --config {file}"
+        )?);
+    }
+    for verb in ["enable", "restart"] {
+        let done = systemctl(&[verb, UNIT]).status().is_ok_and(|status| status.success());
+        done.then_some(()).ok_or(InitError::Unit(verb))?;
+    }
+    Ok(writeln!(output, "Wrote {file}. {UNIT} runs with it: kalends status --config {file}")?)
+}
+
+fn systemctl(arguments: &[&str]) -> process::Command {
+    let mut command = process::Command::new("systemctl");
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Whether the unit of systemd, if there is one, reads this file.
+fn is_of_unit(file: &Path) -> bool {
+    let shown = systemctl(&["cat", UNIT]).stderr(Stdio::null()).output();
+    let Some(shown) = shown.ok().filter(|shown| shown.status.success()) else { return false };
+    let text = String::from_utf8_lossy(&shown.stdout);
+    let starts = text.lines().rfind(|line| line.starts_with("ExecStart=")).unwrap_or_default();
+    let mut words = starts.split_whitespace().skip_while(|word| *word != "--config").skip(1);
+    let named = Path::new(words.next().unwrap_or(UNIT_FILE));
+    absolute(file).is_ok_and(|file| file == named)
 }
 
 fn write(args: &Init, text: &str) -> Result<(), InitError> {
@@ -101,12 +150,13 @@ fn write(args: &Init, text: &str) -> Result<(), InitError> {
     write().map_err(|error| InitError::Unwritable { file: args.file.clone(), error })
 }
 
-/// Asks for what is not chosen yet.
+/// Asks for what is not chosen yet, and whether the unit is started.
 fn ask(
     input: Option<impl BufRead>,
     output: impl Write,
     chosen: Chosen,
-) -> Result<Chosen, InitError> {
+    asks_for_start: bool,
+) -> Result<(Chosen, bool), InitError> {
     check(&chosen)?;
     let mut questions = Questions { input, output, chosen };
     questions.setting(
@@ -120,7 +170,9 @@ fn ask(
         "access",
         "Who may connect: `open` for everyone, `token` for people with an access token (empty: open)",
     )?;
-    Ok(questions.chosen)
+    let question = "Start kalends.service with these settings now, and at each boot?";
+    let starts = asks_for_start && questions.is_yes(question, false)?;
+    Ok((questions.chosen, starts))
 }
 
 impl<I: BufRead, O: Write> Questions<I, O> {
@@ -152,21 +204,26 @@ impl<I: BufRead, O: Write> Questions<I, O> {
         if DECIDED.iter().any(|name| self.chosen(name).is_some()) {
             return Ok(());
         }
-        let question = "Does a proxy on this machine terminate TLS? `yes` or `no` (empty: yes)";
-        let has_proxy = loop {
-            match self.answer(question)?.as_deref() {
-                None | Some("yes" | "y") => break true,
-                Some("no" | "n") => break false,
-                Some(_) => writeln!(self.output, "expected yes or no")?,
-            }
-        };
-        if has_proxy {
+        if self.is_yes("Does a proxy on this machine terminate TLS?", true)? {
             self.choose("trusted_proxies", "127.0.0.1, ::1".to_owned());
             return Ok(());
         }
         let host = host.split(':').next().unwrap_or_default().to_owned();
         self.choose("domain", host);
         Ok(())
+    }
+
+    fn is_yes(&mut self, question: &str, default: bool) -> Result<bool, InitError> {
+        let empty = if default { "yes" } else { "no" };
+        let question = format!("{question} `yes` or `no` (empty: {empty})");
+        loop {
+            match self.answer(&question)?.as_deref() {
+                None => return Ok(default),
+                Some("yes" | "y") => return Ok(true),
+                Some("no" | "n") => return Ok(false),
+                Some(_) => writeln!(self.output, "expected yes or no")?,
+            }
+        }
     }
 
     /// The answer. None if it is empty, or without an input.
@@ -201,7 +258,8 @@ mod tests {
 
     fn answers(text: &str) -> Result<(Chosen, String), InitError> {
         let mut shown = Vec::new();
-        let chosen = ask(Some(text.as_bytes()), &mut shown, Vec::new())?;
+        let (chosen, starts) = ask(Some(text.as_bytes()), &mut shown, Vec::new(), false)?;
+        assert!(!starts, "nobody asked");
         Ok((chosen, String::from_utf8(shown).expect("questions are a text")))
     }
 
@@ -255,9 +313,18 @@ mod tests {
     #[test]
     fn what_is_given_as_a_flag_is_not_asked_for_and_checked() {
         let given = vec![("access".to_owned(), "token".to_owned())];
-        let chosen = ask(Some("\n\n".as_bytes()), io::sink(), given).unwrap();
+        let (chosen, _) = ask(Some("\n\n".as_bytes()), io::sink(), given, false).unwrap();
         assert_eq!(pairs(&chosen), [("access", "token")]);
         let given = vec![("access".to_owned(), "closed".to_owned())];
-        assert!(ask(None::<io::Empty>, io::sink(), given).is_err());
+        assert!(ask(None::<io::Empty>, io::sink(), given, false).is_err());
+    }
+
+    #[test]
+    fn the_unit_is_started_if_one_wants() {
+        for (answer, expected) in [("yes", true), ("no", false), ("", false)] {
+            let answers = format!("\n\n\n{answer}\n");
+            let asked = ask(Some(answers.as_bytes()), io::sink(), Vec::new(), true);
+            assert_eq!(asked.unwrap(), (Vec::new(), expected), "{answer}");
+        }
     }
 }

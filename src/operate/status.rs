@@ -19,7 +19,7 @@ use crate::command::{
     StoreCommand, backend,
 };
 use crate::push::app::AppState;
-use crate::push::judge::{Finding, Severity};
+use crate::push::judge::{Check, Finding, Severity};
 use crate::push::push_counters::OUTCOMES;
 use crate::settings::Settings;
 use crate::system::build::Build;
@@ -48,6 +48,8 @@ pub struct Screen {
     pub user_agents: Option<usize>,
     /// Since the start, by outcome.
     pub pushes: Option<BTreeMap<String, u64>>,
+    /// Since the start, to endpoints of `former_urls`. None without such a URL.
+    pub former_url_pushes: Option<u64>,
     /// As the setting `store` names it.
     pub store: String,
     pub disk_free_bytes: Option<u64>,
@@ -121,6 +123,11 @@ Examples:
             started_ms: common.judge.started.0,
             user_agents: judgement.connections,
             pushes,
+            former_url_pushes: node
+                .endpoints
+                .as_ref()
+                .filter(|_| !context.settings.former_urls.urls().is_empty())
+                .map(|role| role.origins.former_pushes()),
             store: context.settings.store.name(),
             disk_free_bytes: common.store.state().disk.map(|disk| disk.free_bytes),
             waiting_messages,
@@ -180,15 +187,22 @@ impl Screen {
                 format!("{delivered} delivered, {stored} stored, {other} refused or dropped");
             lines.push(("pushes", counts + " since the start"));
         }
+        lines.extend(
+            self.former_url_pushes
+                .map(|pushes| ("former URLs", format!("{pushes} pushes since the start"))),
+        );
         lines.extend(self.waiting_messages.map(|count| ("waiting", format!("{count} messages"))));
         let free =
             self.disk_free_bytes.map(|free| format!(", {} free on its disk", HumanBytes(free)));
         lines.push(("store", self.store.clone() + &free.unwrap_or_default()));
         lines.extend(self.months.as_ref().map(|months| ("months", months.join(" "))));
-        lines.extend(self.certificate_expires_ms.map(|expires| match Time(expires).since(now) {
-            Span(0) => ("certificate", format!("ended {}", ago(expires))),
-            left => ("certificate", format!("ends in {}", human(left))),
-        }));
+        let is_awaited = self.findings.iter().any(|finding| finding.check == Check::Certificate);
+        let ends = self.certificate_expires_ms.map(|expires| match Time(expires).since(now) {
+            Span(0) => format!("ended {}", ago(expires)),
+            left => format!("ends in {}", human(left)),
+        });
+        let certificate = ends.or(is_awaited.then(|| "none yet".to_owned()));
+        lines.extend(certificate.map(|certificate| ("certificate", certificate)));
         if self.disk_free_bytes.is_some() {
             lines.push(("backup", self.backup_ms.map_or("none is known".to_owned(), ago)));
         }

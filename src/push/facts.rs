@@ -20,10 +20,6 @@ const CHECK_WAIT: Duration = Duration::from_secs(2);
 /// A disk with less free space than this many times `disk_free_min` is low.
 const DISK_LOW: u64 = 4;
 
-/// A certificate ends soon in its last days, or in the last part of a short life.
-const ENDS_SOON: Span = Span::from_secs(14 * 24 * 60 * 60);
-const ENDS_SOON_PART: u64 = 6;
-
 /// A port is nearly full if less than this part of its connections is left.
 const NEARLY_FULL_PART: usize = 10;
 
@@ -73,8 +69,14 @@ fn of_process(common: &SharedState, findings: &mut Findings) {
     if let Some(disk) = common.store.state().disk {
         of_disk(disk, findings);
     }
-    if let Some(current) = common.certificates.current() {
-        of_certificate(current.valid, findings);
+    let certificates = &common.certificates;
+    match (certificates.current(), &*certificates.awaited.lock()) {
+        (Some(current), _) => of_certificate(current.valid, findings),
+        (None, Some(why)) => {
+            let found = "there is no certificate yet";
+            findings.add_with_reason(Check::Certificate, found, why.clone());
+        }
+        (None, None) => {}
     }
     of_port(common.limits.port_state(PortName::Public), findings);
     let risks = judge.risks.lock().join("; ");
@@ -125,13 +127,11 @@ fn of_disk(DiskSpace { free_bytes, free_bytes_min, .. }: DiskSpace, findings: &m
     }
 }
 
-fn of_certificate(Validity { begins, expires }: Validity, findings: &mut Findings) {
-    let (now, life) = (findings.now, expires.since(begins));
-    let soon = ENDS_SOON.min(Span(life.0 / ENDS_SOON_PART));
-    let left = expires.since(now);
-    if now >= expires {
+fn of_certificate(valid: Validity, findings: &mut Findings) {
+    let now = findings.now;
+    if now >= valid.expires {
         findings.add(Check::Certificate, "the certificate has ended");
-    } else if left <= soon {
+    } else if let Some(left) = valid.ends_soon(now) {
         let hours = left.0 / (60 * 60 * 1000);
         let left = match hours {
             ..48 => format!("{hours} hours"),

@@ -22,6 +22,7 @@ use super::error::PushError;
 use super::origins::{Name, Origins};
 use super::port::body::read_body;
 use super::port::methods;
+use super::port::request_id::request_id;
 use super::urls::endpoint_token::{EndpointToken, TokenError, TokenVersion};
 
 /// Size of a request: twice that of the largest event of Matrix, which a notification may contain.
@@ -42,9 +43,12 @@ const COUNTS_TOPIC: &str = "matrix-counts";
 /// What every app understands, as a pusher of the format `event_id_only` sends nothing else.
 const ESSENTIAL: [&str; 4] = ["event_id", "room_id", "counts", "prio"];
 
+/// The path of the gateway.
+const PATH: &str = "/_matrix/push/v1/notify";
+
 /// The resource of the gateway.
 pub(super) fn resource() -> Resource {
-    web::resource("/_matrix/push/v1/notify")
+    web::resource(PATH)
         .route(methods::read().to(discover))
         .post(notify)
         .default_service(web::route().to(async || NotifyError::Method.response()))
@@ -96,11 +100,21 @@ async fn forward(
     for (pushkey, outcome) in pushkeys.into_iter().zip(outcomes) {
         match outcome {
             Ok(()) => {}
-            Err(error) if is_final(&error) => rejected.push(pushkey),
+            Err(error) if is_final(&error) => {
+                note(app, &error, request_id(headers));
+                rejected.push(pushkey);
+            }
             Err(error) => return Err(error.into()),
         }
     }
     Ok(rejected)
+}
+
+/// The answer is 200: only the list of refusals says why a device is rejected.
+fn note(app: &LocalEndpoint, error: &PushError, request: &str) {
+    let (code, asked) = ((error.status_code().as_u16(), error.errno().number()), ("POST", PATH));
+    let now = app.common.clock.now();
+    app.common.refusals.note_as(code, &error.to_string(), asked, request, now);
 }
 
 async fn push_to(app: &LocalEndpoint, pushkey: &str, message: &Forwarded) -> Result<(), PushError> {

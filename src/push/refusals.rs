@@ -3,15 +3,18 @@
 
 use std::collections::VecDeque;
 
-use actix_web::HttpMessage;
 use actix_web::body::BoxBody;
 use actix_web::dev::ServiceResponse;
 use actix_web::http::Method;
+use actix_web::{HttpMessage, HttpRequest};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use state_machine::{Time, Uaid};
 
 use super::urls::endpoint_token::EndpointToken;
+
+/// What the paths of feeds begin with.
+const FEEDS_PATH: &str = "/v1/feeds/";
 
 /// Different refusals that are kept. A further one takes the place of the one that was seen longest ago.
 pub const REFUSALS_MAX: usize = 100;
@@ -27,6 +30,7 @@ pub struct Refusals {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     pub status: u16,
+    /// 0 of a WebSocket, which has none.
     pub errno: u16,
     /// The `message` of the answer.
     pub message: String,
@@ -39,7 +43,7 @@ pub struct Refusal {
     pub count: u64,
     pub first_ms: u64,
     pub last_ms: u64,
-    /// The id of the last of them.
+    /// The id of the last of them. Empty of a WebSocket.
     pub request: String,
 }
 
@@ -73,19 +77,27 @@ impl Refusals {
         let Some(Refused { errno, message }) = extensions.get() else { return };
         let asked = answer.request();
         let of = asked.extensions().get::<EndpointToken>().copied();
+        let method = method(asked.method());
         self.add(Refusal {
-            status: answer.status().as_u16(),
-            errno: *errno,
-            message: message.clone(),
-            method: method(asked.method()).to_owned(),
-            route: asked.match_pattern(),
             uaid: of.map(|of| of.uaid),
             chid: of.map(|of| of.chid.to_string()),
-            count: 1,
-            first_ms: at.0,
-            last_ms: at.0,
             request: request.to_owned(),
+            ..Refusal::new((answer.status().as_u16(), *errno), message, (method, route(asked)), at)
         });
+    }
+
+    /// Notes what no answer with an errno tells. Those with one message are one row, whoever sent them: agents cost a
+    /// stranger nothing.
+    pub fn note_as(
+        &self,
+        code: (u16, u16),
+        message: &str,
+        (method, route): (&str, &str),
+        request: &str,
+        at: Time,
+    ) {
+        let refusal = Refusal::new(code, message, (method, Some(route.to_owned())), at);
+        self.add(Refusal { request: request.to_owned(), ..refusal });
     }
 
     /// Adds a refusal, which has a count of 1.
@@ -109,7 +121,45 @@ impl Refusals {
     }
 }
 
+/// The route of a request. Those of feeds have one pattern for all.
+fn route(asked: &HttpRequest) -> Option<String> {
+    let is_of_feeds = || asked.path().starts_with(FEEDS_PATH);
+    asked.match_pattern().or_else(|| is_of_feeds().then(|| format!("{FEEDS_PATH}…")))
+}
+
 impl Refusal {
+    fn new(
+        (status, errno): (u16, u16),
+        message: &str,
+        (method, route): (&str, Option<String>),
+        at: Time,
+    ) -> Self {
+        let (message, method) = (message.to_owned(), method.to_owned());
+        let (uaid, chid, request) = (None, None, String::new());
+        let (first_ms, last_ms) = (at.0, at.0);
+        Self {
+            status,
+            errno,
+            message,
+            method,
+            route,
+            uaid,
+            chid,
+            count: 1,
+            first_ms,
+            last_ms,
+            request,
+        }
+    }
+
+    /// The status and the errno, if there is one.
+    pub fn code(&self) -> String {
+        match self.errno {
+            0 => self.status.to_string(),
+            errno => format!("{}, errno {errno}", self.status),
+        }
+    }
+
     fn is_like(&self, other: &Self) -> bool {
         (self.status, self.errno) == (other.status, other.errno)
             && (self.uaid, &self.chid) == (other.uaid, &other.chid)

@@ -219,6 +219,7 @@ impl NodeParts<'_> {
         };
         // It returns when it has read the broadcasts in the store.
         let broadcasts = broadcasts::start(feeds, limits, clock.clone(), log.clone()).await;
+        let (refusals, of_refusals) = (Arc::clone(&common.refusals), clock.clone());
         let clients = ClientShared {
             config: Arc::new(Config {
                 node: name.clone(),
@@ -234,6 +235,10 @@ impl NodeParts<'_> {
             broadcasts: Some(broadcasts.map_err(ServeError::Broadcasts)?),
             receipts: Some(feeds.clone()),
             urls: SealedUrls::boxed(origin.as_str(), Arc::new(EndpointTokens::new(keys))),
+            register_refused: Box::new(move |status, reason| {
+                let asked = ("register", "over a WebSocket");
+                refusals.note_as((status, 0), reason, asked, "", of_refusals.now());
+            }),
             clock: clock.clone(),
             mailbox_max: settings.client_mailbox_max,
             frame_limits: Arc::new(FrameLimits::new(

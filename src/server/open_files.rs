@@ -6,10 +6,10 @@
 use std::cmp::min;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use slog::{Logger, warn};
+use slog::{Logger, info, o, warn};
 
 use super::error::ServeError;
-use crate::settings::{Role, Settings, StoreKind};
+use crate::settings::{Role, Settings, StoreKind, is_missed};
 
 /// Open files that have no setting: database files and logs of the writer and of each reader, log,
 /// signals, admin socket and its commands, importer. A single node uses about half of them.
@@ -30,7 +30,8 @@ pub(super) fn raise_limit() -> usize {
     limit.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX)
 }
 
-/// The settings with as many connections as `limit` open files allow. Each lowered one is logged.
+/// The settings with as many connections as `limit` open files allow. Each lowered one is logged: as a warning if an
+/// operator set it, or if few are left.
 pub(super) fn fit(
     role: Role,
     settings: &Settings,
@@ -40,19 +41,31 @@ pub(super) fn fit(
     let reserved = reserved(role, settings);
     let free = limit.saturating_sub(reserved);
     let mut fitted = settings.clone();
-    let fit = |name: &str, wanted: usize, free: usize| {
-        if wanted > free {
-            warn!(log, "the limit of open files lowers a limit of connections: raise it, or lower the setting";
-                "setting" => name, "value" => wanted, "lowered_to" => free, "open_files" => limit);
+    let fit = |name: &'static str, (wanted, default): (usize, usize), free: usize| {
+        let about =
+            o!("setting" => name, "value" => wanted, "lowered_to" => free, "open_files" => limit);
+        if is_missed(free, wanted, default) {
+            warn!(
+                log.new(about),
+                "the limit of open files lowers a limit of connections: raise it, or lower the setting"
+            );
+        } else if wanted > free {
+            info!(
+                log.new(about),
+                "the limit of open files allows fewer connections than the default"
+            );
         }
         min(wanted, free)
     };
+    let default = Settings::default();
     if role == Role::Connection {
         let router = &mut fitted.router_connections_max;
-        *router = fit("router_connections_max", *router, free / ROUTER_SHARE);
+        let wanted = (*router, default.router_connections_max);
+        *router = fit("router_connections_max", wanted, free / ROUTER_SHARE);
     }
     let left = free - if role == Role::Connection { fitted.router_connections_max } else { 0 };
-    fitted.connections_max = fit("connections_max", fitted.connections_max, left);
+    let wanted = (fitted.connections_max, default.connections_max);
+    fitted.connections_max = fit("connections_max", wanted, left);
     let is_enough = fitted.connections_max > 0 && fitted.router_connections_max > 0;
     is_enough.then_some(fitted).ok_or(ServeError::OpenFiles { limit, reserved })
 }

@@ -10,12 +10,15 @@ use super::listen::RunningServers;
 use crate::settings::{AccessMode, Role, Settings};
 use crate::system::networks::Networks;
 
+/// What a person does until the first certificate is there.
+const AWAITED: &str = "Its certificate is ordered now, and nothing can connect before: `kalends status` shows how it is\n";
+
 /// Writes both, or `line` alone on standard output. A node serves even if that is closed.
 pub(super) fn write(
     line: Option<String>,
     (role, settings): (Role, &Settings),
     ports: &RunningServers,
-    origin: &str,
+    (origin, awaits_certificate): (&str, bool),
     log: &Logger,
 ) {
     let bound = ports.public.address;
@@ -24,7 +27,9 @@ pub(super) fn write(
         Role::Connection => of_connection_node(settings, ports, origin),
         Role::Endpoint => of_endpoint_node(settings, origin),
     };
-    let text = || format!("Kalends is listening on {}://{bound}\n{rest}", settings.scheme());
+    let awaited = if awaits_certificate { AWAITED } else { "" };
+    let text =
+        || format!("Kalends is listening on {}://{bound}\n{awaited}{rest}", settings.scheme());
     let mut stdout = stdout().lock();
     let _ = stdout.write_all(line.unwrap_or_else(text).as_bytes()).and_then(|()| stdout.flush());
     if settings.public_url.is_none() {

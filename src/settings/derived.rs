@@ -15,6 +15,14 @@ use crate::system::tls::certificate::CertificateFiles;
 /// 4096 bytes.
 pub const AESGCM_BYTES_MIN: usize = 5630;
 
+/// Connections of a port that are enough for a server of which nobody asked for more.
+const CONNECTIONS_ENOUGH: usize = 1000;
+
+/// Whether fewer connections than a setting has are something to warn of: an operator set it, or they are few.
+pub fn is_missed(free: usize, wanted: usize, default: usize) -> bool {
+    free < wanted && (wanted != default || free < CONNECTIONS_ENOUGH)
+}
+
 impl Settings {
     /// The origin of endpoint URLs, which VAPID tokens must name. `bound` is the address of the
     /// public port.

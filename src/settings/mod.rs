@@ -28,7 +28,7 @@ pub mod store;
 pub mod table;
 pub mod value;
 
-pub use derived::{AESGCM_BYTES_MIN, reachable};
+pub use derived::{AESGCM_BYTES_MIN, is_missed, reachable};
 pub use flags::Flags;
 pub use raw::{Problem, SettingsError};
 pub use role::{Role, RoleProblem};

@@ -14,7 +14,8 @@ use rustls::{ClientConfig, DEFAULT_VERSIONS, RootCertStore};
 use serde_json::{Value, json};
 use tokio_rustls::TlsConnector;
 
-use crate::harness::{AT_ONCE, Authority, Launch, Server, child, free_port, until};
+use crate::harness::{AT_ONCE, Authority, Launch, Program, Server, child, free_port, until};
+use crate::judgement::findings;
 use crate::metrics::scrape;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -266,6 +267,16 @@ async fn a_first_order_that_fails_names_no_certificate_before() {
     let line: Value = serde_json::from_str(&line).expect("the log is JSON");
     assert_eq!((&line["failures"], &line["days_left"]), (&json!(1), &Value::Null), "{line}");
     assert!(!server.log().contains("the one before"), "{line}");
+    // Without one nothing can connect.
+    let findings = findings(&server).await;
+    assert_eq!(
+        (&findings[0]["check"], &findings[0]["severity"]),
+        (&json!("certificate"), &json!("outage"))
+    );
+    assert_eq!(findings[0]["why"], line["why"]);
+    let status = Program::run(server.command(&["status"])).await;
+    assert!(status.stdout.contains("certificate  none yet"), "{status:?}");
+    status.failed(1, "");
 }
 
 #[actix_web::test]

@@ -45,7 +45,7 @@ async fn users_that_stay_away_for_a_year_are_dropped_and_not_by_a_clock_that_jum
     let at = |offset_s: i64| {
         Launch::default().with(&[on, ttl, "--dev", &format!("--clock-offset-s={offset_s}")])
     };
-    let noted = "a task begins next time";
+    let noted = "is not due yet: it is done at a quiet hour from now on";
     let mut server = Server::launch(at(-LONG));
     let (uaid, _) = Agent::offline_with(&server, "old").await;
     until(BOUND, "the drops are noted", async || server.log().contains(noted)).await;

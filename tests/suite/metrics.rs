@@ -270,6 +270,23 @@ async fn prometheus_scrapes_a_server_and_knows_each_metric_of_the_board_and_the_
     let output = child("promtool").args(["check", "rules"]).arg(&rules).output().unwrap();
     assert!(output.status.success(), "{output:?}");
 
+    let text = fs::read_to_string(&rules).expect("the rules are a text");
+    for rule in text.split("- alert: ").skip(1) {
+        let link = rule.split("runbook_url: ").nth(1).expect("each rule has a page").trim_end();
+        let (page, anchor) = link.split_once('#').expect("a link names a section");
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
+        let page = fs::read_to_string(page).expect("the page of a rule is there");
+        let heads = page.lines().filter(|line| line.starts_with('#'));
+        let anchors: Vec<_> = heads
+            .map(|head| head.trim_start_matches(['#', ' ']))
+            .map(|head| head.to_lowercase().replace(' ', "-"))
+            .collect();
+        assert!(
+            anchors.iter().any(|known| known == anchor) && rule.contains("severity: "),
+            "{rule}"
+        );
+    }
+
     let target = url.trim_start_matches("http://").trim_end_matches("/metrics").to_owned();
     let prometheus = Prometheus::start(&target, &rules);
     until(Duration::from_secs(30), "Prometheus has scraped the server", async || {

@@ -1,8 +1,9 @@
 //! A server as a service of its host: systemd's notifications and sockets, health, completions and manual pages.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Stdio;
@@ -13,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-use crate::harness::{AT_ONCE, Agent, Launch, Program, Server, child, run, within};
+use crate::harness::{AT_ONCE, Agent, Launch, Program, Server, child, kalends, run, within};
 use crate::importer::StaticServer;
 
 const VERSION: &str = "GET /__version__ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
@@ -167,4 +168,40 @@ async fn init_writes_a_file_with_which_a_server_starts_and_replaces_none() {
     assert!(fs::read_to_string(&file).unwrap().contains("access = \"token\""));
     init(&["--force", "--access", "open"]).await.succeeded();
     assert!(fs::read_to_string(&file).unwrap().contains("access = \"open\""));
+}
+
+/// A program in place of systemd's, as no test may change the units of its machine.
+#[actix_web::test]
+async fn init_starts_the_unit_that_reads_its_file() {
+    let dir = TempDir::new().unwrap();
+    let (file, calls) = (dir.path().join("kalends.toml"), dir.path().join("calls"));
+    let script = dir.path().join("systemctl");
+    let unit = format!("ExecStart=/usr/bin/kalends serve --config {}", file.display());
+    let text = format!(
+        "#!/bin/sh\nif [ $1 = cat ]; then echo '{unit}'; else echo $* >> {}; [ $1 != $FAILS ]; fi\n",
+        calls.display()
+    );
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
+    let init = async |path: &Path, more: &[&str], fails: &str| {
+        let path = path.display().to_string();
+        let mut command = kalends(&[&["init", &path, "--yes"], more].concat());
+        let paths = format!("{}:/usr/bin:/bin", dir.path().display());
+        command.env("PATH", paths).env("FAILS", fails);
+        Program::run(command).await
+    };
+    init(&file, &[], "none").await.succeeded();
+    assert!(!calls.exists(), "nobody wanted it");
+    let started = init(&file, &["--force", "--start"], "none").await;
+    started.succeeded();
+    assert_eq!(
+        fs::read_to_string(&calls).unwrap(),
+        "enable kalends.service\nrestart kalends.service\n"
+    );
+    let failed = init(&file, &["--force", "--start"], "restart").await;
+    failed
+        .failed(1, "`systemctl restart kalends.service` failed: `journalctl -u kalends` says why");
+    let other = dir.path().join("other.toml");
+    init(&other, &["--start"], "none").await.failed(1, "no kalends.service reads ");
+    assert!(!other.exists());
 }

@@ -204,6 +204,8 @@ async fn endpoints_of_a_former_name_keep_working() {
     assert_eq!(count().await, 6.0);
     let inspected = server.run(&["inspect", &pushkey]).await.succeeded();
     assert!(!inspected.contains("another origin"), "{inspected}");
+    let status = server.run(&["status"]).await.succeeded();
+    assert!(status.contains("former URLs  6 pushes since the start\n"), "{status}");
     let foreign = sender.post(&channel.endpoint).ttl(60).body("refused");
     let answer = foreign.signed(&signer, "https://old.example.evil.example").send().await;
     answer.assert_refused("of no name", (401, 109), "another server");

@@ -17,8 +17,10 @@ use super::page::AdminPage;
 use super::pages::{self, Refusal};
 use super::session::Session;
 use crate::command::StoreCommand;
+use crate::operate::access::add::AccessAdd;
 use crate::operate::access::list::AccessList;
 use crate::operate::access::revoke::AccessRevoke;
+use crate::operate::access::token::NewAccess;
 use crate::operate::inspect::command::Inspect;
 use crate::operate::inspect::facts::Inspection;
 use crate::operate::inspect::target::Target;
@@ -47,6 +49,24 @@ pub(super) async fn inspect(request: HttpRequest, body: Payload, page: Data<Admi
 pub(super) async fn people(request: HttpRequest, page: Data<AdminPage>) -> Answer {
     let session = page.admit(&request).await?;
     Ok(page.list(&session, "").await)
+}
+
+pub(super) async fn add(request: HttpRequest, body: Payload, page: Data<AdminPage>) -> Answer {
+    let (session, form) = page.admit_form(&request, body).await?;
+    let name = form.field("name").to_owned();
+    let command = AccessAdd { name, expires: None, agents_max: 0, json: false };
+    let added = match command.is_within_bounds() {
+        true => page.perform(command).await.map(|(added, _)| added),
+        false => Err("a name has 1 to 64 of a-z A-Z 0-9 - _ . @".to_owned()),
+    };
+    let shown = |added: Vec<NewAccess>| {
+        let each = added.iter().map(|NewAccess { name, token, address, .. }| {
+            let address = address.as_ref().unwrap_or(token);
+            format!("The address of {name}, shown once: {address}")
+        });
+        each.collect::<String>()
+    };
+    Ok(page.list(&session, &added.map_or_else(|why| why, shown)).await)
 }
 
 pub(super) async fn revoke(request: HttpRequest, body: Payload, page: Data<AdminPage>) -> Answer {

@@ -20,6 +20,7 @@ use super::series::Reading;
 use super::session::Session;
 use super::{agents, beside, resources};
 use crate::monitoring::collect::{Sample, Value, collect};
+use crate::settings::StoreKind;
 use crate::system::build::Build;
 
 /// Time between two checks of the store, each of which writes a row, while a page is open.
@@ -97,6 +98,7 @@ async fn values(page: &AdminPage, samples: &[Sample]) -> Json {
         "origin": page.jobs.origin,
         "started_ms": common.judge.started.0,
         "certificate_expires_ms": common.certificates.current().map(|it| it.valid.expires.0),
+        "keeps_backups": page.jobs.settings.store == StoreKind::Embedded,
         "backup_ms": common.judge.last_backup().map(|at| at.0),
         "agents": judgement.connections,
         "last_push_ms": last_push.map(|push| push.at.0),

@@ -52,6 +52,7 @@ pub(super) fn routes(page: &Data<AdminPage>, service: &mut ServiceConfig) {
         .service(web::resource("/events").route(read().to(events)))
         .service(web::resource("/inspect").route(read().to(back)).post(actions::inspect))
         .service(web::resource("/people").route(read().to(actions::people)).post(actions::revoke))
+        .service(web::resource("/people/add").route(read().to(back)).post(actions::add))
         .service(web::resource("/drop").route(read().to(back)).post(actions::drop_user))
         .service(web::resource("/backup").route(read().to(back)).post(actions::backup))
         .service(web::resource("/stop").route(read().to(back)).post(actions::stop))

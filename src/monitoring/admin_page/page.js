@@ -104,7 +104,7 @@ const ROWS = {
     now.refusals.map(({ last_ms: last, count, status, errno, message, method, route, request }) => [
       clock(last),
       number(count),
-      `${status}, errno ${errno}`,
+      errno ? `${status}, errno ${errno}` : `${status}`,
       message,
       `${method} ${route || "no such path"}`,
       request,
@@ -244,7 +244,7 @@ function identity() {
   const parts = [`Kalends ${now.build}`, `up ${since(now.started_ms)}`];
   const ends = now.certificate_expires_ms;
   if (ends) parts.push(ends > now.at ? `certificate ${count(Math.floor((ends - now.at) / 864e5), "day")}` : "certificate ended");
-  if (now.backup_ms) parts.push(`last backup ${since(now.backup_ms)} ago`);
+  if (now.keeps_backups) parts.push(now.backup_ms ? `last backup ${since(now.backup_ms)} ago` : "no backup yet");
   return parts.join(" · ");
 }
 
@@ -258,7 +258,7 @@ function isNew() {
 function verdict() {
   if (now.samples.kalends_draining) return ["The server drains, and stops then.", "warned"];
   const outages = now.findings.filter(({ severity }) => severity === "outage");
-  if (outages.length) return [outages[0].effect, "bad"];
+  if (outages.length) return [`${sentence(outages[0].found)}. ${outages[0].effect}`, "bad"];
   if (now.findings.length === 1) return [`The server works, with a warning: ${now.findings[0].found}.`, "warned"];
   if (now.findings.length) return [`The server works, with ${now.findings.length} warnings.`, "warned"];
   if (isNew()) return ["Everything works. No user agent has connected yet.", "good"];
@@ -286,7 +286,7 @@ function show() {
   byId("agents").hidden = !now.listed.length;
   byId("refusals").hidden = !now.refusals.length;
   byId("nodes").hidden = !now.nodes.length;
-  byId("first").hidden = !isNew();
+  byId("first").hidden = !isNew() || now.findings.some(({ severity }) => severity === "outage");
   if (/^https?:/.test(now.origin)) byId("public").href = now.origin;
   fillFindings();
   fillResources();

@@ -223,10 +223,13 @@ impl AdminPage {
                 "refused" => refused);
         }
         if is_over {
-            return pages::sign_in(StatusCode::TOO_MANY_REQUESTS, "");
+            let why = "Too many links were refused in this minute: wait, and make a new one.";
+            return pages::sign_in_again(StatusCode::TOO_MANY_REQUESTS, "", why);
         }
         sleep(WRONG_WAIT).await;
-        pages::sign_in(StatusCode::UNAUTHORIZED, "")
+        let why = "Refused: the link was used, is older than five minutes, or is of another server; or the session \
+                   has ended. Make a new link.";
+        pages::sign_in_again(StatusCode::UNAUTHORIZED, "", why)
     }
 
     /// What the pages of a session share.

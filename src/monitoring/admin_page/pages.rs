@@ -49,6 +49,14 @@ pub(super) struct Shell {
     pub(super) form: String,
 }
 
+/// Makes an access token. `kalends access add` can limit it.
+const ADD: &str = "<form method=\"post\" action=\"/admin/people/add\" class=\"row\">{{form}}<label for=\"name\">Name</label>\
+    <input id=\"name\" name=\"name\" required maxlength=\"64\" autocomplete=\"off\" placeholder=\"of a person or device\">\
+    <button>Make a token</button></form>";
+
+/// In place of a button.
+const NO_BACKUPS: &str = "<p><code>backup_dir</code> is not set: with it the server makes backups by itself, and here.</p>";
+
 /// The script of the live page.
 const SCRIPT: &str = "<script src=\"/admin/page.js\" defer></script>";
 
@@ -65,16 +73,24 @@ pub(super) fn refusal(answer: HttpResponse) -> Refusal {
 
 /// The page with the live values.
 pub(super) fn live(shell: &Shell, has_backups: bool) -> HttpResponse {
-    let mut actions = String::new();
-    for action in has_backups.then_some(BACK_UP).into_iter().chain([STOP]) {
-        actions += &action.button(&shell.form, action.name);
-    }
+    let backup = match has_backups {
+        true => BACK_UP.button(&shell.form, BACK_UP.name),
+        false => NO_BACKUPS.to_owned(),
+    };
+    let actions = backup + &STOP.button(&shell.form, STOP.name);
     signed_in(shell, &LIVE.replace("{{actions}}", &actions), SCRIPT)
 }
 
 /// The page that exchanges a link for a session.
 pub(super) fn sign_in(status: StatusCode, link: &str) -> HttpResponse {
-    answer(status, None, &LOGIN.replace("{{link}}", &escaped(link)), "")
+    sign_in_again(status, link, "")
+}
+
+/// The same page, with the reason why a link or a session was refused.
+pub(super) fn sign_in_again(status: StatusCode, link: &str, why: &str) -> HttpResponse {
+    let refused = if why.is_empty() { String::new() } else { why_not(why) };
+    let main = LOGIN.replacen("{{refused}}", &refused, 1);
+    answer(status, None, &main.replacen("{{link}}", &escaped(link), 1), "")
 }
 
 /// A page with one sentence.
@@ -139,10 +155,11 @@ pub(super) fn people(
     match rows {
         Err(why) => main += &why_not(&why),
         Ok(rows) if rows.is_empty() => {
-            main += "<p>There is none. <code>kalends access add NAME</code> makes one.</p>";
+            main += "<p>There is none yet.</p>";
         }
         Ok(rows) => main += &table(&shell.form, &rows),
     }
+    main += &ADD.replace("{{form}}", &token(&shell.form));
     signed_in(shell, &main, "")
 }
 

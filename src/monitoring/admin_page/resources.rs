@@ -38,7 +38,9 @@ pub(super) fn read(node: &AppState, store: StoreKind, data_dir: &Path) -> Vec<Re
     let mut all = Vec::new();
     if let (Some(disk), Ok(whole)) = (disk, statvfs(data_dir)) {
         let whole = whole.f_blocks.saturating_mul(whole.f_frsize);
-        let limit = (whole.saturating_sub(disk.free_bytes_min), "disk_free_min");
+        // A minimum that is larger than the disk leaves nothing to use.
+        let most = whole.checked_sub(disk.free_bytes_min).filter(|most| *most > 0).unwrap_or(whole);
+        let limit = (most, "disk_free_min");
         all.push(bytes("Disk", whole.saturating_sub(disk.free_bytes), limit));
     }
     let process = process::read();

@@ -60,8 +60,7 @@ Examples:
         let sha256 = sha256(&token);
         let grant = AccessGrant { name, sha256, created_s, expires_s, agents_max, revoked_s: None };
         table::write(id, &grant, job).await?;
-        let name = grant.name;
-        job.report(NewAccess { name, token, expires_s, agents_max }).await
+        job.report(NewAccess::new(token, &grant, job.context.origin.as_deref())).await
     }
 }
 

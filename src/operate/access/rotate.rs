@@ -61,7 +61,6 @@ Examples:
         let expires_s = expires_s.or(grant.expires_s);
         let grant = AccessGrant { sha256: sha256(&token), expires_s, ..grant.clone() };
         table::write(id, &grant, job).await?;
-        let agents_max = grant.agents_max;
-        job.report(NewAccess { name, token, expires_s, agents_max }).await
+        job.report(NewAccess::new(token, &grant, job.context.origin.as_deref())).await
     }
 }

@@ -1,7 +1,7 @@
 //! Names and lifetimes of access tokens, and a new token.
 
 use serde::{Deserialize, Serialize};
-use state_machine::access::{NAME_CHARS_MAX, is_name};
+use state_machine::access::{AccessGrant, NAME_CHARS_MAX, is_name};
 use std::fmt;
 
 use crate::command::Report;
@@ -20,6 +20,17 @@ pub struct NewAccess {
     pub expires_s: Option<u64>,
     /// 0 is no limit.
     pub agents_max: u32,
+    /// Where user agents connect with it, for an app that asks for a server. None if `public_url` is unknown.
+    pub address: Option<String>,
+}
+
+impl NewAccess {
+    pub fn new(token: String, grant: &AccessGrant, origin: Option<&str>) -> Self {
+        let AccessGrant { name, expires_s, agents_max, .. } = grant;
+        let address = origin.map(|origin| format!("{origin}/u/{token}"));
+        let (name, expires_s, agents_max) = (name.clone(), *expires_s, *agents_max);
+        Self { name, token, expires_s, agents_max, address }
+    }
 }
 
 impl fmt::Debug for NewAccess {
@@ -30,15 +41,17 @@ impl fmt::Debug for NewAccess {
 }
 
 impl Report for NewAccess {
-    /// The path is the same on every server; this command does not know the public name.
     fn text(&self, _is_first: bool) -> String {
-        let NewAccess { name, token, expires_s, agents_max } = self;
+        let NewAccess { name, token, expires_s, agents_max, address } = self;
+        // The path is the same on every server.
+        let address = address.clone().unwrap_or_else(|| format!("https://HOST/u/{token}"));
+        let socket = address.replacen("http", "ws", 1);
         let expires = expires_s.map(|end_s| format!("It expires on {}.\n", date(end_s)));
         let most = (*agents_max > 0)
             .then(|| format!("At most {agents_max} user agents connect with it.\n"));
         format!(
-            "{token}\n\nThe access token of {name}, shown once. The user agents of {name} connect at \
-             wss://HOST/u/{token}\n{}{}",
+            "{token}\n\nThe access token of {name}, shown once. Apps on a phone take this server address:\n  \
+             {address}\nFirefox takes this dom.push.serverURL:\n  {socket}\n{}{}",
             expires.unwrap_or_default(),
             most.unwrap_or_default()
         )
@@ -80,10 +93,16 @@ mod tests {
     #[test]
     fn a_new_token_is_printed_with_its_path() {
         let (name, token) = ("bob".to_owned(), "kal_x".to_owned());
-        let access = NewAccess { name, token, expires_s: Some(u64::MAX), agents_max: 5 };
-        let printed = access.text(true);
-        let has = |text: &str| printed.contains(text);
-        assert!(printed.starts_with("kal_x\n") && has("wss://HOST/u/kal_x\n"), "{printed}");
-        assert!(has("31 Dec 9999") && has("At most 5 "), "{printed}");
+        let sha256 = String::new();
+        let (expires_s, revoked_s) = (Some(u64::MAX), None);
+        let grant = AccessGrant { name, sha256, created_s: 0, expires_s, agents_max: 5, revoked_s };
+        for (origin, host) in [(None, "HOST"), (Some("https://a.example"), "a.example")] {
+            let printed = NewAccess::new(token.clone(), &grant, origin).text(true);
+            let has = |text: &str| printed.contains(text);
+            assert!(printed.starts_with("kal_x\n"), "{printed}");
+            assert!(has(&format!("  https://{host}/u/kal_x\n")), "{printed}");
+            assert!(has(&format!("  wss://{host}/u/kal_x\n")), "{printed}");
+            assert!(has("31 Dec 9999") && has("At most 5 "), "{printed}");
+        }
     }
 }

@@ -17,7 +17,7 @@ use crate::operate::tables::list::List;
 use crate::push::judge::{Check, Finding, Severity};
 use crate::settings::keys::Keys;
 use crate::settings::store::message_tables::missing_months;
-use crate::settings::{Settings, StoreKind};
+use crate::settings::{Settings, StoreKind, is_missed};
 use crate::system::clock::unix_now;
 
 /// Open files beside the connections, about as many as a server reserves.
@@ -50,12 +50,11 @@ pub(super) fn check(settings: &Settings, findings: &mut Findings) -> io::Result<
 fn running(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
     let Ok(screens) = collect(Status::default(), settings) else { return Ok(()) };
     for screen in screens {
-        let is_here = |check| matches!(check, Check::Disk | Check::Space | Check::Durability);
-        let found = screen.findings.into_iter().filter(|finding| !is_here(finding.check));
-        let mut found = found.peekable();
-        if found.peek().is_none() {
+        if screen.findings.is_empty() {
             findings.ok("server", "it finds nothing wrong with itself")?;
         }
+        let is_here = |check| matches!(check, Check::Disk | Check::Space | Check::Durability);
+        let found = screen.findings.into_iter().filter(|finding| !is_here(finding.check));
         for Finding { check, severity, found, effect, remedy, .. } in found {
             let (name, remedy) = (check.name(), format!("{effect} {remedy}"));
             match severity {
@@ -92,8 +91,12 @@ fn space(free: u64, min: u64) -> Verdict {
 fn open_files(limit: Option<u64>, connections_max: usize) -> Verdict {
     let wanted = connections_max as u64 + FILES_RESERVED;
     let remedy = "raise LimitNOFILE of the unit or ulimit -n, or lower connections_max";
+    let is_few = |limit: u64| {
+        let free = usize::try_from(limit.saturating_sub(FILES_RESERVED)).unwrap_or(usize::MAX);
+        is_missed(free, connections_max, Settings::default().connections_max)
+    };
     match limit {
-        Some(limit) if limit < wanted => {
+        Some(limit) if is_few(limit) => {
             let needs = format!("and connections_max = {connections_max} needs {wanted}");
             (Level::Warn, format!("this user may open {limit}, {needs}"), remedy)
         }

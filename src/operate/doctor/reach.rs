@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use actix_web::http::header::HttpDate;
 use actix_web::rt::task::spawn_blocking;
 use serde::Deserialize;
-use state_machine::Span;
+use state_machine::{Span, Time};
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 use tokio_tungstenite::MaybeTlsStream;
@@ -18,7 +18,7 @@ use super::findings::{Findings, Level, Verdict};
 use crate::limits::{Client, ClientSource};
 use crate::system::clock::SystemClock;
 use crate::system::https_client::{WebSocket, http_client};
-use crate::system::tls::certificate::{Validity, WARN_BEFORE, validity};
+use crate::system::tls::certificate::{Validity, validity};
 
 /// Maximum time for DNS to answer.
 const DNS_WAIT: Duration = Duration::from_secs(10);
@@ -142,15 +142,15 @@ fn seen(Client { address, from }: &Client, has_proxy: bool) -> Verdict {
 pub(super) fn certificate(socket: &WebSocket, findings: &mut Findings) -> io::Result<()> {
     let MaybeTlsStream::Rustls(stream) = socket.get_ref() else { return Ok(()) };
     let chain = stream.get_ref().1.peer_certificates();
-    let Some(Validity { expires, .. }) = chain.and_then(|chain| validity(chain.first()?)) else {
+    let Some(valid) = chain.and_then(|chain| validity(chain.first()?)) else {
         return findings.warn("certificate", "its end cannot be read", "look at it with openssl");
     };
-    let left = expires.since(SystemClock::shifted(0).now());
-    findings.verdict("certificate", ends(left))
+    findings.verdict("certificate", ends(valid, SystemClock::shifted(0).now()))
 }
 
-fn ends(left: Span) -> Verdict {
-    let level = if left <= WARN_BEFORE { Level::Warn } else { Level::Ok };
+fn ends(valid: Validity, now: Time) -> Verdict {
+    let level = if valid.ends_soon(now).is_some() { Level::Warn } else { Level::Ok };
+    let left = valid.expires.since(now);
     let found = format!("it ends in {} days", left.0 / Span::from_secs(24 * 60 * 60).0);
     (level, found, "renew it: all agents disconnect when it ends")
 }
@@ -188,15 +188,16 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_with_two_weeks_left_is_warned_of() {
-        let fortnight = Span::from_secs(14 * 24 * 60 * 60);
-        for (left, level, days) in [
-            (Span::ZERO, Level::Warn, 0),
-            (fortnight, Level::Warn, 14),
-            (Span(fortnight.0 + 1), Level::Ok, 14),
-            (Span(fortnight.0 / 14 * 15), Level::Ok, 15),
+    fn a_certificate_that_ends_soon_is_warned_of() {
+        let day = 24 * 60 * 60 * 1000;
+        let valid = Validity { begins: Time(0), expires: Time(90 * day) };
+        for (now, level, days) in [
+            (Time(100 * day), Level::Warn, 0),
+            (Time(76 * day), Level::Warn, 14),
+            (Time(76 * day - 1), Level::Ok, 14),
+            (Time(75 * day), Level::Ok, 15),
         ] {
-            let (found_level, found, _) = ends(left);
+            let (found_level, found, _) = ends(valid, now);
             assert_eq!((found_level, found), (level, format!("it ends in {days} days")));
         }
     }

@@ -196,9 +196,9 @@ fn last_push(facts: &Inspection) -> Option<String> {
 
 /// A refusal in words, behind what was refused.
 pub fn refusal_text(facts: &Inspection, refusal: &Refusal) -> String {
-    let Refusal { status, errno, message, request, .. } = refusal;
-    let at = ago(facts, refusal.last_ms);
-    format!("{at}, was refused with {status}, errno {errno}: {message} (request {request})")
+    let Refusal { message, request, .. } = refusal;
+    let (at, code) = (ago(facts, refusal.last_ms), refusal.code());
+    format!("{at}, was refused with {code}: {message} (request {request})")
 }
 
 /// An outcome in words, with the reason why it was stored.

@@ -127,7 +127,11 @@ pub(super) async fn take(
         Due::Now => {}
         Due::No => return Ok(None),
         Due::NextTime => {
-            job.note(format!("a task begins next time: {}", task.name())).await?;
+            job.note(format!(
+                "{} is not due yet: it is done at a quiet hour from now on",
+                task.name()
+            ))
+            .await?;
             return write(task.key(), now, context).await.map(|_version| None);
         }
     }

@@ -23,10 +23,10 @@ const CANNOT: &str = "<p><strong>This browser cannot use this server</strong>: C
                       push servers of their makers. These can:</p>\n";
 
 const ON_THIS_COMPUTER: &str = "<p class=\"notice\">Phones cannot reach this address: only programs on the computer of the \
-                                server can. For phones, start the server with <code>--domain NAME</code>, as \
+                                server can. For phones, also those in its home network, start the server with <code>--domain NAME</code>, as \
                                 <code>docs/one-server.md</code> describes, or behind a proxy.</p>\n";
 
-const WITHOUT_TLS: &str = "<p class=\"notice\">Phones cannot use this address: their apps need https. Start the server with \
+const WITHOUT_TLS: &str = "<p class=\"notice\">Phones cannot use this address: their apps need https, in a home network too. Start the server with \
     <code>--domain NAME</code>, as <code>docs/one-server.md</code> describes, or behind a proxy that has a certificate.</p>\n";
 
 /// The device of a visitor, as far as its browser names it.

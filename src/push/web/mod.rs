@@ -16,7 +16,8 @@ use actix_web::{HttpResponse, HttpResponseBuilder, Resource, ResponseError};
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde_json::json;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, json};
 use state_machine::Time;
 
 use self::devices::Device;
@@ -98,6 +99,7 @@ impl WebPage {
         let address = address.trim_end_matches('/');
         let socket = format!("ws{}{path}", self.origin.strip_prefix("http").unwrap_or_default());
         let is_insecure = self.origin.starts_with("http:");
+        let (user_js, policies) = preferences(&socket, is_insecure);
         let host = self.origin.split_once("://").map_or("", |(_, host)| host);
         let public_key = URL_SAFE_NO_PAD.encode(self.key.public_key());
         let mut text = PAGE.to_owned();
@@ -113,6 +115,8 @@ impl WebPage {
             ("{{key}}", public_key.as_str()),
             ("{{token}}", self.token(now).as_str()),
             ("{{origin}}", escaped(&self.origin).as_str()),
+            ("{{user_js}}", user_js.as_str()),
+            ("{{policies}}", policies.as_str()),
             // The path is last: what it contains is not replaced.
             ("{{http_url}}", escaped(address).as_str()),
             ("{{socket_url}}", escaped(&socket).as_str()),
@@ -128,6 +132,22 @@ impl WebPage {
         let claims = json!({"aud": aud, "exp": exp, "sub": aud});
         jwt::es256(&self.key, r#"{"alg":"ES256","typ":"JWT"}"#, &claims.to_string())
     }
+}
+
+/// The files of Firefox that set its push server, for a profile and for a computer, in the form of a data URL.
+fn preferences(socket: &str, is_insecure: bool) -> (String, String) {
+    let mut all = vec![("dom.push.serverURL", json!(socket))];
+    if is_insecure {
+        all.push(("dom.push.testing.allowInsecureServerURL", json!(true)));
+    }
+    let lines = all.iter().map(|(name, value)| format!("user_pref({}, {value});\n", json!(name)));
+    let user_js: String = lines.collect();
+    let values = all
+        .iter()
+        .map(|(name, value)| (name.to_string(), json!({"Value": value, "Status": "default"})));
+    let policies = json!({"policies": {"Preferences": values.collect::<Map<_, _>>()}});
+    let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    (encoded(&user_js), encoded(&policies.to_string()))
 }
 
 /// The answer to a browser that opens a closed server without a valid token.
@@ -224,6 +244,27 @@ mod tests {
         assert!(text.contains("ws://127.0.0.1:8080/u/kal_x<"), "{text}");
         assert!(text.contains("allowInsecureServerURL"), "{text}");
         assert!(text.contains("class=\"down\">This server is stopping."), "{text}");
+    }
+
+    #[test]
+    fn the_files_of_firefox_have_the_address() {
+        let decoded = |text: &str| {
+            percent_encoding::percent_decode_str(text).decode_utf8().unwrap().into_owned()
+        };
+        let (user_js, policies) = preferences("wss://push.example.net/", false);
+        let expected = "user_pref(\"dom.push.serverURL\", \"wss://push.example.net/\");\n";
+        assert_eq!(decoded(&user_js), expected);
+        let policies: serde_json::Value = serde_json::from_str(&decoded(&policies)).unwrap();
+        let set = json!({"Value": "wss://push.example.net/", "Status": "default"});
+        let expected = json!({"policies": {"Preferences": {"dom.push.serverURL": set}}});
+        assert_eq!(policies, expected);
+        let (user_js, policies) = preferences("ws://127.0.0.1:1/u/\"\\;", true);
+        assert!(
+            decoded(&user_js)
+                .ends_with("user_pref(\"dom.push.testing.allowInsecureServerURL\", true);\n")
+        );
+        assert!(decoded(&user_js).contains("/u/\\\"\\\\;\""), "it is escaped");
+        assert!(decoded(&policies).contains("allowInsecureServerURL"));
     }
 
     #[test]

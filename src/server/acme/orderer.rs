@@ -113,6 +113,7 @@ pub fn start(
         Err(why) => {
             info!(log, "there is no certificate yet, TLS handshakes fail until it was ordered";
                 "domain" => domain, "why" => %why);
+            *certificates.awaited.lock() = Some("the first order is under way".to_owned());
         }
     }
     let orderer = Orderer {
@@ -210,10 +211,13 @@ impl Orderer {
                 let left = valid.expires.since(now).0 / Span::from_secs(24 * 60 * 60).0;
                 warn!(log, "the order of a certificate failed, the one before stays in use"; "days_left" => left);
             }
-            None => warn!(
-                log,
-                "the order of the first certificate failed, TLS handshakes fail until one succeeds"
-            ),
+            None => {
+                warn!(
+                    log,
+                    "the order of the first certificate failed, TLS handshakes fail until one succeeds"
+                );
+                *self.certificates.awaited.lock() = Some(why.to_string());
+            }
         }
         failures
     }

@@ -18,8 +18,9 @@ use crate::system::regular_file;
 /// Size of the largest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Time before the end of a certificate from which the log and the doctor warn.
-pub const WARN_BEFORE: Span = Span::from_secs(14 * 24 * 60 * 60);
+/// A certificate ends soon in its last days, or in the last part of a short life.
+const ENDS_SOON: Span = Span::from_secs(14 * 24 * 60 * 60);
+const ENDS_SOON_PART: u64 = 6;
 
 /// Why there is no TLS.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +63,14 @@ pub struct Validity {
     pub expires: Time,
 }
 
+impl Validity {
+    /// The time that is left, if that is little; zero after the end.
+    pub fn ends_soon(self, now: Time) -> Option<Span> {
+        let (life, left) = (self.expires.since(self.begins), self.expires.since(now));
+        (left <= ENDS_SOON.min(Span(life.0 / ENDS_SOON_PART))).then_some(left)
+    }
+}
+
 impl CertificateFiles {
     /// Reads the pair. A certificate that has ended is refused.
     pub fn read(&self, now: Time) -> Result<Certificate, TlsError> {
@@ -92,13 +101,6 @@ impl CertificateFiles {
 }
 
 impl Certificate {
-    /// The days that are left, if they are few.
-    pub fn last_days(&self, now: Time) -> Option<u64> {
-        let expires = self.valid.expires;
-        let is_near = expires <= now + WARN_BEFORE;
-        is_near.then(|| expires.as_secs().saturating_sub(now.as_secs()) / (24 * 60 * 60))
-    }
-
     /// The day that it ends on, counted from 1970-01-01.
     pub fn expires_on_day(&self) -> u64 {
         self.valid.expires.as_secs() / (24 * 60 * 60)
@@ -157,10 +159,18 @@ mod tests {
             let certificate = params(year).self_signed(&key).unwrap();
             let pair = files(&dir, &certificate.pem(), &key.serialize_pem()).read(NOW).unwrap();
             assert_eq!(pair.valid.expires.as_secs(), expires);
-            assert_eq!(pair.last_days(NOW), (year == 2026).then_some(8));
-            let near = pair.valid.expires - WARN_BEFORE;
-            let few = [Time(near.0 - 1), near, pair.valid.expires].map(|now| pair.last_days(now));
-            assert_eq!(few, [None, Some(14), Some(0)]);
+        }
+    }
+
+    #[test]
+    fn a_certificate_ends_soon_in_its_last_days_or_the_last_part_of_a_short_life() {
+        let day = |days: u64| Time(days * 24 * 60 * 60 * 1000);
+        for (life, soon) in [(90, 14), (84, 14), (60, 10), (6, 1)] {
+            let valid = Validity { begins: day(1000), expires: day(1000 + life) };
+            let near = valid.expires - day(soon).since(Time(0));
+            let left = |now| valid.ends_soon(now).map(|left| left.0);
+            let found = [Time(near.0 - 1), near, valid.expires, day(2000)].map(left);
+            assert_eq!(found, [None, Some(day(soon).0), Some(0), Some(0)], "{life} days");
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
@@ -17,6 +17,8 @@ pub const PROOF_PROTOCOL: &[u8] = b"acme-tls/1";
 pub struct Certificates {
     /// None without TLS, and until the first one was ordered. Handshakes fail without it.
     current: RwLock<Option<Certificate>>,
+    /// Why there is none, while the first one is ordered.
+    pub awaited: Mutex<Option<String>>,
     /// What an authority is shown while an order is in progress.
     proof: RwLock<Option<Arc<CertifiedKey>>>,
     /// Orders that ended with a certificate, since the start.

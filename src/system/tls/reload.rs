@@ -35,12 +35,12 @@ pub fn start(
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let now = clock.now();
-            let last_days = certificates.current().and_then(|current| current.last_days(now));
-            if let Some(days) = last_days
+            let left = certificates.current().and_then(|current| current.valid.ends_soon(now));
+            if let Some(left) = left
                 && warnings.allow(now).is_some()
             {
                 warn!(log, "the certificate ends soon, renew its files: they are read again by themselves";
-                    "days_left" => days, "certificate" => %files.certificate.display());
+                    "days_left" => left.0 / (24 * 60 * 60 * 1000), "certificate" => %files.certificate.display());
             }
             let is_hangup = tokio::select! {
                 _ = looks.tick() => false,

@@ -261,6 +261,17 @@ async fn an_agent_is_found_without_its_contents_and_a_revoked_token_closes_it() 
 
     let people = body(&operator.get("/admin/people").await);
     assert!(people.contains("<th scope=\"row\">alice</th><td>valid</td>"), "{people}");
+    for (name, expected) in [(hostile, "a name has 1 to 64"), ("alice", "with the name alice")] {
+        let refused = body(&operator.submit("/admin/people/add", &[("name", name)]).await);
+        assert!(refused.contains(expected) && !refused.contains(hostile), "{refused}");
+    }
+    let added = body(&operator.submit("/admin/people/add", &[("name", "bob")]).await);
+    let address = format!("{}/u/kal_", fixture.server.origin());
+    assert!(added.contains(&format!("The address of bob, shown once: {address}")), "{added}");
+    let token = added.split("/u/").nth(1).and_then(|rest| rest.split('<').next());
+    let token = token.expect("an address has a token");
+    hello(&fixture.server, &format!("/u/{token}"), None).await;
+    assert!(!body(&operator.get("/admin/people").await).contains(token), "it is shown once");
     let confirmed = [("name", "alice"), ("confirmed", "yes")];
     let other = operator.post("/admin/people", &operator.origin(), &confirmed).await;
     assert_eq!(other.status, 403, "without the token of the form");

@@ -68,6 +68,32 @@ async fn the_last_refusals_are_listed_without_a_token_or_a_payload() {
 }
 
 #[actix_web::test]
+async fn what_is_refused_in_other_ways_than_an_error_is_listed_too() {
+    let fixture = AdminFixture::embedded(&["--vapid-keys-allowed", &Signer::new().key()]);
+    let (sender, origin) = (Sender::new(), fixture.server.origin());
+    let mut agents = [Agent::new(&fixture.server).await, Agent::new(&fixture.server).await];
+    for agent in &mut agents {
+        let channel = uuid::Uuid::new_v4();
+        let refused =
+            agent.request(&json!({"messageType": "register", "channelID": channel})).await;
+        assert_ne!(refused.expect("it is answered")["status"], 200);
+    }
+    let device = json!({"app_id": "a", "pushkey": format!("{origin}/wpush/none")});
+    let notification = json!({"notification": {"event_id": "$a", "devices": [device]}});
+    let gateway = format!("{origin}/_matrix/push/v1/notify");
+    let answer = sender.request(Method::POST, &gateway).raw_body(notification.to_string());
+    assert_eq!(answer.send().await.status, 200);
+    sender.get(&format!("{origin}/v1/feeds/prices")).await.assert_error(401, 301);
+    let found: Vec<_> = refusals(&fixture).await.iter().map(brief).collect();
+    let expected = [
+        json!([1, 401, 301, "GET", "/v1/feeds/…"]),
+        json!([1, 404, 102, "POST", "/_matrix/push/v1/notify"]),
+        json!([2, 403, 0, "register", "over a WebSocket"]),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[actix_web::test]
 async fn the_refusal_of_the_last_push_is_the_reason_until_one_is_accepted() {
     let fixture = AdminFixture::embedded(&[]);
     let mut agent = Agent::new(&fixture.server).await;

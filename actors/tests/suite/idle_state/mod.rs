@@ -179,6 +179,7 @@ fn shared() -> (Arc<ClientShared>, Directory) {
         broadcasts: None,
         receipts: None,
         urls: Box::new(node::NoUrls),
+        register_refused: Box::new(|_, _| {}),
         frame_limits: Arc::new(node::frame_limits(100, &clock)),
         clock,
         mailbox_max: 256,

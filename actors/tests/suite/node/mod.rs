@@ -350,6 +350,7 @@ fn clients(
         broadcasts,
         receipts: None,
         urls: Box::new(NoUrls),
+        register_refused: Box::new(|_, _| {}),
         clock: clock.clone(),
         mailbox_max: bounds.client_mailbox_max,
         frame_limits: Arc::new(frame_limits(bounds.frames_per_second_max, clock)),

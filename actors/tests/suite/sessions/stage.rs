@@ -255,6 +255,7 @@ fn shared(
         broadcasts,
         receipts: None,
         urls: Box::new(NamedUrls),
+        register_refused: Box::new(|_, _| {}),
         clock: record.clock.clone(),
         mailbox_max: 16,
         frame_limits: Arc::new(frame_limits(0, &record.clock)),
