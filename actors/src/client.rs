@@ -20,7 +20,7 @@ use state_machine::connection::{
 use state_machine::delivery::NodeAnswer;
 use state_machine::feed::FeedSyncId;
 use state_machine::store::{RegisterResult, Registration, StoreAnswer, StoreFailed, StoreOp};
-use state_machine::wire::{ClientMessage, EndpointUrls};
+use state_machine::wire::{ClientMessage, EndpointUrls, ServerMessage};
 use state_machine::{ConnectionId, MessageId, MessageKey, OpId, PushId, Time, Uaid};
 use storage::{Store, StoreError};
 use tokio::sync::oneshot;
