@@ -156,16 +156,9 @@ async fn serve(
     maintenance::start(settings, &node, &store, machine, upkeep);
     let scheduled = scheduled::start(jobs.clone(), Data::clone(&node.common));
     let monitoring = monitoring::start(metrics_port, settings, &node, jobs)?;
-    startup_log::warn_of_low_disk(&*store, settings, &log);
-    let awaits = node.common.certificates.awaited.lock().is_some();
     let line = |home: &Home| home.line(settings, (ports.public.address, operator));
-    startup_log::write(
-        use_of.home.as_ref().map(line),
-        (role, settings),
-        &ports,
-        (&origin, awaits),
-        &log,
-    );
+    let line = use_of.home.as_ref().map(line);
+    startup_log::write(line, (role, settings), &ports, &origin, &node.common);
     systemd::started(&node);
     let shutdown = Shutdown { role, settings, node: &node, log: &log };
     let (served, until) = shutdown.serve_until_stopped(ports, signals).await;

@@ -7,6 +7,7 @@ use slog::{Logger, info, warn};
 use storage::{DiskSpace, Store};
 
 use super::listen::RunningServers;
+use crate::push::app::SharedState;
 use crate::settings::{AccessMode, Role, Settings};
 use crate::system::networks::Networks;
 
@@ -18,16 +19,17 @@ pub(super) fn write(
     line: Option<String>,
     (role, settings): (Role, &Settings),
     ports: &RunningServers,
-    (origin, awaits_certificate): (&str, bool),
-    log: &Logger,
+    origin: &str,
+    SharedState { store, certificates, log, .. }: &SharedState,
 ) {
+    warn_of_low_disk(&**store, settings, log);
     let bound = ports.public.address;
     let rest = match role {
         Role::All => of_single_node(settings, origin),
         Role::Connection => of_connection_node(settings, ports, origin),
         Role::Endpoint => of_endpoint_node(settings, origin),
     };
-    let awaited = if awaits_certificate { AWAITED } else { "" };
+    let awaited = if certificates.awaited.lock().is_some() { AWAITED } else { "" };
     let text =
         || format!("Kalends is listening on {}://{bound}\n{awaited}{rest}", settings.scheme());
     let mut stdout = stdout().lock();
@@ -57,7 +59,7 @@ fn warn_of_own_url(is_everywhere: bool, settings: &Settings, origin: &str, log: 
 }
 
 /// Warns of a disk on which no message can be stored.
-pub(super) fn warn_of_low_disk(store: &dyn Store, settings: &Settings, log: &Logger) {
+fn warn_of_low_disk(store: &dyn Store, settings: &Settings, log: &Logger) {
     if let Some(disk) = store.state().disk.filter(DiskSpace::is_low) {
         warn!(log, "the disk has less free space than disk_free_min, messages are refused";
             "data_dir" => %settings.data_dir.display(), "free_bytes" => disk.free_bytes,
