@@ -73,7 +73,7 @@ async fn what_is_refused_in_other_ways_than_an_error_is_listed_too() {
     let (sender, origin) = (Sender::new(), fixture.server.origin());
     let mut agents = [Agent::new(&fixture.server).await, Agent::new(&fixture.server).await];
     for agent in &mut agents {
-        let channel = uuid::Uuid::new_v4();
+        let channel = uuid::Uuid::new_v4().to_string();
         let refused =
             agent.request(&json!({"messageType": "register", "channelID": channel})).await;
         assert_ne!(refused.expect("it is answered")["status"], 200);
