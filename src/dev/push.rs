@@ -1,5 +1,7 @@
 //! `kalends push`: an application server that sends one message.
 
+pub mod refusal;
+
 use std::io::{IsTerminal, Read, Write, stderr, stdin, stdout};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use clap::ArgGroup;
 use clap::builder::PossibleValuesParser;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use state_machine::{Encoding, Payload, Urgency};
 use ureq::http::StatusCode;
 use url::Url;
@@ -22,7 +24,8 @@ use super::vapid_key::VapidKey;
 use super::vapid_sign::{Claims, authorization};
 use crate::command::text::{of_unit, to_json};
 use crate::command::{Command, Commands, Failure};
-use crate::system::https_client::{ClientError, http_client, printable, why_unanswered};
+use crate::system::https_client::{ClientError, http_client, why_unanswered};
+use refusal::Refusal;
 
 /// Arguments of `kalends push`: a subscription, a message and its headers.
 #[derive(Debug, Clone, clap::Args)]
@@ -234,8 +237,7 @@ impl Push {
         }
         let retry_after = header("Retry-After").map(str::to_owned);
         let body = response.body_mut().with_config().limit(REASON_BYTES_MAX).read_to_vec();
-        let refused = refusal(status, retry_after.as_deref(), &body.unwrap_or_default());
-        Err(ClientError::Refused(refused).into())
+        Err(Refusal::new(status, retry_after.as_deref(), &body.unwrap_or_default()).into())
     }
 }
 
@@ -301,57 +303,6 @@ fn encoding_headers(encoding: Encoding) -> Vec<(&'static str, String)> {
             ("Crypto-Key", crypto_key.into()),
         ],
         Encoding::Plain => Vec::new(),
-    }
-}
-
-/// The body of an error.
-#[derive(Default, Deserialize)]
-struct Reason {
-    errno: Option<u32>,
-    message: Option<String>,
-}
-
-/// The server's answer and a remedy.
-fn refusal(status: StatusCode, retry_after: Option<&str>, body: &[u8]) -> String {
-    let mut text = format!("the server answered {status}");
-    let reason: Reason = serde_json::from_slice(body).unwrap_or_default();
-    let message = reason.message.unwrap_or_default();
-    if !message.is_empty() {
-        text += &format!(": {}", printable(&message));
-        text += &reason.errno.map(|errno| format!(" (errno {errno})")).unwrap_or_default();
-    }
-    if let Some(seconds) = retry_after {
-        text += &format!(", Retry-After: {}", printable(seconds));
-    }
-    match advice(status, &message) {
-        Some(advice) => text + "\n" + advice,
-        None => text,
-    }
-}
-
-fn advice(status: StatusCode, message: &str) -> Option<&'static str> {
-    Some(match status.as_u16() {
-        300..=399 => "push services do not redirect: is the endpoint complete?",
-        401 => token_advice(message),
-        403 => "the subscription takes another VAPID key: give its file with --vapid-key",
-        404 => "there is no such endpoint: is it complete, and has its server kept its keys?",
-        410 => "the subscription is over: its user agent has to subscribe again",
-        413 => "the message is too long for this server",
-        429 => "too many messages: send again later",
-        503 => "the server is busy or stopping: send again later",
-        _ => return None,
-    })
-}
-
-/// What to do about a token, by the claim that the server's message names.
-fn token_advice(message: &str) -> &'static str {
-    let names = |claim| message.split(|c: char| !c.is_alphanumeric()).any(|word| word == claim);
-    if names("exp") {
-        "the VAPID token's time is wrong: is the clock of this machine right?"
-    } else if names("aud") {
-        "the VAPID token is for the endpoint's origin, which must be the server's public_url"
-    } else {
-        "the VAPID token is missing or wrong"
     }
 }
 

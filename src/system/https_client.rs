@@ -10,12 +10,13 @@ use std::time::Duration;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::CertificateDer;
 use rustls::{CertificateError, InvalidMessage, RootCertStore};
+use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::error::{ProtocolError, SubProtocolError};
 use tokio_tungstenite::tungstenite::http::HeaderValue;
-use tokio_tungstenite::tungstenite::http::header::SEC_WEBSOCKET_PROTOCOL;
+use tokio_tungstenite::tungstenite::http::header::{CONTENT_TYPE, SEC_WEBSOCKET_PROTOCOL};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
@@ -90,6 +91,25 @@ pub fn is_private(url: &Url) -> bool {
 /// A WebSocket with a server at its other end.
 pub type WebSocket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
+/// Why no WebSocket opens.
+#[derive(Debug, thiserror::Error)]
+#[error("{why}{}", advice.map(|advice| format!("; {advice}")).unwrap_or_default())]
+pub struct OpenError {
+    pub why: String,
+    /// What to try, if that is known.
+    pub advice: Option<&'static str>,
+    /// None if the end, the network or TLS failed.
+    pub answer: Option<Answered>,
+}
+
+/// An answer of HTTP in place of a WebSocket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answered {
+    pub status: u16,
+    /// Otherwise a firewall, a proxy or another server answered.
+    pub is_of_kalends: bool,
+}
+
 /// Opens WebSockets at one URL.
 pub struct WebSocketClient {
     url: Url,
@@ -105,7 +125,7 @@ impl WebSocketClient {
     }
 
     /// Opens a WebSocket, or returns the reason for the failure. It has no timeout of its own.
-    pub async fn open(&self) -> Result<WebSocket, String> {
+    pub async fn open(&self) -> Result<WebSocket, OpenError> {
         let opened = match self.handshake(Some(PROTOCOL)).await {
             // A server may take no subprotocol (RFC 6455 §4.2.2). Mozilla's does so and Firefox
             // accepts it. This library does not, so the second handshake offers no subprotocol.
@@ -114,9 +134,10 @@ impl WebSocketClient {
             ))) => self.handshake(None).await,
             opened => opened,
         };
-        opened.map_err(|error| match self.advice(&error) {
-            Some(advice) => format!("{}; {advice}", why(&error)),
-            None => why(&error),
+        opened.map_err(|error| OpenError {
+            why: why(&error),
+            advice: self.advice(&error),
+            answer: answered(&error),
         })
     }
 
@@ -124,9 +145,13 @@ impl WebSocketClient {
     fn advice(&self, error: &Error) -> Option<&'static str> {
         let is_plain = self.url.scheme() == "ws";
         match error {
-            Error::Http(response) => match response.status().as_u16() {
-                426 => Some("does the proxy in front pass the upgrade?"),
-                400 if is_plain => Some(PORT_MAY_SPEAK_TLS),
+            Error::Http(_) => match answered(error)? {
+                Answered { status: 426, .. } => Some("does the proxy in front pass the upgrade?"),
+                Answered { status: 400, .. } if is_plain => Some(PORT_MAY_SPEAK_TLS),
+                Answered { is_of_kalends: false, .. } => Some(
+                    "this is not an answer of Kalends: a firewall or a proxy refuses the connection, or another server \
+                     is there",
+                ),
                 _ => None,
             },
             // On a TLS port some servers answer plain HTTP in HTTP/1.0, some with a TLS alert, some
@@ -155,6 +180,20 @@ impl WebSocketClient {
             connect_async_with_config(request, Some(config), no_delay).await?;
         Ok(socket)
     }
+}
+
+/// The answer in place of a WebSocket, if there is one. The errors of Kalends are JSON with an errno; of a body that
+/// has not arrived with the head, only the type is known.
+fn answered(error: &Error) -> Option<Answered> {
+    let Error::Http(response) = error else { return None };
+    let content_type = response.headers().get(CONTENT_TYPE);
+    let is_json = content_type.is_some_and(|is| is.as_bytes().starts_with(b"application/json"));
+    let body = response.body().as_deref().unwrap_or_default();
+    let is_of_kalends = match serde_json::from_slice::<Value>(body) {
+        Ok(body) => body["errno"].is_u64(),
+        Err(error) => is_json && error.is_eof(),
+    };
+    Some(Answered { status: response.status().as_u16(), is_of_kalends })
 }
 
 const PORT_MAY_SPEAK_TLS: &str = "if that port speaks TLS, try wss:";
@@ -229,6 +268,8 @@ pub(crate) fn printable(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio_tungstenite::tungstenite::http::Response;
+
     use super::*;
 
     #[test]
@@ -240,6 +281,28 @@ mod tests {
         for error in [ureq::Error::Rustls(tls.clone()), ureq::Error::Io(io::Error::other(tls))] {
             let why = why_unanswered(error);
             assert!(why.contains("UnknownIssuer; ") && why.contains("SSL_CERT_FILE"), "{why}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_one_of_kalends_if_it_is_json_with_an_errno() {
+        const HTML: &str = "text/html";
+        const JSON: &str = "application/json";
+        for (content_type, body, is_of_kalends) in [
+            (JSON, r#"{"code":403,"errno":109}"#, true),
+            // The rest of the body has not arrived.
+            (JSON, "", true),
+            (JSON, r#"{"code":40"#, true),
+            (JSON, r#"{"message":"forbidden"}"#, false),
+            (HTML, "<html>403 Forbidden</html>", false),
+            (HTML, "", false),
+        ] {
+            let answer = Response::builder().status(403).header(CONTENT_TYPE, content_type);
+            let answer = answer.body(Some(body.as_bytes().to_vec())).unwrap();
+            let error = Error::Http(Box::new(answer));
+            assert_eq!(answered(&error), Some(Answered { status: 403, is_of_kalends }), "{body}");
+            let client = WebSocketClient::new(&Url::parse("ws://a/").unwrap()).unwrap();
+            assert_eq!(client.advice(&error).is_some(), !is_of_kalends, "{body}");
         }
     }
 

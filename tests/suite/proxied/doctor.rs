@@ -8,6 +8,10 @@ use crate::harness::Server;
 /// The address of each proxy.
 const TRUSTED: &str = "--trusted-proxies=127.0.0.1";
 
+/// Lines of the sample of nginx.
+const UPGRADE: &str = "        proxy_set_header Upgrade $http_upgrade;\n";
+const BODY: &str = "        client_max_body_size 512k;\n";
+
 /// What the doctor finds, and whether it is content.
 async fn examined(server: &Server, url: &str, idle_s: u64) -> (bool, Vec<Value>) {
     examined_with(server, url, &[&format!("--idle-s={idle_s}")]).await
@@ -77,8 +81,6 @@ async fn a_good_proxy_passes_every_check() {
 
 #[actix_web::test]
 async fn each_fault_of_an_nginx_is_told() {
-    const UPGRADE: &str = "        proxy_set_header Upgrade $http_upgrade;\n";
-    const BODY: &str = "        client_max_body_size 512k;\n";
     const FORWARDED: &str = "        proxy_set_header X-Forwarded-For $remote_addr;\n";
     for (from, to, idle_s, told, is_warning) in [
         (UPGRADE, "", 0, ["user agent", "answered 426", "Upgrade and Connection"], false),
@@ -129,6 +131,18 @@ async fn each_fault_of_an_nginx_is_told() {
         let is_content =
             is_told(Kind::Nginx, |sample| sample.replace(from, to), idle_s, told).await;
         assert_eq!(is_content, is_warning);
+    }
+}
+
+#[actix_web::test]
+async fn a_rule_that_answers_in_the_place_of_kalends_is_told() {
+    for (line, rule, check) in [
+        (BODY, "        if ($http_content_encoding) { return 403; }\n", "push"),
+        (UPGRADE, "        if ($http_upgrade) { return 403; }\n", "user agent"),
+    ] {
+        let told = [check, "answered 403", "this is not an answer of Kalends"];
+        let change = |sample: Sample| sample.replace(line, rule);
+        assert!(!is_told(Kind::Nginx, change, 0, told).await, "the check fails");
     }
 }
 
