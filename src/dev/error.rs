@@ -5,6 +5,7 @@ use std::io;
 use super::agent::AgentError;
 use super::encrypt::EncryptionError;
 use super::files::FileError;
+use super::push::refusal::Refusal;
 use crate::system::https_client::ClientError;
 
 /// Why a command did not do what it was asked.
@@ -20,6 +21,8 @@ pub enum ToolError {
     /// A server did not answer, or refused.
     #[error(transparent)]
     Client(#[from] ClientError),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// A server violates the protocol, or refused the agent.
     #[error(transparent)]
     Agent(#[from] AgentError),

@@ -201,7 +201,7 @@ impl<'a, W: Write> Listener<'a, W> {
     async fn session(&mut self) -> Result<(), Ended> {
         let opened = timeout(self.timing.connect, self.client.open()).await;
         let silent = |_| Ended::Lost("the server does not answer".into());
-        let mut socket = opened.map_err(silent)?.map_err(Ended::Lost)?;
+        let mut socket = opened.map_err(silent)?.map_err(|error| Ended::Lost(error.to_string()))?;
         let hello = self.agent.hello();
         self.send(&mut socket, Message::text(hello)).await?;
         while self.left != Some(0) {
@@ -215,8 +215,10 @@ impl<'a, W: Write> Listener<'a, W> {
                     return Err(ClientError::Refused(text.into()).into());
                 }
             }
-            // As in Firefox, any message resets the wait.
-            self.backoff.reset();
+            // As in Firefox, any message resets the wait, but a server may refuse every register after its hello.
+            if !self.agent.is_waiting() {
+                self.backoff.reset();
+            }
         }
         self.leave(&mut socket).await;
         Ok(())

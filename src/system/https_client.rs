@@ -9,17 +9,20 @@ use std::time::Duration;
 
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::CertificateDer;
-use rustls::{CertificateError, InvalidMessage, RootCertStore};
+use rustls::{InvalidMessage, RootCertStore};
+use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::error::{ProtocolError, SubProtocolError};
 use tokio_tungstenite::tungstenite::http::HeaderValue;
-use tokio_tungstenite::tungstenite::http::header::SEC_WEBSOCKET_PROTOCOL;
+use tokio_tungstenite::tungstenite::http::header::{CONTENT_TYPE, SEC_WEBSOCKET_PROTOCOL};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use url::{Host, Url};
+
+use super::certificate_words::explained;
 
 /// Why a server gives no answer, or not the one that was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +41,9 @@ pub enum ClientError {
     },
     #[error("{0}")]
     Refused(String),
+    /// The server does not know any more what the request continues.
+    #[error("{0}")]
+    Gone(String),
 }
 
 /// How long each step of a request may take: finding the server, connecting, sending, the answer's
@@ -90,6 +96,34 @@ pub fn is_private(url: &Url) -> bool {
 /// A WebSocket with a server at its other end.
 pub type WebSocket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
+/// Why no WebSocket opens.
+#[derive(Debug, thiserror::Error)]
+#[error("{why}{}", advice.map(|advice| format!("; {advice}")).unwrap_or_default())]
+pub struct OpenError {
+    pub why: String,
+    /// What to try, if that is known.
+    pub advice: Option<&'static str>,
+    pub cause: Cause,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    Answered(Answered),
+    /// The certificate is not accepted. The advice is for who has it renewed.
+    Certificate,
+    /// A port that should speak TLS does not.
+    NotTls,
+    Other,
+}
+
+/// An answer of HTTP in place of a WebSocket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answered {
+    pub status: u16,
+    /// Otherwise a firewall, a proxy or another server answered.
+    pub is_of_kalends: bool,
+}
+
 /// Opens WebSockets at one URL.
 pub struct WebSocketClient {
     url: Url,
@@ -105,7 +139,7 @@ impl WebSocketClient {
     }
 
     /// Opens a WebSocket, or returns the reason for the failure. It has no timeout of its own.
-    pub async fn open(&self) -> Result<WebSocket, String> {
+    pub async fn open(&self) -> Result<WebSocket, OpenError> {
         let opened = match self.handshake(Some(PROTOCOL)).await {
             // A server may take no subprotocol (RFC 6455 §4.2.2). Mozilla's does so and Firefox
             // accepts it. This library does not, so the second handshake offers no subprotocol.
@@ -114,9 +148,10 @@ impl WebSocketClient {
             ))) => self.handshake(None).await,
             opened => opened,
         };
-        opened.map_err(|error| match self.advice(&error) {
-            Some(advice) => format!("{}; {advice}", why(&error)),
-            None => why(&error),
+        opened.map_err(|error| OpenError {
+            why: why(&error),
+            advice: self.advice(&error),
+            cause: cause(&error),
         })
     }
 
@@ -124,9 +159,16 @@ impl WebSocketClient {
     fn advice(&self, error: &Error) -> Option<&'static str> {
         let is_plain = self.url.scheme() == "ws";
         match error {
-            Error::Http(response) => match response.status().as_u16() {
-                426 => Some("does the proxy in front pass the upgrade?"),
-                400 if is_plain => Some(PORT_MAY_SPEAK_TLS),
+            Error::Http(_) => match answered(error)? {
+                Answered { status: 426, .. } => Some("does the proxy in front pass the upgrade?"),
+                Answered { status: 400, .. } if is_plain => Some(PORT_MAY_SPEAK_TLS),
+                Answered { status: 401, is_of_kalends: true } => Some(
+                    "the server is closed: ask its operator for the address with a token (`kalends access add`)",
+                ),
+                Answered { is_of_kalends: false, .. } => Some(
+                    "this is not an answer of Kalends: a firewall or a proxy refuses the connection, or another server \
+                     is there",
+                ),
                 _ => None,
             },
             // On a TLS port some servers answer plain HTTP in HTTP/1.0, some with a TLS alert, some
@@ -157,32 +199,70 @@ impl WebSocketClient {
     }
 }
 
+/// The answer in place of a WebSocket, if there is one. The errors of Kalends are JSON with an errno; of a body that
+/// has not arrived with the head, only the type is known.
+fn answered(error: &Error) -> Option<Answered> {
+    let Error::Http(response) = error else { return None };
+    let content_type = response.headers().get(CONTENT_TYPE);
+    let is_json = content_type.is_some_and(|is| is.as_bytes().starts_with(b"application/json"));
+    let body = response.body().as_deref().unwrap_or_default();
+    let is_of_kalends = match serde_json::from_slice::<Value>(body) {
+        Ok(body) => body["errno"].is_u64(),
+        Err(error) => is_json && error.is_eof(),
+    };
+    Some(Answered { status: response.status().as_u16(), is_of_kalends })
+}
+
+fn cause(error: &Error) -> Cause {
+    let tls = match error {
+        Error::Io(error) => rustls_error(error),
+        _ => None,
+    };
+    match tls {
+        Some(rustls::Error::InvalidCertificate(_)) => Cause::Certificate,
+        Some(error) if is_not_tls(error) => Cause::NotTls,
+        _ => answered(error).map_or(Cause::Other, Cause::Answered),
+    }
+}
+
 const PORT_MAY_SPEAK_TLS: &str = "if that port speaks TLS, try wss:";
 
 /// What went wrong with a request, and what to try.
 pub fn why_unanswered(error: ureq::Error) -> String {
-    let advice = match &error {
+    let tls = match &error {
         ureq::Error::Rustls(error) => Some(error),
         ureq::Error::Io(error) => rustls_error(error),
         _ => None,
     };
-    let advice = advice
+    let advice = tls
         .and_then(|error| tls_advice(error, "that port does not speak TLS: try http:"))
         .map(|advice| format!("; {advice}"));
-    error.into_io().to_string() + &advice.unwrap_or_default()
+    let why = tls.and_then(certificate_fault);
+    why.unwrap_or_else(|| error.into_io().to_string()) + &advice.unwrap_or_default()
 }
 
 fn rustls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
 
+fn is_not_tls(error: &rustls::Error) -> bool {
+    matches!(error, rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType))
+}
+
 /// What to try after TLS failed; `not_tls` if the other end does not speak it.
 fn tls_advice(error: &rustls::Error, not_tls: &'static str) -> Option<&'static str> {
     match error {
-        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => Some(
-            "if you trust who signed its certificate, name a file with that one in SSL_CERT_FILE",
-        ),
-        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Some(not_tls),
+        rustls::Error::InvalidCertificate(error) => Some(explained(error).1),
+        error => is_not_tls(error).then_some(not_tls),
+    }
+}
+
+/// What is wrong with a certificate, if that is why TLS failed.
+fn certificate_fault(error: &rustls::Error) -> Option<String> {
+    match error {
+        rustls::Error::InvalidCertificate(error) => {
+            Some(format!("the certificate of the server is refused: {}", explained(error).0))
+        }
         _ => None,
     }
 }
@@ -196,7 +276,10 @@ pub fn why(error: &Error) -> String {
         Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => {
             "the server closed the connection".into()
         }
-        Error::Io(error) => error.to_string(),
+        Error::Io(error) => {
+            let fault = rustls_error(error).and_then(certificate_fault);
+            fault.unwrap_or_else(|| error.to_string())
+        }
         error => error.to_string(),
     }
 }
@@ -229,6 +312,9 @@ pub(crate) fn printable(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rustls::CertificateError;
+    use tokio_tungstenite::tungstenite::http::Response;
+
     use super::*;
 
     #[test]
@@ -236,10 +322,37 @@ mod tests {
         let tls = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
         let client = WebSocketClient::new(&Url::parse("wss://a/").unwrap()).unwrap();
         let error = Error::Io(io::Error::other(tls.clone()));
+        assert_eq!(cause(&error), Cause::Certificate);
         assert!(client.advice(&error).unwrap().contains("SSL_CERT_FILE"));
         for error in [ureq::Error::Rustls(tls.clone()), ureq::Error::Io(io::Error::other(tls))] {
             let why = why_unanswered(error);
-            assert!(why.contains("UnknownIssuer; ") && why.contains("SSL_CERT_FILE"), "{why}");
+            assert!(
+                why.starts_with("the certificate of the server is refused: no authority"),
+                "{why}"
+            );
+            assert!(why.contains("SSL_CERT_FILE"), "{why}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_one_of_kalends_if_it_is_json_with_an_errno() {
+        const HTML: &str = "text/html";
+        const JSON: &str = "application/json";
+        for (content_type, body, is_of_kalends) in [
+            (JSON, r#"{"code":403,"errno":109}"#, true),
+            // The rest of the body has not arrived.
+            (JSON, "", true),
+            (JSON, r#"{"code":40"#, true),
+            (JSON, r#"{"message":"forbidden"}"#, false),
+            (HTML, "<html>403 Forbidden</html>", false),
+            (HTML, "", false),
+        ] {
+            let answer = Response::builder().status(403).header(CONTENT_TYPE, content_type);
+            let answer = answer.body(Some(body.as_bytes().to_vec())).unwrap();
+            let error = Error::Http(Box::new(answer));
+            assert_eq!(answered(&error), Some(Answered { status: 403, is_of_kalends }), "{body}");
+            let client = WebSocketClient::new(&Url::parse("ws://a/").unwrap()).unwrap();
+            assert_eq!(client.advice(&error).is_some(), !is_of_kalends, "{body}");
         }
     }
 

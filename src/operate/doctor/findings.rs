@@ -4,6 +4,8 @@ use std::io::{self, IsTerminal, Write, stderr, stdout};
 
 use serde::Serialize;
 
+use super::trouble::Trouble;
+
 /// The result of a check, and what the operator should do about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
@@ -79,6 +81,19 @@ impl Findings {
         match result {
             Ok(found) => self.ok(check, found),
             Err(why) => self.fail(check, why.to_string(), remedy),
+        }
+    }
+
+    /// What a step has found, or why it failed, with the remedy of its trouble if it has one.
+    pub(super) fn step(
+        &mut self,
+        check: &'static str,
+        result: Result<impl Into<String>, Trouble>,
+        remedy: &str,
+    ) -> io::Result<()> {
+        match result {
+            Ok(found) => self.ok(check, found),
+            Err(Trouble { why, remedy: own }) => self.fail(check, why, own.unwrap_or(remedy)),
         }
     }
 

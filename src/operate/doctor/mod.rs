@@ -4,9 +4,11 @@
 //! - [`local`]: settings, data directory and limits of this machine.
 //! - [`reach`]: DNS, the clock and the certificate of the public URL.
 //! - [`public`]: a user agent and an application server that use the public URL.
+//! - [`trouble`]: why one of their steps fails, and what to do.
 
 pub mod command;
 mod findings;
 mod local;
 mod public;
 mod reach;
+mod trouble;

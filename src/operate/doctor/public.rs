@@ -12,6 +12,7 @@ use url::Url;
 
 use super::findings::Findings;
 use super::reach;
+use super::trouble::Trouble;
 use crate::dev::agent::{Agent, Event};
 use crate::dev::encrypt::MESSAGE_BYTES_MAX;
 use crate::dev::identity::Identity;
@@ -25,6 +26,13 @@ use crate::system::https_client::{WebSocket, WebSocketClient};
 /// Maximum time for a step of the server.
 const STEP_WAIT: Duration = Duration::from_secs(10);
 
+/// The remedy if the user agent gets no answer.
+const UNREACHABLE: &str =
+    "check that the server or its proxy listens at this URL, DNS, and firewalls";
+
+/// The remedy if the application server gets no answer.
+const LOGS: &str = "look at the logs of the proxy and of the server";
+
 /// A user agent on its connection.
 struct Session {
     socket: WebSocket,
@@ -37,13 +45,19 @@ struct Sender {
     pair: KeyPair,
 }
 
-pub(super) async fn check(
-    url: &Url,
-    access_token: Option<&str>,
-    has_proxy: bool,
-    idle: Duration,
-    findings: &mut Findings,
-) -> io::Result<()> {
+/// How the URL is used.
+pub(super) struct Visit<'a> {
+    pub(super) url: &'a Url,
+    pub(super) access_token: Option<&'a str>,
+    /// The VAPID key that the application server signs with.
+    pub(super) pair: KeyPair,
+    pub(super) has_proxy: bool,
+    /// How long the connection is silent before the last push.
+    pub(super) idle: Duration,
+}
+
+pub(super) async fn check(visit: Visit<'_>, findings: &mut Findings) -> io::Result<()> {
+    let Visit { url, access_token, pair, has_proxy, idle } = visit;
     if !reach::dns(url, findings).await? {
         return Ok(());
     }
@@ -63,14 +77,13 @@ pub(super) async fn check(
         Ok(client) => client,
         Err(error) => return findings.fail("certificates", error.to_string(), "as it says"),
     };
-    let pair = KeyPair::generate();
     let identity = Identity::generate(&socket_url, Some(to_base64url(pair.public())));
     let agent = Agent::new(identity);
     let mut session = match Session::connect(&client, agent).await {
         Ok(session) => session,
-        Err(why) => {
-            let remedy = remedy_of_upgrade(&why);
-            return findings.fail("user agent", format!("{shown}: {why}"), remedy);
+        Err(trouble) => {
+            let failed: Result<String, _> = Err(trouble.at(shown.as_str()));
+            return findings.step("user agent", failed, UNREACHABLE);
         }
     };
     findings.ok("user agent", format!("it connects to {shown} and subscribes"))?;
@@ -108,15 +121,15 @@ async fn direct(
     let (answer, message) = deliver(session, sender.push(b"direct")).await;
     let answer = match answer {
         Ok(answer) => answer,
-        Err(why) => {
-            findings.fail("push", why.clone(), remedy_of_push(&why))?;
+        Err(trouble) => {
+            findings.step("push", Err::<String, _>(trouble), LOGS)?;
             return Ok(false);
         }
     };
     let arrives = message.map(|()| "a signed push arrives at once");
-    let arrives = arrives.map_err(|why| format!("it does not arrive: {why}"));
+    let arrives = arrives.map_err(|trouble| trouble.at("it does not arrive"));
     let remedy = "the push was accepted and stored: let the proxy pass frames of WebSockets at once, without buffering";
-    findings.result("push", arrives, remedy)?;
+    findings.step("push", arrives, remedy)?;
     for (header, is_there) in
         [("Location", answer.location.is_some()), ("TTL", answer.ttl.is_some())]
     {
@@ -133,10 +146,8 @@ async fn direct(
 async fn large(session: &mut Session, sender: &Sender, findings: &mut Findings) -> io::Result<()> {
     let (answer, message) = deliver(session, sender.push(&[b'x'; MESSAGE_BYTES_MAX])).await;
     let arrives = answer.and(message).map(|()| "the largest body of browsers arrives");
-    let arrives = arrives.map_err(|why| format!("the largest body of browsers: {why}"));
-    let remedy = "raise the limit of bodies in the proxy (client_max_body_size of nginx, max_size of Caddy) and \
-                  payload_bytes_max to 4096 at least";
-    findings.result("large push", arrives, remedy)
+    let arrives = arrives.map_err(|trouble| trouble.at("the largest body of browsers"));
+    findings.step("large push", arrives, "let the proxy pass large bodies and frames unchanged")
 }
 
 /// A push to the agent while it is not connected. Returns its next connection.
@@ -150,22 +161,22 @@ async fn stored(
     // The server notices the end of the connection in any case.
     let _ = socket.close(None).await;
     drop(socket);
-    if let Err(why) = sender.push(b"stored").await {
-        findings.fail("stored push", why.clone(), remedy_of_push(&why))?;
+    if let Err(trouble) = sender.push(b"stored").await {
+        findings.step("stored push", Err::<String, _>(trouble), LOGS)?;
         return Ok(None);
     }
     let mut session = match Session::connect(client, agent).await {
         Ok(session) => session,
-        Err(why) => {
-            let found = format!("the agent cannot connect again: {why}");
-            findings.fail("stored push", found, remedy_of_upgrade(&why))?;
+        Err(trouble) => {
+            let trouble = trouble.at("the agent cannot connect again");
+            findings.step("stored push", Err::<String, _>(trouble), UNREACHABLE)?;
             return Ok(None);
         }
     };
     let arrives = session.message().await.map(|()| "it arrives when the agent connects again");
-    let arrives = arrives.map_err(|why| format!("it does not arrive: {why}"));
+    let arrives = arrives.map_err(|trouble| trouble.at("it does not arrive"));
     let remedy = "look at the log of the server, and run `kalends preflight`";
-    findings.result("stored push", arrives, remedy)?;
+    findings.step("stored push", arrives, remedy)?;
     Ok(Some(session))
 }
 
@@ -179,23 +190,23 @@ async fn silent(
     let seconds = idle.as_secs();
     findings.wait(&format!("waiting {seconds} s on a silent connection (--idle-s)"));
     let found = match session.stays_open(idle).await {
-        Err(why) => Err(format!("it ends within {seconds} s: {why}")),
+        Err(trouble) => Err(trouble.at(&format!("it ends within {seconds} s"))),
         Ok(()) => {
             let (answer, message) = deliver(session, sender.push(b"late")).await;
             let arrives = answer.and(message).map(|()| format!("a push arrives after {seconds} s"));
-            arrives.map_err(|why| format!("after {seconds} s: {why}"))
+            arrives.map_err(|trouble| trouble.at(&format!("after {seconds} s")))
         }
     };
     let remedy = "raise the proxy's timeout of silent connections (proxy_read_timeout of nginx) above \
                   keepalive_interval_s and keepalive_grace_s together";
-    findings.result("silent connection", found, remedy)
+    findings.step("silent connection", found, remedy)
 }
 
 /// Waits for the answer to a push, and for its message if it was accepted. The agent acks it meanwhile.
 async fn deliver(
     session: &mut Session,
-    push: impl Future<Output = Result<Accepted, String>>,
-) -> (Result<Accepted, String>, Result<(), String>) {
+    push: impl Future<Output = Result<Accepted, Trouble>>,
+) -> (Result<Accepted, Trouble>, Result<(), Trouble>) {
     let (mut push, mut message) = (pin!(push), None);
     let answer = loop {
         tokio::select! {
@@ -213,17 +224,16 @@ async fn deliver(
 
 impl Sender {
     /// Sends a push. Returns the answer, whose status is that of success.
-    async fn push(&self, message: &[u8]) -> Result<Accepted, String> {
-        let push = Push::signed(&self.subscription, message, &self.pair);
-        let push = push.map_err(|error| error.to_string())?;
-        let sent = spawn_blocking(move || push.send().map_err(|error| error.to_string())).await;
-        sent.map_err(|error| error.to_string())?
+    async fn push(&self, message: &[u8]) -> Result<Accepted, Trouble> {
+        let push = Push::signed(&self.subscription, message, &self.pair)?;
+        let sent = spawn_blocking(move || push.send()).await;
+        Ok(sent.map_err(|error| error.to_string())??)
     }
 }
 
 impl Session {
     /// Connects, and subscribes if the agent has no subscription.
-    async fn connect(client: &WebSocketClient, mut agent: Agent) -> Result<Self, String> {
+    async fn connect(client: &WebSocketClient, mut agent: Agent) -> Result<Self, Trouble> {
         let late = |_| format!("no answer in {} s", STEP_WAIT.as_secs());
         let mut socket = timeout(STEP_WAIT, client.open()).await.map_err(late)??;
         let sent = socket.send(Message::text(agent.hello())).await;
@@ -236,7 +246,7 @@ impl Session {
     }
 
     /// Waits for a message, which is acked.
-    async fn message(&mut self) -> Result<(), String> {
+    async fn message(&mut self) -> Result<(), Trouble> {
         loop {
             let events = self.next(STEP_WAIT).await?;
             if events.iter().any(|event| matches!(event, Event::Message { .. })) {
@@ -246,7 +256,7 @@ impl Session {
     }
 
     /// Handles what arrives for this time. An error is the end of the connection.
-    async fn stays_open(&mut self, time: Duration) -> Result<(), String> {
+    async fn stays_open(&mut self, time: Duration) -> Result<(), Trouble> {
         let open = async {
             loop {
                 self.next(Duration::MAX).await?;
@@ -256,116 +266,23 @@ impl Session {
     }
 
     /// Handles the next message of the server.
-    async fn next(&mut self, wait: Duration) -> Result<Vec<Event>, String> {
+    async fn next(&mut self, wait: Duration) -> Result<Vec<Event>, Trouble> {
         let late = |_| format!("nothing arrives in {} s", wait.as_secs());
         let message = timeout(wait, self.socket.next()).await.map_err(late)?;
         match message {
             Some(Ok(Message::Text(text))) => {
-                let step = self.agent.on_message(&text).map_err(|error| error.to_string())?;
+                let step = self.agent.on_message(&text)?;
                 for text in step.send {
                     let sent = self.socket.send(Message::text(text)).await;
                     sent.map_err(|error| error.to_string())?;
                 }
                 Ok(step.events)
             }
-            Some(Ok(Message::Close(_))) | None => Err("the connection was closed".to_owned()),
+            Some(Ok(Message::Close(_))) | None => {
+                Err("the connection was closed".to_owned().into())
+            }
             Some(Ok(_)) => Ok(Vec::new()),
-            Some(Err(error)) => Err(https_client::why(&error)),
+            Some(Err(error)) => Err(https_client::why(&error).into()),
         }
-    }
-}
-
-/// What to do if no WebSocket opens.
-fn remedy_of_upgrade(why: &str) -> &'static str {
-    match status(why) {
-        Some(426) => {
-            "let the proxy pass the headers Upgrade and Connection (docs/deploy/nginx.conf)"
-        }
-        Some(401) => {
-            "the server is closed: make a token with `kalends access add doctor --expires 10m`, and name it with \
-             --access-token"
-        }
-        Some(403) => "a firewall or origins_allowed refuses the connection",
-        Some(404) => "the proxy passes `/` to another place: its location must lead to the server",
-        Some(429) => "a limit by address refuses it: name the proxy in trusted_proxies",
-        Some(502..=504) => {
-            "the proxy does not reach the server: compare its upstream with `listen`, and look whether the server runs"
-        }
-        Some(200..=399) => {
-            "another site answers at this URL: check the name of the virtual host, and DNS"
-        }
-        _ => "check that the server or its proxy listens at this URL, DNS, and firewalls",
-    }
-}
-
-/// What to do if a push is not accepted.
-fn remedy_of_push(why: &str) -> &'static str {
-    match status(why) {
-        Some(300..=399) => "the proxy redirects pushes: let it pass POST for all paths",
-        Some(401) => {
-            "the origin or the clock is wrong: compare public_url with the URL of the endpoint, and run NTP; with \
-             vapid_keys_allowed no key of the doctor is listed"
-        }
-        Some(404 | 405) => {
-            "the proxy does not pass this path: all paths but those of health belong to the server"
-        }
-        Some(413) => "raise the limit of bodies in the proxy",
-        Some(429) => "a limit refuses it: name the proxy in trusted_proxies",
-        Some(502..=504) => {
-            "the proxy does not reach the server, or the server cannot store: look at both logs"
-        }
-        _ => "look at the logs of the proxy and of the server",
-    }
-}
-
-/// The status in `it answered 404 Not Found` and the like.
-fn status(why: &str) -> Option<u16> {
-    let (_, rest) = why.split_once("answered ")?;
-    rest.get(..3)?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// At both ends of each range of statuses the remedy is the one with these words, and beside it another.
-    fn assert_ranges(remedy: fn(&str) -> &'static str, ranges: &[(u16, u16, &str)]) {
-        let at = |status: u16| remedy(&format!("the server answered {status} and so on"));
-        for (first, last, words) in ranges {
-            for status in [*first, *last] {
-                assert!(at(status).contains(words), "{status}: {}", at(status));
-            }
-            for status in [first - 1, last + 1] {
-                assert!(!at(status).contains(words), "{status}: {}", at(status));
-            }
-        }
-        assert_eq!([at(199), remedy("cannot reach https://a")], [at(500), at(600)]);
-    }
-
-    #[test]
-    fn the_remedy_follows_the_status() {
-        assert_ranges(
-            remedy_of_upgrade,
-            &[
-                (200, 399, "another site answers"),
-                (401, 401, "--access-token"),
-                (403, 403, "a firewall or origins_allowed"),
-                (404, 404, "another place"),
-                (426, 426, "the headers Upgrade and Connection"),
-                (429, 429, "a limit by address"),
-                (502, 504, "the proxy does not reach the server"),
-            ],
-        );
-        assert_ranges(
-            remedy_of_push,
-            &[
-                (300, 399, "redirects pushes"),
-                (401, 401, "the origin or the clock"),
-                (404, 405, "does not pass this path"),
-                (413, 413, "the limit of bodies"),
-                (429, 429, "a limit refuses it"),
-                (502, 504, "does not reach the server"),
-            ],
-        );
     }
 }

@@ -3,10 +3,14 @@
 use serde_json::Value;
 
 use super::{Kind, ProxiedServer, Sample};
-use crate::harness::Server;
+use crate::harness::{Server, run};
 
 /// The address of each proxy.
 const TRUSTED: &str = "--trusted-proxies=127.0.0.1";
+
+/// Lines of the sample of nginx.
+const UPGRADE: &str = "        proxy_set_header Upgrade $http_upgrade;\n";
+const BODY: &str = "        client_max_body_size 512k;\n";
 
 /// What the doctor finds, and whether it is content.
 async fn examined(server: &Server, url: &str, idle_s: u64) -> (bool, Vec<Value>) {
@@ -51,7 +55,7 @@ async fn is_told(
 
 #[actix_web::test]
 async fn a_good_proxy_passes_every_check() {
-    for kind in [Kind::Nginx, Kind::Caddy] {
+    for kind in Kind::ALL {
         let proxied = ProxiedServer::start_with(kind, &[TRUSTED], |sample| sample).await;
         let origin = proxied.proxy_process.origin();
         let (is_content, findings) = examined(&proxied.server, &origin, 0).await;
@@ -77,8 +81,6 @@ async fn a_good_proxy_passes_every_check() {
 
 #[actix_web::test]
 async fn each_fault_of_an_nginx_is_told() {
-    const UPGRADE: &str = "        proxy_set_header Upgrade $http_upgrade;\n";
-    const BODY: &str = "        client_max_body_size 512k;\n";
     const FORWARDED: &str = "        proxy_set_header X-Forwarded-For $remote_addr;\n";
     for (from, to, idle_s, told, is_warning) in [
         (UPGRADE, "", 0, ["user agent", "answered 426", "Upgrade and Connection"], false),
@@ -133,6 +135,18 @@ async fn each_fault_of_an_nginx_is_told() {
 }
 
 #[actix_web::test]
+async fn a_rule_that_answers_in_the_place_of_kalends_is_told() {
+    for (line, rule, check) in [
+        (BODY, "        if ($http_content_encoding) { return 403; }\n", "push"),
+        (UPGRADE, "        if ($http_upgrade) { return 403; }\n", "user agent"),
+    ] {
+        let told = [check, "answered 403", "this is not an answer of Kalends"];
+        let change = |sample: Sample| sample.replace(line, rule);
+        assert!(!is_told(Kind::Nginx, change, 0, told).await, "the check fails");
+    }
+}
+
+#[actix_web::test]
 async fn a_proxy_that_is_not_trusted_is_told() {
     let proxied = ProxiedServer::start(Kind::Caddy).await;
     let origin = proxied.proxy_process.origin();
@@ -182,7 +196,7 @@ async fn caddy_that_keeps_pushes_for_itself_is_told() {
 
 #[actix_web::test]
 async fn a_proxy_without_its_server_is_told() {
-    for kind in [Kind::Nginx, Kind::Caddy] {
+    for kind in Kind::ALL {
         let mut proxied = ProxiedServer::start_with(kind, &[TRUSTED], |sample| sample).await;
         proxied.server.kill();
         let origin = proxied.proxy_process.origin();
@@ -197,7 +211,7 @@ async fn a_proxy_without_its_server_is_told() {
 async fn a_closed_server_is_checked_with_a_token() {
     let server = Server::start_with(&["--access=token"]);
     closed_server_is_checked(&server, &server.origin()).await;
-    for kind in [Kind::Nginx, Kind::Caddy] {
+    for kind in Kind::ALL {
         let closed = [TRUSTED, "--access=token"];
         let proxied = ProxiedServer::start_with(kind, &closed, |sample| sample).await;
         closed_server_is_checked(&proxied.server, &proxied.proxy_process.origin()).await;
@@ -215,6 +229,25 @@ async fn closed_server_is_checked(server: &Server, origin: &str) {
     let (is_content, findings) = examined_with(server, origin, &with).await;
     assert!(is_content && troubles(&findings).is_empty(), "{findings:#?}");
     assert!(!format!("{findings:?}").contains(token), "no finding has the token");
+}
+
+#[actix_web::test]
+async fn a_server_for_listed_keys_is_checked_with_one_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("vapid.pem");
+    let file = file.to_str().expect("a path is text");
+    let listed = run(&["keys", "vapid", file]).await.succeeded();
+    let server = Server::start_with(&[&format!("--vapid-keys-allowed={}", listed.trim())]);
+    let (is_content, findings) = examined(&server, &server.origin(), 0).await;
+    let told = troubles(&findings);
+    assert!(!is_content && told.len() == 1, "{findings:#?}");
+    assert!(
+        told[0].contains("refused register with status 403") && told[0].contains("--vapid-key"),
+        "{told:?}"
+    );
+    let with = ["--idle-s=0", "--vapid-key", file];
+    let (is_content, findings) = examined_with(&server, &server.origin(), &with).await;
+    assert!(is_content && troubles(&findings).is_empty(), "{findings:#?}");
 }
 
 #[actix_web::test]
