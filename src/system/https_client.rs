@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::CertificateDer;
-use rustls::{CertificateError, InvalidMessage, RootCertStore};
+use rustls::{InvalidMessage, RootCertStore};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Error;
@@ -21,6 +21,8 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use url::{Host, Url};
+
+use super::certificate_words::explained;
 
 /// Why a server gives no answer, or not the one that was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -98,8 +100,17 @@ pub struct OpenError {
     pub why: String,
     /// What to try, if that is known.
     pub advice: Option<&'static str>,
-    /// None if the end, the network or TLS failed.
-    pub answer: Option<Answered>,
+    pub cause: Cause,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    Answered(Answered),
+    /// The certificate is not accepted. The advice is for who has it renewed.
+    Certificate,
+    /// A port that should speak TLS does not.
+    NotTls,
+    Other,
 }
 
 /// An answer of HTTP in place of a WebSocket.
@@ -137,7 +148,7 @@ impl WebSocketClient {
         opened.map_err(|error| OpenError {
             why: why(&error),
             advice: self.advice(&error),
-            answer: answered(&error),
+            cause: cause(&error),
         })
     }
 
@@ -196,32 +207,56 @@ fn answered(error: &Error) -> Option<Answered> {
     Some(Answered { status: response.status().as_u16(), is_of_kalends })
 }
 
+fn cause(error: &Error) -> Cause {
+    let tls = match error {
+        Error::Io(error) => rustls_error(error),
+        _ => None,
+    };
+    match tls {
+        Some(rustls::Error::InvalidCertificate(_)) => Cause::Certificate,
+        Some(error) if is_not_tls(error) => Cause::NotTls,
+        _ => answered(error).map_or(Cause::Other, Cause::Answered),
+    }
+}
+
 const PORT_MAY_SPEAK_TLS: &str = "if that port speaks TLS, try wss:";
 
 /// What went wrong with a request, and what to try.
 pub fn why_unanswered(error: ureq::Error) -> String {
-    let advice = match &error {
+    let tls = match &error {
         ureq::Error::Rustls(error) => Some(error),
         ureq::Error::Io(error) => rustls_error(error),
         _ => None,
     };
-    let advice = advice
+    let advice = tls
         .and_then(|error| tls_advice(error, "that port does not speak TLS: try http:"))
         .map(|advice| format!("; {advice}"));
-    error.into_io().to_string() + &advice.unwrap_or_default()
+    let why = tls.and_then(certificate_fault);
+    why.unwrap_or_else(|| error.into_io().to_string()) + &advice.unwrap_or_default()
 }
 
 fn rustls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
 
+fn is_not_tls(error: &rustls::Error) -> bool {
+    matches!(error, rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType))
+}
+
 /// What to try after TLS failed; `not_tls` if the other end does not speak it.
 fn tls_advice(error: &rustls::Error, not_tls: &'static str) -> Option<&'static str> {
     match error {
-        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => Some(
-            "if you trust who signed its certificate, name a file with that one in SSL_CERT_FILE",
-        ),
-        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Some(not_tls),
+        rustls::Error::InvalidCertificate(error) => Some(explained(error).1),
+        error => is_not_tls(error).then_some(not_tls),
+    }
+}
+
+/// What is wrong with a certificate, if that is why TLS failed.
+fn certificate_fault(error: &rustls::Error) -> Option<String> {
+    match error {
+        rustls::Error::InvalidCertificate(error) => {
+            Some(format!("the certificate of the server is refused: {}", explained(error).0))
+        }
         _ => None,
     }
 }
@@ -235,7 +270,10 @@ pub fn why(error: &Error) -> String {
         Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => {
             "the server closed the connection".into()
         }
-        Error::Io(error) => error.to_string(),
+        Error::Io(error) => {
+            let fault = rustls_error(error).and_then(certificate_fault);
+            fault.unwrap_or_else(|| error.to_string())
+        }
         error => error.to_string(),
     }
 }
@@ -268,6 +306,7 @@ pub(crate) fn printable(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rustls::CertificateError;
     use tokio_tungstenite::tungstenite::http::Response;
 
     use super::*;
@@ -277,10 +316,15 @@ mod tests {
         let tls = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
         let client = WebSocketClient::new(&Url::parse("wss://a/").unwrap()).unwrap();
         let error = Error::Io(io::Error::other(tls.clone()));
+        assert_eq!(cause(&error), Cause::Certificate);
         assert!(client.advice(&error).unwrap().contains("SSL_CERT_FILE"));
         for error in [ureq::Error::Rustls(tls.clone()), ureq::Error::Io(io::Error::other(tls))] {
             let why = why_unanswered(error);
-            assert!(why.contains("UnknownIssuer; ") && why.contains("SSL_CERT_FILE"), "{why}");
+            assert!(
+                why.starts_with("the certificate of the server is refused: no authority"),
+                "{why}"
+            );
+            assert!(why.contains("SSL_CERT_FILE"), "{why}");
         }
     }
 

@@ -4,6 +4,7 @@
 //! push.
 
 pub mod build;
+mod certificate_words;
 pub mod clock;
 pub mod errno;
 pub mod http_port;

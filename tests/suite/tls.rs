@@ -344,6 +344,29 @@ async fn the_doctor_and_the_metrics_tell_the_end_of_the_certificate() {
     }
 }
 
+#[actix_web::test]
+async fn the_doctor_says_in_words_why_a_certificate_is_refused() {
+    let [authority, other] = [Authority::new(), Authority::new()];
+    let server = authority.server(&[]);
+    let refused = "the certificate of the server is refused: ";
+    for (host, trusted, found, remedy) in [
+        ("localhost", &authority, "it is for 127.0.0.1 and not for localhost", "with that name"),
+        ("127.0.0.1", &other, "no authority that this machine trusts", "SSL_CERT_FILE"),
+    ] {
+        let url = format!("--public-url=https://{host}:{}", server.address().port());
+        let mut doctor = server.command(&["doctor", "--json", "--idle-s=0", &url]);
+        doctor.env("SSL_CERT_FILE", trusted.path("ca.pem"));
+        let ended = Program::run(doctor).await;
+        assert_eq!(ended.code, Some(1), "{}", ended.stdout);
+        let findings =
+            ended.stdout.lines().map(|line| serde_json::from_str(line).expect("it is JSON"));
+        let failed = |finding: &Value| finding["check"] == "user agent";
+        let finding: Value = findings.into_iter().find(failed).expect("the check fails");
+        assert!(finding.to_string().contains(&format!("{refused}{found}")), "{finding}");
+        assert!(finding["remedy"].as_str().expect("there is one").contains(remedy), "{finding}");
+    }
+}
+
 /// Arguments of `openssl s_client`, what is typed between two requests, what it prints about that, and whether the second
 /// request is answered. A line with such a letter is a command: `K` changes the keys of both ends, `k` those of its own,
 /// `R` negotiates again.

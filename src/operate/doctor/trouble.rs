@@ -1,7 +1,7 @@
 //! Why a step over the network fails, and what the operator does about it.
 
 use crate::dev::ToolError;
-use crate::system::https_client::{Answered, OpenError};
+use crate::system::https_client::{Answered, Cause, OpenError};
 
 /// A step that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,14 +26,19 @@ impl From<String> for Trouble {
 
 impl From<OpenError> for Trouble {
     fn from(error: OpenError) -> Self {
-        match error.answer {
-            Some(answer) => Self { why: error.why, remedy: Some(of_upgrade(answer)) },
-            None => error.to_string().into(),
-        }
+        let remedy = match error.cause {
+            Cause::Answered(answer) => Some(of_upgrade(answer)),
+            Cause::Certificate => error.advice,
+            Cause::NotTls => Some(
+                "the port does not speak TLS: let the proxy do so, set `domain` or tls_certificate, or begin \
+                 public_url with http:",
+            ),
+            Cause::Other => return error.to_string().into(),
+        };
+        Self { why: error.why, remedy }
     }
 }
 
-/// Of a push.
 impl From<ToolError> for Trouble {
     fn from(error: ToolError) -> Self {
         match error {
