@@ -1,15 +1,16 @@
-//! What the public URL leads to: its name in DNS, the clock behind it, the address that limits see, and the end of the
-//! certificate.
+//! What the public URL leads to: its name in DNS and each address of it, the clock behind it, the address that limits
+//! see, and the end of the certificate.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
 use actix_web::http::header::HttpDate;
 use actix_web::rt::task::spawn_blocking;
+use futures_util::future::join_all;
 use serde::Deserialize;
 use state_machine::Span;
-use tokio::net::lookup_host;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_tungstenite::MaybeTlsStream;
 use url::{Host, Url};
@@ -23,6 +24,12 @@ use crate::system::tls::certificate::{Validity, WARN_BEFORE, validity};
 /// Maximum time for DNS to answer.
 const DNS_WAIT: Duration = Duration::from_secs(10);
 
+/// Maximum time for an address to accept a connection.
+const CONNECT_WAIT: Duration = Duration::from_secs(3);
+
+/// Addresses of the name that are tried, at the same time.
+const ADDRESSES_MAX: usize = 8;
+
 /// Bytes of an answer that are read.
 const BODY_BYTES_MAX: u64 = 16 * 1024;
 
@@ -32,32 +39,88 @@ const CLOCK_WARN: Duration = Duration::from_secs(30);
 /// Difference of two clocks above which the check fails: signed pushes are then refused by some servers.
 const CLOCK_FAIL: Duration = Duration::from_secs(300);
 
-/// Looks the name of the URL up. Returns whether it has an address.
+/// Looks the name of the URL up, and connects to each of its addresses. Returns whether one answers.
 pub(super) async fn dns(url: &Url, findings: &mut Findings) -> io::Result<bool> {
     let (Some(Host::Domain(name)), Some(port)) = (url.host(), url.port_or_known_default()) else {
         return Ok(true);
     };
     let found = match timeout(DNS_WAIT, lookup_host((name, port))).await {
-        Ok(Ok(found)) => Ok(addresses(found.map(|address| address.ip()))),
+        Ok(Ok(found)) => Ok(distinct(found.map(|address| address.ip()))),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err(format!("no answer in {} s", DNS_WAIT.as_secs())),
     };
-    let found = found.map(|addresses| format!("{name} is {addresses}"));
-    let found = found.map_err(|why| format!("{name} has no address: {why}"));
-    let has_address = found.is_ok();
-    let remedy = "add an A or AAAA record for the name, or correct public_url";
-    findings.result("DNS", found, remedy).map(|()| has_address)
+    match found {
+        Ok(addresses) => {
+            let list: Vec<_> = addresses.iter().map(IpAddr::to_string).collect();
+            findings.ok("DNS", format!("{name} is {}", list.join(", ")))?;
+            each_address(&addresses, port, findings).await
+        }
+        Err(why) => {
+            let remedy = "add an A or AAAA record for the name, or correct public_url";
+            findings.fail("DNS", format!("{name} has no address: {why}"), remedy)?;
+            Ok(false)
+        }
+    }
 }
 
 /// Each address once, in the order of the answer.
-fn addresses(found: impl Iterator<Item = IpAddr>) -> String {
-    let mut addresses: Vec<String> = Vec::new();
-    for address in found.map(|address| address.to_string()) {
+fn distinct(found: impl Iterator<Item = IpAddr>) -> Vec<IpAddr> {
+    let mut addresses = Vec::new();
+    for address in found {
         if !addresses.contains(&address) {
             addresses.push(address);
         }
     }
-    addresses.join(", ")
+    addresses
+}
+
+/// Returns whether an address answers, as far as it can be tried. Loopback addresses are in no DNS, and are left out.
+async fn each_address(
+    addresses: &[IpAddr],
+    port: u16,
+    findings: &mut Findings,
+) -> io::Result<bool> {
+    let public = addresses.iter().filter(|address| !address.is_loopback()).take(ADDRESSES_MAX);
+    let results = join_all(public.map(|&address| connected(address, port))).await;
+    let answering = results.iter().filter(|(_, connected)| connected.is_ok()).count();
+    let mut has_failed = false;
+    for (address, connected) in &results {
+        if let Err(error) = connected {
+            let verdict = unanswered(*address, port, error, answering > 0);
+            has_failed |= verdict.0 == Level::Fail;
+            findings.verdict("address", verdict)?;
+        }
+    }
+    if answering == results.len() && answering > 0 {
+        findings.ok("address", format!("each answers on port {port}"))?;
+    }
+    Ok(answering > 0 || !has_failed)
+}
+
+async fn connected(address: IpAddr, port: u16) -> (IpAddr, io::Result<()>) {
+    let late = |_| Err(io::Error::other(format!("no answer in {} s", CONNECT_WAIT.as_secs())));
+    let connected = timeout(CONNECT_WAIT, TcpStream::connect((address, port))).await;
+    (address, connected.unwrap_or_else(late).map(|_closed| ()))
+}
+
+/// Of an address that a connection failed to.
+fn unanswered(address: IpAddr, port: u16, error: &io::Error, has_others: bool) -> Verdict {
+    let record = if address.is_ipv4() { "A" } else { "AAAA" };
+    let found = format!("the {record} record {address} does not answer on port {port}: {error}");
+    if error.kind() == ErrorKind::NetworkUnreachable {
+        let remedy = "this machine has no route to it: run the doctor on one that has";
+        return (Level::Warn, found, remedy);
+    }
+    let remedy = match (has_others, address) {
+        (false, _) => "let the server or its proxy listen there, and let firewalls pass the port",
+        (true, IpAddr::V4(_)) => {
+            "remove the record, or let the server or its proxy listen on 0.0.0.0 and firewalls pass the port"
+        }
+        (true, IpAddr::V6(_)) => {
+            "remove the record, or let the server or its proxy listen on [::] and firewalls pass the port"
+        }
+    };
+    (Level::Fail, found, remedy)
 }
 
 /// The answer to a plain request of the URL. Its status does not matter.
@@ -157,6 +220,8 @@ fn ends(left: Span) -> Verdict {
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -184,7 +249,34 @@ mod tests {
     #[test]
     fn an_address_that_is_found_for_each_kind_of_socket_is_named_once() {
         let found = ["127.0.0.1", "::1", "127.0.0.1"].map(|text| text.parse::<IpAddr>().unwrap());
-        assert_eq!(addresses(found.into_iter()), "127.0.0.1, ::1");
+        assert_eq!(distinct(found.into_iter()), found[..2]);
+    }
+
+    #[tokio::test]
+    async fn an_address_that_does_not_answer_beside_one_that_does_is_named_with_its_record() {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = server.local_addr().unwrap().port();
+        let [ours, other] = ["127.0.0.1", "127.0.0.2"].map(|text| text.parse().unwrap());
+        assert!(connected(ours, port).await.1.is_ok());
+        let (_, refused) = connected(other, port).await;
+        let (level, found, remedy) = unanswered(other, port, &refused.unwrap_err(), true);
+        assert_eq!(level, Level::Fail);
+        assert!(found.starts_with("the A record 127.0.0.2 does not answer on port "), "{found}");
+        assert!(remedy.contains("0.0.0.0"), "{remedy}");
+    }
+
+    #[test]
+    fn an_address_without_a_route_from_this_machine_is_no_fault_of_the_server() {
+        let address = "2001:db8::1".parse().unwrap();
+        for (kind, level, advice) in [
+            (ErrorKind::NetworkUnreachable, Level::Warn, "no route"),
+            (ErrorKind::ConnectionRefused, Level::Fail, "listen on [::]"),
+        ] {
+            let (found_level, found, remedy) = unanswered(address, 443, &kind.into(), true);
+            assert_eq!(found_level, level);
+            assert!(found.starts_with("the AAAA record 2001:db8::1 does not answer"), "{found}");
+            assert!(remedy.contains(advice), "{remedy}");
+        }
     }
 
     #[test]
