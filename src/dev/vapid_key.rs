@@ -25,13 +25,17 @@ impl VapidKey {
             create_private(path, &to_pem(&pair))?;
             return Ok(Self { pair, is_new: true });
         }
-        let pair = parse(&read(path)?).ok_or_else(|| FileError::Malformed {
-            path: path.to_owned(),
-            what: "a VAPID key",
-            why: "expected a P-256 private key, as PEM or as 32 bytes in base64url".into(),
-        })?;
-        Ok(Self { pair, is_new: false })
+        Ok(Self { pair: load(path)?, is_new: false })
     }
+}
+
+/// Reads the key in a file.
+pub fn load(path: &Path) -> Result<KeyPair, FileError> {
+    parse(&read(path)?).ok_or_else(|| FileError::Malformed {
+        path: path.to_owned(),
+        what: "a VAPID key",
+        why: "expected a P-256 private key, as PEM or as 32 bytes in base64url".into(),
+    })
 }
 
 fn parse(text: &str) -> Option<KeyPair> {

@@ -1,6 +1,7 @@
 //! `kalends doctor`: its arguments, and the order of the checks.
 
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use actix_web::rt::System;
@@ -8,8 +9,11 @@ use clap::Args;
 use url::Url;
 
 use super::findings::Findings;
-use super::{local, public};
+use super::local;
+use super::public::{self, Visit};
 use crate::command::{Command, Commands, Failure, Shown, load};
+use crate::dev::keypair::KeyPair;
+use crate::dev::vapid_key;
 use crate::settings::{Flags, Settings};
 
 #[derive(Debug, Args)]
@@ -21,6 +25,10 @@ pub struct Doctor {
     /// An access token of a closed server (`kalends access add doctor --expires 10m`)
     #[arg(long, value_name = "TOKEN")]
     pub access_token: Option<String>,
+    /// VAPID key to sign with, PEM or base64url: one of vapid_keys_allowed, if that setting is used.
+    /// Without this flag it is a fresh one
+    #[arg(long, value_name = "FILE")]
+    pub vapid_key: Option<PathBuf>,
     /// Print JSON: one object a line
     #[arg(long)]
     pub json: bool,
@@ -51,19 +59,25 @@ Examples:
   kalends doctor --config /etc/kalends/kalends.toml
   kalends doctor --public-url https://push.example.net --data-dir /var/lib/kalends
   kalends doctor --access-token kal_...          of a closed server
+  kalends doctor --vapid-key vapid.pem           of a server with vapid_keys_allowed
   kalends doctor --idle-s 600                    does the proxy keep a silent connection for ten minutes?";
     const SETTINGS: Shown = Shown::OfStore(&["public_url", "listen"]);
 
     fn run(self, _commands: Commands) -> Result<(), Failure> {
         let settings = load(&self.flags)?;
+        let pair = match &self.vapid_key {
+            Some(path) => vapid_key::load(path)?,
+            None => KeyPair::generate(),
+        };
         let mut findings = Findings { is_json: self.json, failed: 0 };
         local::check(&settings, &mut findings).map_err(DoctorError::Output)?;
         let url = settings.public_origin(settings.listen);
         let url: Url = url.as_str().parse().expect("an origin is a URL");
         let idle = Duration::from_secs(self.idle_s);
         let has_proxy = has_proxy(&url, &settings);
-        let token = self.access_token.as_deref();
-        let checked = public::check(&url, token, has_proxy, idle, &mut findings);
+        let access_token = self.access_token.as_deref();
+        let visit = Visit { url: &url, access_token, pair, has_proxy, idle };
+        let checked = public::check(visit, &mut findings);
         System::new().block_on(checked).map_err(DoctorError::Output)?;
         match findings.failed {
             0 => Ok(()),

@@ -45,13 +45,19 @@ struct Sender {
     pair: KeyPair,
 }
 
-pub(super) async fn check(
-    url: &Url,
-    access_token: Option<&str>,
-    has_proxy: bool,
-    idle: Duration,
-    findings: &mut Findings,
-) -> io::Result<()> {
+/// How the URL is used.
+pub(super) struct Visit<'a> {
+    pub(super) url: &'a Url,
+    pub(super) access_token: Option<&'a str>,
+    /// The VAPID key that the application server signs with.
+    pub(super) pair: KeyPair,
+    pub(super) has_proxy: bool,
+    /// How long the connection is silent before the last push.
+    pub(super) idle: Duration,
+}
+
+pub(super) async fn check(visit: Visit<'_>, findings: &mut Findings) -> io::Result<()> {
+    let Visit { url, access_token, pair, has_proxy, idle } = visit;
     if !reach::dns(url, findings).await? {
         return Ok(());
     }
@@ -71,7 +77,6 @@ pub(super) async fn check(
         Ok(client) => client,
         Err(error) => return findings.fail("certificates", error.to_string(), "as it says"),
     };
-    let pair = KeyPair::generate();
     let identity = Identity::generate(&socket_url, Some(to_base64url(pair.public())));
     let agent = Agent::new(identity);
     let mut session = match Session::connect(&client, agent).await {
@@ -266,7 +271,7 @@ impl Session {
         let message = timeout(wait, self.socket.next()).await.map_err(late)?;
         match message {
             Some(Ok(Message::Text(text))) => {
-                let step = self.agent.on_message(&text).map_err(|error| error.to_string())?;
+                let step = self.agent.on_message(&text)?;
                 for text in step.send {
                     let sent = self.socket.send(Message::text(text)).await;
                     sent.map_err(|error| error.to_string())?;

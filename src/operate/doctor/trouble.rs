@@ -1,6 +1,7 @@
 //! Why a step over the network fails, and what the operator does about it.
 
 use crate::dev::ToolError;
+use crate::dev::agent::AgentError;
 use crate::system::https_client::{Answered, Cause, OpenError};
 
 /// A step that failed.
@@ -36,6 +37,16 @@ impl From<OpenError> for Trouble {
             Cause::Other => return error.to_string().into(),
         };
         Self { why: error.why, remedy }
+    }
+}
+
+impl From<AgentError> for Trouble {
+    fn from(error: AgentError) -> Self {
+        let remedy = match error {
+            AgentError::Refused { status, .. } => Some(of_refused_agent(status)),
+            _ => None,
+        };
+        Self { why: error.to_string(), remedy }
     }
 }
 
@@ -80,13 +91,28 @@ fn of_upgrade(Answered { status, is_of_kalends }: Answered) -> &'static str {
     }
 }
 
+/// What to do if a hello or a register is refused.
+fn of_refused_agent(status: u16) -> &'static str {
+    match status {
+        403 => {
+            "vapid_keys_allowed does not list the key of the doctor: name the file of a listed one with --vapid-key"
+        }
+        429 => {
+            "a limit by address refuses it: name the proxy in trusted_proxies, or try again in a minute"
+        }
+        500.. => {
+            "the server has no space, stops or does not reach its store: look at `kalends status`"
+        }
+        _ => "look at the log of the server",
+    }
+}
+
 /// What to do if a push is not accepted.
 fn of_push(status: u16, is_of_kalends: bool) -> &'static str {
     match (status, is_of_kalends) {
         (300..=399, _) => "the proxy redirects pushes: let it pass POST for all paths",
         (401, true) => {
-            "the origin or the clock is wrong: compare public_url with the URL of the endpoint, and run NTP; with \
-             vapid_keys_allowed no key of the doctor is listed"
+            "the origin or the clock is wrong: compare public_url with the URL of the endpoint, and run NTP"
         }
         (404 | 405, false) => {
             "the proxy does not pass this path: all paths but those of health belong to the server"
@@ -139,6 +165,10 @@ mod tests {
             ],
         );
         assert_ranges(
+            of_refused_agent,
+            &[(403, 403, "--vapid-key"), (429, 429, "a limit by address")],
+        );
+        assert_ranges(
             |status| of_push(status, true),
             &[
                 (401, 401, "the origin or the clock"),
@@ -148,6 +178,19 @@ mod tests {
                 (503, 503, "cannot store"),
             ],
         );
+    }
+
+    #[test]
+    fn a_register_that_a_full_server_refuses_leads_to_its_status() {
+        let (what, reason) = ("register", String::new());
+        for status in [500, 503] {
+            let trouble =
+                Trouble::from(AgentError::Refused { what, status, reason: reason.clone() });
+            assert_eq!(trouble.why, format!("the server refused register with status {status}"));
+            assert!(trouble.remedy.unwrap().contains("`kalends status`"), "{trouble:?}");
+        }
+        let malformed = AgentError::Malformed { what, field: "pushEndpoint" };
+        assert_eq!(Trouble::from(malformed).remedy, None);
     }
 
     #[test]

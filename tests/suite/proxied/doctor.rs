@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Kind, ProxiedServer, Sample};
-use crate::harness::Server;
+use crate::harness::{Server, run};
 
 /// The address of each proxy.
 const TRUSTED: &str = "--trusted-proxies=127.0.0.1";
@@ -229,6 +229,25 @@ async fn closed_server_is_checked(server: &Server, origin: &str) {
     let (is_content, findings) = examined_with(server, origin, &with).await;
     assert!(is_content && troubles(&findings).is_empty(), "{findings:#?}");
     assert!(!format!("{findings:?}").contains(token), "no finding has the token");
+}
+
+#[actix_web::test]
+async fn a_server_for_listed_keys_is_checked_with_one_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("vapid.pem");
+    let file = file.to_str().expect("a path is text");
+    let listed = run(&["keys", "vapid", file]).await.succeeded();
+    let server = Server::start_with(&[&format!("--vapid-keys-allowed={}", listed.trim())]);
+    let (is_content, findings) = examined(&server, &server.origin(), 0).await;
+    let told = troubles(&findings);
+    assert!(!is_content && told.len() == 1, "{findings:#?}");
+    assert!(
+        told[0].contains("refused register with status 403") && told[0].contains("--vapid-key"),
+        "{told:?}"
+    );
+    let with = ["--idle-s=0", "--vapid-key", file];
+    let (is_content, findings) = examined_with(&server, &server.origin(), &with).await;
+    assert!(is_content && troubles(&findings).is_empty(), "{findings:#?}");
 }
 
 #[actix_web::test]
