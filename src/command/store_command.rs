@@ -75,15 +75,29 @@ pub fn collect<C: StoreCommand>(
     command: C,
     settings: &Settings,
 ) -> Result<Vec<C::Report>, CommandError> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let backend = command.reach(settings).await?;
+        collect_from(backend, command).await
+    })
+}
+
+/// The same, of a store or a server that is found already.
+pub async fn collect_from<C: StoreCommand>(
+    backend: Backend,
+    command: C,
+) -> Result<Vec<C::Report>, CommandError> {
     let mut reports = Vec::new();
-    run(command, settings, &mut |output| {
+    let mut keep = |output| {
         match output {
             Output::Report(report) => reports.push(report),
             Output::End(end) => return Ok(Some(end)),
             Output::Progress(_) | Output::Note(_) | Output::Problem(_) => {}
         }
         Ok(None)
-    })?;
+    };
+    let end = run_on(backend, command, &mut keep).await?;
+    succeed(end)?;
     Ok(reports)
 }
 

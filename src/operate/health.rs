@@ -11,6 +11,7 @@ use ureq::tls::TlsConfig;
 use url::Url;
 
 use crate::command::{Command, Commands, Failure, Shown, load};
+use crate::operate::status::of_running_server;
 use crate::settings::{Flags, Settings};
 use crate::system::https_client::{ClientError, http_client, why_unanswered};
 
@@ -48,16 +49,16 @@ impl Command for Health {
     const NAME: &'static str = "health";
     const ABOUT: &'static str = "Ask the server of this machine whether it is healthy";
     const HELP: &'static str = "\
-Asks the server on this machine, at the address of `listen`, for /health. The exit code is 0 if it is
-healthy, 1 if it is not or does not answer in 5 seconds. The certificate is not verified if the server is
-asked at a loopback address.
+Asks the server on this machine for /health, at the address of `listen`. Without that setting, the server on the
+data directory is asked for its address. The exit code is 0 if it is healthy, 1 if it is not or does not answer
+in 5 seconds. The certificate is not verified if the server is asked at a loopback address.
 
 Examples:
   kalends health                                 HEALTHCHECK of a container
   kalends health --config /etc/kalends/kalends.toml
   kalends health --url https://push.example.net
   kalends status                                 what is wrong, and what to do";
-    const SETTINGS: Shown = Shown::Only(&["config", "listen"]);
+    const SETTINGS: Shown = Shown::Only(&["config", "listen", "data_dir"]);
 
     fn run(self, _commands: Commands) -> Result<(), Failure> {
         let settings = load(&self.flags)?;
@@ -128,9 +129,13 @@ fn names(findings: &Value, of: impl Fn(&Value) -> bool) -> String {
     names.filter_map(|finding| finding["check"].as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// The address of this machine at which `listen` can be reached.
+/// The address of this machine at which `listen` can be reached. Where it is not set, a running server knows better.
 fn local(settings: &Settings) -> Url {
-    settings.own_origin(settings.listen).as_str().parse().expect("an origin is a URL")
+    let is_set = settings.listen != Settings::default().listen;
+    let server = if is_set { None } else { of_running_server(settings) };
+    let own = server.and_then(|screen| screen.own_origin);
+    let own = own.unwrap_or_else(|| settings.own_origin(settings.listen).as_str().to_owned());
+    own.parse().expect("an origin is a URL")
 }
 
 fn is_loopback(url: &Url) -> bool {

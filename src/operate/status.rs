@@ -10,10 +10,11 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanDuration};
 use serde::{Deserialize, Serialize};
 use state_machine::{Month, Span, Time};
+use tokio::runtime::Builder;
 use tokio::time::timeout;
 
 use crate::command::printer::Printer;
-use crate::command::store_command::{collect, succeed};
+use crate::command::store_command::{collect, collect_from, succeed};
 use crate::command::{
     Backend, CommandError, Completion, Failure, Job as AnyJob, JobError, Output, Report,
     StoreCommand, backend,
@@ -26,6 +27,9 @@ use crate::system::build::Build;
 
 /// Maximum time of the store to list its months.
 const STORE_WAIT: Duration = Duration::from_secs(2);
+
+/// Maximum time of a server to show itself to another command.
+const SCREEN_WAIT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,6 +46,8 @@ pub struct Screen {
     pub at_ms: u64,
     pub version: String,
     pub origin: Option<String>,
+    /// The origin for programs on its machine, if its settings have the port.
+    pub own_origin: Option<String>,
     /// The address of the operator's page.
     pub operator_page: Option<SocketAddr>,
     pub started_ms: u64,
@@ -62,6 +68,25 @@ pub struct Screen {
 }
 
 type Job = AnyJob<Screen>;
+
+/// What the server on the data directory shows, if one runs and answers in time.
+pub fn of_running_server(settings: &Settings) -> Option<Screen> {
+    let runtime = Builder::new_current_thread().enable_all().build().ok()?;
+    let screens = runtime.block_on(timeout(SCREEN_WAIT, async {
+        let stream = backend::connect(&settings.data_dir).await.ok()??;
+        collect_from(Backend::Server(stream), Status::default()).await.ok()
+    }));
+    screens.ok()??.pop()
+}
+
+/// Without a `public_url` the endpoints have it. With one, port 0 is not known here.
+fn own_origin(settings: &Settings, origin: Option<&str>) -> Option<String> {
+    match settings.public_url {
+        None => origin.map(str::to_owned),
+        Some(_) if settings.listen.port() == 0 => None,
+        Some(_) => Some(settings.own_origin(settings.listen).as_str().to_owned()),
+    }
+}
 
 impl StoreCommand for Status {
     const NAME: &'static str = "status";
@@ -117,6 +142,7 @@ Examples:
             at_ms: context.now().0,
             version: Build::TEXT.to_owned(),
             origin: context.origin.clone(),
+            own_origin: own_origin(&context.settings, context.origin.as_deref()),
             operator_page: common.judge.operator_page.get().copied(),
             started_ms: common.judge.started.0,
             user_agents: judgement.connections,

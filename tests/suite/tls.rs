@@ -367,6 +367,20 @@ async fn the_doctor_says_in_words_why_a_certificate_is_refused() {
     }
 }
 
+#[actix_web::test]
+async fn health_and_the_doctor_ask_the_server_of_the_data_directory_for_its_address() {
+    let authority = Authority::new();
+    let server = authority.server(&[]);
+    let healthy = server.run(&["health"]).await.succeeded();
+    assert!(healthy.starts_with("healthy"), "{healthy}");
+    let mut doctor = server.command(&["doctor", "--json", "--idle-s=0"]);
+    doctor.env("SSL_CERT_FILE", authority.path("ca.pem"));
+    let printed = Program::run(doctor).await.succeeded();
+    let reached = format!("it connects to wss://{}/", server.address());
+    let seen = r#"{"level":"ok","check":"limits by address""#;
+    assert!(printed.contains(&reached) && printed.contains(seen), "{printed}");
+}
+
 /// Arguments of `openssl s_client`, what is typed between two requests, what it prints about that, and whether the second
 /// request is answered. A line with such a letter is a command: `K` changes the keys of both ends, `k` those of its own,
 /// `R` negotiates again.

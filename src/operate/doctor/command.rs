@@ -14,6 +14,7 @@ use super::public::{self, Visit};
 use crate::command::{Command, Commands, Failure, Shown, load};
 use crate::dev::keypair::KeyPair;
 use crate::dev::vapid_key;
+use crate::operate::status::{Screen, of_running_server};
 use crate::settings::{Flags, Settings};
 
 #[derive(Debug, Args)]
@@ -50,7 +51,8 @@ impl Command for Doctor {
     const ABOUT: &'static str = "Check an installation from end to end: files, proxy, pushes";
     const HELP: &'static str = "\
 Checks the files of the server, then uses its public URL as a user agent and as an application server do:
-connect, subscribe, push, ack, store, connect again. Each finding says what to do. The server must run. It
+connect, subscribe, push, ack, store, connect again. Each finding says what to do. The server must run; it is
+asked for its addresses unless public_url is set here. The doctor
 keeps the record of one new user agent, which `kalends users drop-inactive` drops.
 
 The exit code is 0 if nothing failed, 1 if something did.
@@ -70,11 +72,11 @@ Examples:
             None => KeyPair::generate(),
         };
         let mut findings = Findings { is_json: self.json, failed: 0 };
-        local::check(&settings, &mut findings).map_err(DoctorError::Output)?;
-        let url = settings.public_origin(settings.listen);
-        let url: Url = url.as_str().parse().expect("an origin is a URL");
+        let server = of_running_server(&settings);
+        let (url, own) = origins(&settings, server.as_ref());
+        local::check(&settings, server, &mut findings).map_err(DoctorError::Output)?;
         let idle = Duration::from_secs(self.idle_s);
-        let has_proxy = has_proxy(&url, &settings);
+        let has_proxy = has_proxy(&url, &own);
         let access_token = self.access_token.as_deref();
         let visit = Visit { url: &url, access_token, pair, has_proxy, idle };
         let checked = public::check(visit, &mut findings);
@@ -86,15 +88,30 @@ Examples:
     }
 }
 
+/// The public origin, and that of the server on this machine. A running server knows both, also without its flags here.
+fn origins(settings: &Settings, server: Option<&Screen>) -> (Url, Url) {
+    let parsed = |origin: &str| origin.parse::<Url>().expect("an origin is a URL");
+    let of_server = |of: fn(&Screen) -> Option<&String>| server.and_then(of).map(|it| parsed(it));
+    let of_settings = || parsed(settings.public_origin(settings.listen).as_str());
+    let public = match settings.public_url {
+        Some(_) => of_settings(),
+        None => of_server(|screen| screen.origin.as_ref()).unwrap_or_else(of_settings),
+    };
+    let own = of_server(|screen| screen.own_origin.as_ref());
+    (public, own.unwrap_or_else(|| parsed(settings.own_origin(settings.listen).as_str())))
+}
+
 /// Whether a proxy must be between the URL and the server. One that speaks TLS to a server with TLS is not recognised.
-fn has_proxy(url: &Url, settings: &Settings) -> bool {
-    let is_other_port = url.port_or_known_default() != Some(settings.listen.port());
-    settings.scheme() == "http" && (url.scheme() == "https" || is_other_port)
+fn has_proxy(url: &Url, own: &Url) -> bool {
+    let is_other_port = url.port_or_known_default() != own.port_or_known_default();
+    own.scheme() == "http" && (url.scheme() == "https" || is_other_port)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::PublicUrl;
+    use crate::settings::value::Value;
 
     #[test]
     fn a_proxy_is_between_a_server_of_http_and_a_url_of_https_or_of_another_port() {
@@ -107,8 +124,10 @@ mod tests {
         ] {
             let listen = ([127, 0, 0, 1], 8080).into();
             let [tls_certificate, tls_key] = ["c", "k"].map(|file| has_tls.then(|| file.into()));
-            let settings = Settings { listen, tls_certificate, tls_key, ..Settings::default() };
-            assert_eq!(has_proxy(&url.parse().unwrap(), &settings), expected, "{url} {has_tls}");
+            let public_url = Some(PublicUrl::parse(url).unwrap());
+            let files = Settings { listen, tls_certificate, tls_key, ..Settings::default() };
+            let (url, own) = origins(&Settings { public_url, ..files }, None);
+            assert_eq!(has_proxy(&url, &own), expected, "{url} {has_tls}");
         }
     }
 }

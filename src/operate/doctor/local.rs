@@ -12,7 +12,7 @@ use super::findings::{Findings, Level, Verdict};
 use crate::command::CommandError;
 use crate::command::backend::open_shared;
 use crate::command::store_command::collect;
-use crate::operate::status::Status;
+use crate::operate::status::Screen;
 use crate::operate::tables::list::List;
 use crate::push::judge::{Check, Finding, Severity};
 use crate::settings::keys::Keys;
@@ -23,7 +23,12 @@ use crate::system::clock::unix_now;
 /// Open files beside the connections, about as many as a server reserves.
 const FILES_RESERVED: u64 = 512;
 
-pub(super) fn check(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
+/// `server` is what a running server shows of itself.
+pub(super) fn check(
+    settings: &Settings,
+    server: Option<Screen>,
+    findings: &mut Findings,
+) -> io::Result<()> {
     let dir = &settings.data_dir;
     if !dir.exists() {
         let remedy = "start the server once, or name its directory with --data-dir or --config";
@@ -36,7 +41,9 @@ pub(super) fn check(settings: &Settings, findings: &mut Findings) -> io::Result<
     if settings.store == StoreKind::Embedded {
         disk(settings, findings)?;
     }
-    running(settings, findings)?;
+    if let Some(screen) = server {
+        running(screen, findings)?;
+    }
     let limit = getrlimit(Resource::Nofile).maximum;
     findings.verdict("open files", open_files(limit, settings.connections_max))?;
     tables(settings, findings)?;
@@ -46,22 +53,19 @@ pub(super) fn check(settings: &Settings, findings: &mut Findings) -> io::Result<
     }
 }
 
-/// What a server, if one runs, finds wrong with itself beside what is examined here.
-fn running(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
-    let Ok(screens) = collect(Status::default(), settings) else { return Ok(()) };
-    for screen in screens {
-        let is_here = |check| matches!(check, Check::Disk | Check::Space | Check::Durability);
-        let found = screen.findings.into_iter().filter(|finding| !is_here(finding.check));
-        let mut found = found.peekable();
-        if found.peek().is_none() {
-            findings.ok("server", "it finds nothing wrong with itself")?;
-        }
-        for Finding { check, severity, found, effect, remedy, .. } in found {
-            let (name, remedy) = (check.name(), format!("{effect} {remedy}"));
-            match severity {
-                Severity::Outage => findings.fail(name, found, &remedy)?,
-                Severity::Warning => findings.warn(name, found, &remedy)?,
-            }
+/// What the server finds wrong with itself beside what is examined here.
+fn running(screen: Screen, findings: &mut Findings) -> io::Result<()> {
+    let is_here = |check| matches!(check, Check::Disk | Check::Space | Check::Durability);
+    let found = screen.findings.into_iter().filter(|finding| !is_here(finding.check));
+    let mut found = found.peekable();
+    if found.peek().is_none() {
+        findings.ok("server", "it finds nothing wrong with itself")?;
+    }
+    for Finding { check, severity, found, effect, remedy, .. } in found {
+        let (name, remedy) = (check.name(), format!("{effect} {remedy}"));
+        match severity {
+            Severity::Outage => findings.fail(name, found, &remedy)?,
+            Severity::Warning => findings.warn(name, found, &remedy)?,
         }
     }
     Ok(())
