@@ -215,8 +215,10 @@ impl<'a, W: Write> Listener<'a, W> {
                     return Err(ClientError::Refused(text.into()).into());
                 }
             }
-            // As in Firefox, any message resets the wait.
-            self.backoff.reset();
+            // As in Firefox, any message resets the wait, but a server may refuse every register after its hello.
+            if !self.agent.is_waiting() {
+                self.backoff.reset();
+            }
         }
         self.leave(&mut socket).await;
         Ok(())

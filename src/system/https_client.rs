@@ -159,6 +159,9 @@ impl WebSocketClient {
             Error::Http(_) => match answered(error)? {
                 Answered { status: 426, .. } => Some("does the proxy in front pass the upgrade?"),
                 Answered { status: 400, .. } if is_plain => Some(PORT_MAY_SPEAK_TLS),
+                Answered { status: 401, is_of_kalends: true } => Some(
+                    "the server is closed: ask its operator for the address with a token (`kalends access add`)",
+                ),
                 Answered { is_of_kalends: false, .. } => Some(
                     "this is not an answer of Kalends: a firewall or a proxy refuses the connection, or another server \
                      is there",

@@ -311,6 +311,34 @@ async fn a_server_that_refuses_or_breaks_the_protocol_ends_it() {
 }
 
 #[actix_web::test]
+async fn the_waits_grow_while_a_server_that_answers_hello_refuses_the_register() {
+    let timing = Timing { retry: Span(8), retry_max: Span(1000), ..timing() };
+    let (result, printed) = meet(&["--count", "1"], timing, |fake| async move {
+        for status in [503, 503, 503, 200] {
+            let mut socket = fake.websocket().await;
+            socket.hear().await;
+            socket.say(json!({"messageType": "hello", "status": 200, "uaid": "abc"})).await;
+            let channel = socket.hear().await["channelID"].clone();
+            let endpoint = if status == 200 { "http://push.example/wpush/t" } else { "" };
+            socket
+                .say(json!({"messageType": "register", "status": status, "channelID": channel,
+                            "pushEndpoint": endpoint}))
+                .await;
+            if status == 200 {
+                socket.say(bare(channel.as_str().unwrap())).await;
+            }
+            goodbye(socket).await;
+        }
+    })
+    .await;
+    result.unwrap();
+    let lost = printed.iter().filter(|event| event["event"] == "disconnected");
+    let waits: Vec<u64> = lost.map(|event| event["retry_ms"].as_u64().unwrap()).collect();
+    // A wait is half to all of 8, 16 and 32 ms.
+    assert!(waits.len() == 3 && waits[1] >= 8 && waits[2] >= 16, "{waits:?}");
+}
+
+#[actix_web::test]
 async fn a_server_that_accepts_and_stays_silent_is_left() {
     let (fake, address) = TestServer::start().await;
     let timing = Timing { connect: Duration::from_millis(200), ..timing() };
@@ -373,12 +401,17 @@ fn a_host_and_port_alone_are_refused_with_a_suggested_url() {
 #[actix_web::test]
 async fn a_failed_handshake_is_reported_with_what_to_do() {
     let upgrade = "HTTP/1.1 426 Upgrade Required\r\ncontent-length: 0\r\n\r\n";
+    let closed =
+        "HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\n\r\n{\"errno\":109}";
+    let password = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n";
     for (answer, scheme, expected) in [
         ("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n", "ws", "try wss:"),
         ("HTTP/1.0 400 Bad Request\r\n\r\n", "ws", "try wss:"),
         ("\x15\x03\x01\x00\x02\x02\x46", "ws", "try wss:"),
         ("", "ws", "try wss:"),
         (upgrade, "ws", "does the proxy in front pass the upgrade?"),
+        (closed, "ws", "the address with a token (`kalends access add`)"),
+        (password, "ws", "this is not an answer of Kalends"),
         ("HTTP/1.1 400 Bad Request\r\n\r\n", "wss", "that port does not speak TLS: try ws:"),
     ] {
         let (fake, address) = TestServer::start().await;
