@@ -1,10 +1,11 @@
 //! `kalends push`: an application server that sends one message.
 
+mod receipt;
 pub mod refusal;
 
 use std::io::{IsTerminal, Read, Write, stderr, stdin, stdout};
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use clap::ArgGroup;
@@ -25,6 +26,7 @@ use super::vapid_sign::{Claims, authorization};
 use crate::command::text::{of_unit, to_json};
 use crate::command::{Command, Commands, Failure};
 use crate::system::https_client::{ClientError, http_client, why_unanswered};
+use receipt::Receipt;
 use refusal::Refusal;
 
 /// Arguments of `kalends push`: a subscription, a message and its headers.
@@ -58,7 +60,7 @@ pub struct PushArgs {
     pub file: Option<PathBuf>,
 
     /// How long the message is worth keeping, in seconds, or such as 1h; 0 delivers it now or never
-    #[arg(long, value_name = "TIME", default_value = "86400", value_parser = ttl)]
+    #[arg(long, value_name = "TIME", default_value = "86400", value_parser = time)]
     pub ttl: u32,
 
     /// Replaces a waiting message of the same topic
@@ -86,13 +88,18 @@ pub struct PushArgs {
     #[arg(long, conflicts_with_all = ["vapid_key", "sub"])]
     pub no_vapid: bool,
 
-    /// Print the answer as JSON: status, location and ttl
+    /// Wait as long for the receipt: the ack of the user agent, or the end of the TTL. In seconds, or
+    /// such as 10s
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub wait: Option<u32>,
+
+    /// Print the answer as JSON: status, location, ttl and, with --wait, receipt
     #[arg(long)]
     pub json: bool,
 }
 
 /// Reads seconds, or a time with a unit.
-fn ttl(text: &str) -> Result<u32, String> {
+fn time(text: &str) -> Result<u32, String> {
     let seconds = text.parse().ok().or_else(|| of_unit(text)?.try_into().ok());
     seconds.ok_or_else(|| "expected seconds, or a time such as 30m, 12h or 7d".into())
 }
@@ -128,7 +135,11 @@ Examples:
   kalends push --subscription sub.json --vapid-key vapid.pem --sub mailto:me@example.net < file
   kalends push https://push.example.net/wpush/TOKEN --message ''
                                                  notify the agent without a payload
-  kalends push --subscription sub.json -m hello --ttl 1h --json";
+  kalends push --subscription sub.json -m hello --wait 10s
+                                                 delivered, expired, or still stored after 10 s
+  kalends push --subscription sub.json -m hello --ttl 1h --json
+
+The exit code is 0 if the server accepted the push, also if its receipt is another than `delivered`.";
 
     fn run(self, _commands: Commands) -> Result<(), Failure> {
         Ok(run(&self)?)
@@ -137,10 +148,16 @@ Examples:
 
 /// Sends one message and prints the answer.
 pub fn run(args: &PushArgs) -> Result<(), ToolError> {
-    let answer = Push::prepare(args)?.send()?;
+    let mut answer = Push::prepare(args)?.send()?;
+    if !args.json {
+        writeln!(stdout(), "{}", answer.text())?;
+    }
+    if let Some(seconds) = args.wait {
+        answer.receipt = Some(answer.waited(Duration::from_secs(seconds.into()))?);
+    }
     match args.json {
         true => write!(stdout(), "{}", to_json(&answer))?,
-        false => writeln!(stdout(), "{}", answer.text())?,
+        false => writeln!(stdout(), "{}", answer.state())?,
     }
     Ok(())
 }
@@ -154,6 +171,11 @@ pub(crate) struct Accepted {
     status: u16,
     pub(crate) location: Option<String>,
     pub(crate) ttl: Option<u32>,
+    /// Where the receipts are.
+    #[serde(skip)]
+    receipts: Option<Url>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    receipt: Option<Receipt>,
 }
 
 impl Accepted {
@@ -163,6 +185,24 @@ impl Accepted {
         let location = self.location.as_ref().map(|url| format!("\nLocation: {url}"));
         let ttl = self.ttl.map(|ttl| format!("\nTTL: {ttl}"));
         status.to_string() + &location.unwrap_or_default() + &ttl.unwrap_or_default()
+    }
+
+    /// What is known of the message.
+    fn state(&self) -> String {
+        match (&self.receipt, self.ttl) {
+            (Some(receipt), _) => format!("Receipt: {}", receipt.text()),
+            (None, Some(0)) => "The message is delivered already, or dropped".to_owned(),
+            (None, _) => {
+                "The user agent has acked it, or it is stored: --wait 10s finds out".to_owned()
+            }
+        }
+    }
+
+    fn waited(&self, time: Duration) -> Result<Receipt, ClientError> {
+        match (&self.receipts, &self.location) {
+            (Some(receipts), Some(location)) => receipt::wait(receipts, location, time),
+            _ => Ok(Receipt::none()),
+        }
     }
 }
 
@@ -180,6 +220,7 @@ impl Push {
         let mut headers = vec![("TTL", args.ttl.to_string())];
         headers.extend(args.topic.clone().map(|topic| ("Topic", topic)));
         headers.extend(args.urgency.clone().map(|urgency| ("Urgency", urgency)));
+        headers.extend(args.wait.map(|_| ("Prefer", "respond-async".to_owned())));
         let body = match (message.is_empty(), &keys) {
             (true, _) => None,
             (false, Some(keys)) => {
@@ -233,7 +274,8 @@ impl Push {
         if status.is_success() {
             let (status, location) = (status.as_u16(), header("Location").map(str::to_owned));
             let ttl = header("TTL").and_then(|ttl| ttl.parse().ok());
-            return Ok(Accepted { status, location, ttl });
+            let receipts = receipt::link(response.headers());
+            return Ok(Accepted { status, location, ttl, receipts, receipt: None });
         }
         let retry_after = header("Retry-After").map(str::to_owned);
         let body = response.body_mut().with_config().limit(REASON_BYTES_MAX).read_to_vec();

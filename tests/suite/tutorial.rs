@@ -69,6 +69,29 @@ async fn a_subscriber_with_a_state_file_receives_missed_messages() {
 }
 
 #[actix_web::test]
+async fn a_push_that_waits_for_its_receipt_prints_whether_it_was_delivered() {
+    let server = Server::start();
+    let home = TempDir::new().unwrap();
+    let subscription = home.path().join("sub.json");
+    let file = subscription.to_str().unwrap();
+    let url = server.socket_url();
+    let listener =
+        Program::start(kalends(&["subscribe", &url, "--subscription", file, "--count", "1"]));
+    exists(&subscription).await;
+    let push = async |more: &[&str]| {
+        let words = ["push", "--subscription", file, "--message", "hello", "--json"];
+        let printed = run(&[&words, more].concat()).await.succeeded();
+        serde_json::from_str::<Value>(&printed).expect("it prints JSON")
+    };
+    let delivered = push(&["--wait", "1m"]).await;
+    assert_eq!(delivered["receipt"], json!({"status": "delivered", "code": 100}));
+    listener.ended().await.succeeded();
+    assert_eq!(push(&["--wait", "1s"]).await["receipt"], json!({"status": "stored"}));
+    assert_eq!(push(&["--wait", "1s", "--ttl", "0"]).await["receipt"], json!({"status": "none"}));
+    assert!(push(&[]).await.get("receipt").is_none());
+}
+
+#[actix_web::test]
 async fn kalends_without_a_command_serves_in_the_current_directory() {
     let home = TempDir::new().expect("a temporary directory can be made");
     let mut command = kalends::<&str>(&[]);

@@ -89,6 +89,7 @@ async fn a_message_is_encrypted_signed_and_posted_and_the_answer_printed() {
     let told = "201 Created\nLocation: http://a/m/1\nTTL: 60";
     let answer = answer.unwrap();
     assert_eq!(answer.text(), told);
+    assert!(answer.state().contains("acked it, or it is stored"), "{}", answer.state());
     assert_eq!(to_json(&answer), "{\"status\":201,\"location\":\"http://a/m/1\",\"ttl\":60}\n");
     assert!(request.head.starts_with("POST /wpush/token HTTP/1.1\r\n"), "{}", request.head);
     let header = |name| request.header(name);
@@ -104,13 +105,50 @@ async fn a_message_is_encrypted_signed_and_posted_and_the_answer_printed() {
     assert_eq!(claims["aud"], format!("http://{address}"));
 }
 
+#[actix_web::test]
+async fn a_receipt_is_asked_for_and_waited_for() {
+    let (fake, address) = TestServer::start().await;
+    let headers = format!(
+        "location: http://a/m/1\r\nttl: 60\r\n\
+         link: <http://{address}/receipts/t>; rel=\"urn:ietf:params:push:receipt\"\r\n"
+    );
+    let page = |receipts: &str, cursor: u32| {
+        response(
+            "200 OK",
+            "",
+            &format!(r#"{{"receipts":[{receipts}],"cursor":{cursor},"head":9}}"#),
+        )
+    };
+    let delivered = r#"{"id":4,"message":"http://a/m/1","status":"delivered","code":100}"#;
+    let other = r#"{"id":3,"message":"http://a/m/0","status":"expired"}"#;
+    let answers = [response("202 Accepted", &headers, ""), page(other, 3), page(delivered, 4)];
+    let server = spawn(async move {
+        let mut asked = Vec::new();
+        for answer in answers {
+            asked.push(fake.answer(&answer).await);
+        }
+        asked
+    });
+    let endpoint = format!("http://{address}/wpush/token");
+    let args = args(&[&endpoint, "-m", "", "--wait", "1m", "--json"]);
+    let answer = sent(Push::prepare(&args).unwrap()).await.unwrap();
+    let waited = spawn_blocking(move || answer.waited(Duration::from_secs(60)));
+    let receipt = waited.await.unwrap().unwrap();
+    assert_eq!(to_json(&receipt), "{\"status\":\"delivered\",\"code\":100}\n");
+    let [push, first, second] = server.await.unwrap().try_into().unwrap();
+    assert_eq!(push.header("prefer"), Some("respond-async"));
+    assert!(first.head.starts_with("GET /receipts/t?after=0&wait=60 "), "{}", first.head);
+    assert!(second.head.starts_with("GET /receipts/t?after=3&wait="), "{}", second.head);
+    assert_eq!(first.header("authorization"), None);
+}
+
 #[test]
 fn a_ttl_is_seconds_or_has_a_unit() {
     for (text, seconds) in [("0", 0), ("90", 90), ("45s", 45), ("1h", 3600), ("7d", 604_800)] {
-        assert_eq!(ttl(text), Ok(seconds), "{text}");
+        assert_eq!(time(text), Ok(seconds), "{text}");
     }
     for wrong in ["", "h", "-1", "1.5h", "1w", "4294967296", "49711d"] {
-        assert!(ttl(wrong).unwrap_err().contains("such as 30m"), "{wrong}");
+        assert!(time(wrong).unwrap_err().contains("such as 30m"), "{wrong}");
     }
 }
 
@@ -253,13 +291,13 @@ fn arguments_that_cannot_be_sent_are_refused_before_any_request() {
     let keys = agent("127.0.0.1:1".parse().unwrap()).subscription().unwrap().keys;
     let KeyTexts { p256dh, auth } = keys.into();
     let (p256dh, auth) = (format!("--p256dh={p256dh}"), format!("--auth={auth}"));
-    let long = "x".repeat(3994);
+    let long = "x".repeat(3967);
     for (words, expected) in [
         (vec!["http://a", "-m", "hello"], "a message is encrypted for its subscription"),
         (vec!["http://a", "-m", "x", "--p256dh=x", "--auth=x"], "p256dh is not a P-256"),
         (
-            vec!["http://a", "-m", &long, &p256dh, &auth],
-            "cannot encrypt the message: it has 3994 bytes; a push",
+            vec!["http://a", "-m", &long, "--encoding", "aesgcm", &p256dh, &auth],
+            "cannot encrypt the message: it has 3967 bytes; in aesgcm a push",
         ),
         (vec!["http://a", "--file", "/nowhere"], "cannot read /nowhere: "),
         (vec!["--subscription", "/nowhere", "-m", "x"], "cannot read /nowhere: "),

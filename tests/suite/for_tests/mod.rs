@@ -138,7 +138,7 @@ async fn a_body_that_no_user_agent_could_decrypt_is_refused() {
         run(&["push", "--subscription", file.to_str().expect("text"), "-m", &text]).await
     };
     assert!(push(3993).await.succeeded().starts_with("201"));
-    push(3994).await.failed(1, "a push carries at most 3993");
+    push(3994).await.failed(1, "413");
     let message = loop {
         agent = agent.served();
         if agent.line["event"] == "message" {
