@@ -212,7 +212,8 @@ async fn tails_have_permits_of_their_own() {
     store.write_key(feed.clone(), key, value, 1).await.unwrap();
     store.publish(feed.clone(), None, 1).await.unwrap();
     let (after, count, cursor_file, url) = (0, None, None, None);
-    let tail = FeedTail { feed, after, count, once: false, cursor_file, json: false, url };
+    let (once, restart_if_gone, json) = (false, false, false);
+    let tail = FeedTail { feed, after, count, once, restart_if_gone, cursor_file, json, url };
     let mut tails = Vec::new();
     for _ in 0..TAILS_MAX {
         tails.push(begin(&fixture, tail.clone()).await);

@@ -203,9 +203,10 @@ fn expect_of_tokens_and_feeds(lines: &mut BTreeSet<&'static str>) {
     expect(lines, "feed republish broadcasts a/b", &feeds::republish::Republish { of });
     expect(lines, "feed list --json", &feeds::list::FeedList { json: true });
     let (after, count, once, json) = (7, Some(1), true, false);
-    let (cursor_file, url) = (None, None);
-    let tail = feeds::tail::FeedTail { feed, after, count, once, cursor_file, json, url };
-    expect(lines, "feed tail broadcasts --after 7 --count 1 --once", &tail);
+    let (cursor_file, url, restart_if_gone) = (None, None, true);
+    let tail =
+        feeds::tail::FeedTail { feed, after, count, once, restart_if_gone, cursor_file, json, url };
+    expect(lines, "feed tail broadcasts --after 7 --count 1 --once --restart-if-gone", &tail);
     let version = FeedValue::parse("\"1\"").unwrap();
     let put = feeds::broadcast_put::BroadcastPut { id: key, version };
     expect(lines, "broadcast put a/b \"1\"", &put);

@@ -41,6 +41,9 @@ pub enum ClientError {
     },
     #[error("{0}")]
     Refused(String),
+    /// The server does not know any more what the request continues.
+    #[error("{0}")]
+    Gone(String),
 }
 
 /// How long each step of a request may take: finding the server, connecting, sending, the answer's

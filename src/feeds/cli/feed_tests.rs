@@ -27,8 +27,8 @@ fn of(feed: &str, key: &str) -> KeyArgs {
 }
 
 fn tail(after: u64, count: Option<u64>) -> FeedTail {
-    let (feed, cursor_file, url) = (name("f"), None, None);
-    FeedTail { feed, after, count, once: true, cursor_file, json: false, url }
+    let (feed, restart_if_gone, cursor_file, url) = (name("f"), false, None, None);
+    FeedTail { feed, after, count, once: true, restart_if_gone, cursor_file, json: false, url }
 }
 
 /// The updates that are there, `NUMBER KEY=VALUE`, and where to go on.
@@ -118,6 +118,11 @@ async fn a_tail_from_below_the_horizon_is_refused_and_one_from_the_beginning_is_
     for after in [0, 2] {
         assert_eq!(updates(&fixture, tail(after, None)).await, (vec!["3 c=1".to_owned()], 3));
     }
+    let restarting = FeedTail { restart_if_gone: true, ..tail(1, None) };
+    let (lines, end) = fixture.ask(restarting).await;
+    let [Output::Problem(said), Output::Report(page)] = &lines[..] else { panic!("{lines:?}") };
+    assert!(said.starts_with("deletions of f behind number 1 are forgotten: starting"), "{said}");
+    assert_eq!((end, page.updates[0].key.as_str(), page.cursor.0), (Completion::Done, "c", 3));
 }
 
 #[tokio::test]

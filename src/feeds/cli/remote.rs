@@ -159,7 +159,11 @@ fn refusal(url: &str, status: StatusCode, body: &[u8]) -> ClientError {
     }
     match refusal.map(|refusal| refusal.errno) {
         Some(FROM_THE_FUTURE) => why += "; remove the cursor file, or give a lesser --after",
-        Some(TOO_OLD) => why += "; remove the cursor file, or give --after 0",
+        Some(TOO_OLD) => {
+            why +=
+                "; remove the cursor file, or give --after 0; --restart-if-gone does so by itself";
+            return ClientError::Gone(why);
+        }
         _ => {}
     }
     match status.as_u16() {
@@ -210,7 +214,7 @@ mod tests {
             matches!(future, ClientError::Refused(why) if why.ends_with("give a lesser --after"))
         );
         let old = failure(410, &body(TOO_OLD));
-        assert!(matches!(old, ClientError::Refused(why) if why.ends_with("give --after 0")));
+        assert!(matches!(old, ClientError::Gone(why) if why.contains("give --after 0")));
         for (status, expected) in [(404, "a Kalends server?"), (301, "that it redirects to")] {
             let other = failure(status, "<html>");
             assert!(

@@ -26,7 +26,7 @@ use super::remote::Remote;
 use super::stdout_closed;
 use super::tail_cursor::TailCursor;
 use super::tail_url;
-use super::update_printer::{Remaining, UpdatePrinter};
+use super::update_printer::{Remaining, UpdatePrinter, restarts};
 use crate::command::backend::{connect, reach};
 use crate::command::client;
 use crate::command::printer::Printer;
@@ -62,6 +62,9 @@ pub struct FeedTail {
     /// End when all updates that exist are printed
     #[arg(long)]
     pub once: bool,
+    /// If deletions behind the number are forgotten, begin again with the first update in place of ending
+    #[arg(long)]
+    pub restart_if_gone: bool,
     /// Keep the number of the last printed update in FILE, and begin behind it. Each update is printed at
     /// least once, also after kill -9: the last ones may be printed again. FILE.lock keeps a second tail away
     #[arg(long, value_name = "FILE")]
@@ -92,6 +95,7 @@ and waits for one.
 Examples:
   kalends feed tail prices --data-dir /var/lib/kalends
   kalends feed tail prices --cursor-file prices.cursor --json --config /etc/kalends/kalends.toml
+  kalends feed tail prices --cursor-file prices.cursor --restart-if-gone --data-dir /var/lib/kalends
   kalends feed tail prices --once --after 42 --data-dir /var/lib/kalends
   KALENDS_FEED_TOKEN=kf1... kalends feed tail prices --url https://push.example.net";
     const FOLLOWS: bool = true;
@@ -107,8 +111,9 @@ Examples:
 
     /// Writes pages until `count` updates are written, or with `once` until the end of the feed.
     async fn run(self, job: &Job<FeedPage>) -> Result<(), JobError> {
-        let Self { feed, after, count, once, .. } = self;
+        let Self { feed, after, count, once, restart_if_gone, .. } = self;
         let mut pages = Pages::open(job, feed, FeedSyncId(after), once)?;
+        pages.restart_if_gone = restart_if_gone;
         let mut left =
             count.map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX));
         loop {
@@ -126,8 +131,9 @@ Examples:
 
 impl FeedTail {
     fn of(remaining: Remaining) -> Self {
-        let Remaining { feed, after, count, once } = remaining;
-        Self { feed, after, count, once, cursor_file: None, json: false, url: None }
+        let Remaining { feed, after, count, once, restart_if_gone } = remaining;
+        let (cursor_file, url) = (None, None);
+        Self { feed, after, count, once, restart_if_gone, cursor_file, json: false, url }
     }
 }
 
@@ -136,7 +142,8 @@ fn follow(args: &FeedTail, settings: &Settings) -> Result<(), Failure> {
     let remote = args.url.as_ref().map(Remote::at).transpose()?;
     let tail = TailCursor::begin(&args.feed, args.after, args.cursor_file.as_deref())?;
     let printer = Printer::new(stdout().lock(), args.json);
-    let mut printer = UpdatePrinter { printer, tail, count: args.count, once: args.once };
+    let FeedTail { count, once, restart_if_gone, .. } = *args;
+    let mut printer = UpdatePrinter { printer, tail, count, once, restart_if_gone };
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
         let stop = interrupted();
@@ -293,6 +300,7 @@ struct Pages {
     feed: FeedName,
     cursor: FeedSyncId,
     once: bool,
+    restart_if_gone: bool,
     /// The publisher of this process; without one, the store is polled.
     publisher: Option<FeedSubscription>,
 }
@@ -304,27 +312,34 @@ impl Pages {
         cursor: FeedSyncId,
         once: bool,
     ) -> Result<Self, JobError> {
-        let feeds = job.context.part::<Feeds>().filter(|_| !once);
-        let publisher = feeds.map(|feeds| feeds.subscribe(feed.clone(), cursor)).transpose();
-        let publisher = publisher.map_err(|error| JobError::Refused(error.to_string()))?;
-        Ok(Self { feed, cursor, once, publisher })
+        let mut pages = Self { feed, cursor, once, restart_if_gone: false, publisher: None };
+        pages.subscribe(job)?;
+        Ok(pages)
+    }
+
+    fn subscribe(&mut self, job: &Job<FeedPage>) -> Result<(), JobError> {
+        let feeds = job.context.part::<Feeds>().filter(|_| !self.once);
+        let publisher = feeds.map(|feeds| feeds.subscribe(self.feed.clone(), self.cursor));
+        let publisher = publisher.transpose();
+        self.publisher = publisher.map_err(|error| JobError::Refused(error.to_string()))?;
+        Ok(())
     }
 
     /// The next page; waits until there is one, unless the tail ends with what is there.
     async fn next(&mut self, job: &Job<FeedPage>) -> Result<FeedPage, JobError> {
-        let page = match &mut self.publisher {
-            Some(publisher) => match job.or_interrupted(publisher.next()).await? {
-                Ok(page) => page,
+        let page = loop {
+            let Some(publisher) = &mut self.publisher else { break self.poll(job).await? };
+            match job.or_interrupted(publisher.next()).await? {
+                Ok(page) => break page,
                 Err(SubscriptionError::Closed) => return Err(JobError::Stopped),
-                Err(SubscriptionError::End(end)) => return Err(self.refused(end)),
-            },
-            None => self.poll(job).await?,
+                Err(SubscriptionError::End(end)) => self.ended(job, end).await?,
+            }
         };
         self.cursor = page.cursor;
         Ok(page)
     }
 
-    async fn poll(&self, job: &Job<FeedPage>) -> Result<FeedPage, JobError> {
+    async fn poll(&mut self, job: &Job<FeedPage>) -> Result<FeedPage, JobError> {
         let mut backoff = Backoff::new(POLL, RETRY_MAX);
         loop {
             let wait = match self.fetch(job).await {
@@ -345,13 +360,29 @@ impl Pages {
         }
     }
 
-    async fn fetch(&self, job: &Job<FeedPage>) -> Result<FeedPage, JobError> {
-        let fetch = || job.context.store.fetch_feed(self.feed.clone(), self.cursor, PAGE);
-        let page = job.step(fetch).await?;
-        let page = page.or_else(|| self.feed.is_always_there().then(FeedPage::default));
-        let page = page.ok_or_else(|| self.refused(ConsumerEnd::NoSuchFeed))?;
-        let end = ConsumerEnd::of(&page, self.cursor);
-        end.map_or(Ok(page), |end| Err(self.refused(end)))
+    async fn fetch(&mut self, job: &Job<FeedPage>) -> Result<FeedPage, JobError> {
+        loop {
+            let fetch = || job.context.store.fetch_feed(self.feed.clone(), self.cursor, PAGE);
+            let page = job.step(fetch).await?;
+            let page = page.or_else(|| self.feed.is_always_there().then(FeedPage::default));
+            let page = page.ok_or_else(|| self.refused(ConsumerEnd::NoSuchFeed))?;
+            match ConsumerEnd::of(&page, self.cursor) {
+                Some(end) => self.ended(job, end).await?,
+                None => return Ok(page),
+            }
+        }
+    }
+
+    /// Goes back to the first update if that is wanted and helps. A cursor of none is never too old.
+    async fn ended(&mut self, job: &Job<FeedPage>, end: ConsumerEnd) -> Result<(), JobError> {
+        match end {
+            ConsumerEnd::CursorTooOld { .. } if self.restart_if_gone => {
+                job.problem(restarts(&self.feed, self.cursor.0)).await?;
+                self.cursor = FeedSyncId::NONE;
+                self.subscribe(job)
+            }
+            end => Err(self.refused(end)),
+        }
     }
 
     fn refused(&self, end: ConsumerEnd) -> JobError {
@@ -361,7 +392,7 @@ impl Pages {
             ConsumerEnd::CursorTooOld { horizon } => {
                 return JobError::Refused(format!(
                     "the cursor {cursor} is too old, {feed} has forgotten deletions up to {horizon}: discard what \
-                     was printed, and remove the cursor file or give --after 0"
+                     was printed, and remove the cursor file or give --after 0; --restart-if-gone does so by itself"
                 ));
             }
             ConsumerEnd::NoSuchFeed if feed.is_always_there() => FeedSyncId::NONE,

@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::remote::Remote;
-use super::update_printer::{Remaining, UpdatePrinter};
+use super::update_printer::{Remaining, UpdatePrinter, restarts};
 use crate::command::CommandError;
 use crate::system::https_client::ClientError;
 
@@ -50,6 +50,10 @@ pub async fn follow<W: Write>(
                     .printer
                     .eprint(&format!("{why}; trying again in {:.1} s", wait.as_secs_f64()));
                 sleep(wait).await;
+            }
+            Err(ClientError::Gone(_)) if printer.restart_if_gone && tail.after > 0 => {
+                printer.printer.eprint(&restarts(&tail.feed, tail.after));
+                printer.restart()?;
             }
             // At the first request most likely a wrong URL.
             Err(error) => return Err(error.into()),

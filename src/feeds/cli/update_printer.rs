@@ -19,6 +19,7 @@ pub struct UpdatePrinter<W> {
     /// Updates that are wanted in all.
     pub count: Option<u64>,
     pub once: bool,
+    pub restart_if_gone: bool,
 }
 
 /// The updates that are still to be printed.
@@ -28,6 +29,15 @@ pub struct Remaining {
     pub after: u64,
     pub count: Option<u64>,
     pub once: bool,
+    pub restart_if_gone: bool,
+}
+
+/// What is printed when a tail begins again with the first update.
+pub fn restarts(feed: &FeedName, cursor: u64) -> String {
+    format!(
+        "deletions of {feed} behind number {cursor} are forgotten: starting over, and what is not printed again is \
+         deleted"
+    )
 }
 
 impl Report for FeedPage {
@@ -55,7 +65,8 @@ impl<W: Write> UpdatePrinter<W> {
     pub fn remaining(&self) -> Remaining {
         let count = self.count.map(|count| count.saturating_sub(self.tail.count()));
         let (feed, after) = (self.tail.feed().clone(), self.tail.cursor());
-        Remaining { feed, after, count, once: self.once }
+        let Self { once, restart_if_gone, .. } = *self;
+        Remaining { feed, after, count, once, restart_if_gone }
     }
 
     /// Prints an output. The last one is returned instead.
@@ -79,6 +90,11 @@ impl<W: Write> UpdatePrinter<W> {
             }
         }
         self.keep(&text, count, page.cursor, page.head)
+    }
+
+    /// Continues with the first update.
+    pub fn restart(&mut self) -> Result<(), CommandError> {
+        self.keep("", 0, FeedSyncId::NONE, FeedSyncId::NONE)
     }
 
     fn keep(
@@ -118,7 +134,8 @@ mod tests {
 
     fn printer<W: Write>(to: W) -> UpdatePrinter<W> {
         let tail = TailCursor::begin(&FeedName::broadcasts(), 0, None).unwrap();
-        UpdatePrinter { printer: Printer::new(to, false), tail, count: None, once: false }
+        let printer = Printer::new(to, false);
+        UpdatePrinter { printer, tail, count: None, once: false, restart_if_gone: false }
     }
 
     #[test]

@@ -450,3 +450,40 @@ async fn a_tail_rejects_a_server_that_is_not_kalends() {
         TailProcess::start(command).ended().await.failed(1, expected);
     }
 }
+
+#[actix_web::test]
+async fn a_tail_that_may_restart_begins_again_where_deletions_are_forgotten() {
+    let server = Server::start_with(&["--feed-sweep-s=1", "--feed-tombstones-keep-s=1"]);
+    for words in [
+        &["put", "f", "a", "1"][..],
+        &["put", "f", "b", "2"],
+        &["delete", "f", "a"],
+        &["put", "f", "c", "3"],
+    ] {
+        server.run(&[&["feed"], words].concat()).await.succeeded();
+    }
+    let tail = async |more: &[&str]| {
+        server.run(&[&["feed", "tail", "f", "--after=1"], more].concat()).await
+    };
+    until(AT_ONCE, "the deletion is forgotten", async || tail(&["--once"]).await.code == Some(1))
+        .await;
+    for more in [["--once"].as_slice(), &["--count=2"]] {
+        let printed = tail(&[&["--restart-if-gone"], more].concat()).await.succeeded();
+        assert_eq!(printed, "2 b = 2\n4 c = 3\n");
+    }
+}
+
+#[actix_web::test]
+async fn a_tail_over_http_that_may_restart_begins_again_once() {
+    let server = StaticServer::start();
+    server.answers(410, r#"{"errno": 318, "message": "the cursor is too old"}"#);
+    let words = ["feed", "tail", "f", "--after=7", "--restart-if-gone", "--url", &server.origin()];
+    let mut command = kalends(&words);
+    command.env("KALENDS_FEED_TOKEN", "kf1.r.f.0.x");
+    TailProcess::start(command).ended().await.failed(1, "starting over");
+    let heads = server.heads();
+    assert_eq!(heads.len(), 2, "{heads:?}");
+    for (head, after) in heads.iter().zip([7, 0]) {
+        assert!(head.starts_with(&format!("get /v1/feeds/f?after={after}&")), "{head}");
+    }
+}
