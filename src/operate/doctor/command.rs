@@ -51,9 +51,9 @@ impl Command for Doctor {
     const ABOUT: &'static str = "Check an installation from end to end: files, proxy, pushes";
     const HELP: &'static str = "\
 Checks the files of the server, then uses its public URL as a user agent and as an application server do:
-connect, subscribe, push, ack, store, connect again. Each finding says what to do. The server must run; it is
-asked for its addresses unless public_url is set here. The doctor
-keeps the record of one new user agent, which `kalends users drop-inactive` drops.
+connect, subscribe, push, ack, store, connect again. Each finding says what to do. The server must run. It is
+asked for its addresses unless public_url is set here. It keeps the record of one new user agent, which
+`kalends users drop-inactive` drops.
 
 The exit code is 0 if nothing failed, 1 if something did.
 

@@ -55,7 +55,7 @@ async fn is_told(
 
 #[actix_web::test]
 async fn a_good_proxy_passes_every_check() {
-    for kind in [Kind::Nginx, Kind::Caddy] {
+    for kind in Kind::ALL {
         let proxied = ProxiedServer::start_with(kind, &[TRUSTED], |sample| sample).await;
         let origin = proxied.proxy_process.origin();
         let (is_content, findings) = examined(&proxied.server, &origin, 0).await;
@@ -196,7 +196,7 @@ async fn caddy_that_keeps_pushes_for_itself_is_told() {
 
 #[actix_web::test]
 async fn a_proxy_without_its_server_is_told() {
-    for kind in [Kind::Nginx, Kind::Caddy] {
+    for kind in Kind::ALL {
         let mut proxied = ProxiedServer::start_with(kind, &[TRUSTED], |sample| sample).await;
         proxied.server.kill();
         let origin = proxied.proxy_process.origin();
@@ -211,7 +211,7 @@ async fn a_proxy_without_its_server_is_told() {
 async fn a_closed_server_is_checked_with_a_token() {
     let server = Server::start_with(&["--access=token"]);
     closed_server_is_checked(&server, &server.origin()).await;
-    for kind in [Kind::Nginx, Kind::Caddy] {
+    for kind in Kind::ALL {
         let closed = [TRUSTED, "--access=token"];
         let proxied = ProxiedServer::start_with(kind, &closed, |sample| sample).await;
         closed_server_is_checked(&proxied.server, &proxied.proxy_process.origin()).await;

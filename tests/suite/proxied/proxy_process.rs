@@ -16,6 +16,18 @@ use crate::harness::{AT_ONCE, Agent, Cluster, Server, Socket, child, until};
 pub(super) enum Kind {
     Nginx,
     Caddy,
+    /// The short samples, for one server.
+    OneServerNginx,
+    OneServerCaddy,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 4] =
+        [Self::Nginx, Self::Caddy, Self::OneServerNginx, Self::OneServerCaddy];
+
+    fn is_nginx(self) -> bool {
+        matches!(self, Self::Nginx | Self::OneServerNginx)
+    }
 }
 
 /// The public ports of the nodes behind a proxy.
@@ -135,7 +147,7 @@ impl Drop for ProxyProcess {
     fn drop(&mut self) {
         // nginx ends its workers itself; Caddy would wait for its clients. The signal fails if the
         // process has ended already.
-        let signal = if self.kind == Kind::Nginx { "TERM" } else { "KILL" };
+        let signal = if self.kind.is_nginx() { "TERM" } else { "KILL" };
         let pid = self.process.id().to_string();
         let _ = child("kill").args(["-s", signal, &pid]).stderr(Stdio::null()).status();
         let _ = self.process.wait();
@@ -165,9 +177,9 @@ pub(super) fn address(reserved: &TcpSocket) -> SocketAddr {
 }
 
 fn spawn(kind: Kind, dir: &Path) -> Child {
-    let (name, arguments): (_, &[&str]) = match kind {
-        Kind::Nginx => ("nginx", &["-e", "stderr", "-p", ".", "-c", "nginx.conf"]),
-        Kind::Caddy => ("caddy", &["run", "--adapter", "caddyfile", "--config", "sample"]),
+    let (name, arguments): (_, &[&str]) = match kind.is_nginx() {
+        true => ("nginx", &["-e", "stderr", "-p", ".", "-c", "nginx.conf"]),
+        false => ("caddy", &["run", "--adapter", "caddyfile", "--config", "sample"]),
     };
     let user = if is_root(dir) { "user root;" } else { "" };
     fs::write(dir.join("nginx.conf"), format!("{user}{NGINX}")).expect("a file can be written");

@@ -24,8 +24,14 @@ impl Sample {
     /// The sample of a proxy with the addresses of the test.
     pub(super) fn of(kind: Kind, address: &str, backends: &Backends) -> Self {
         match kind {
-            Kind::Nginx => Self::read("nginx.conf").for_nginx(address, backends),
-            Kind::Caddy => Self::read("Caddyfile").for_caddy(address, backends),
+            Kind::Nginx => Self::read("nginx.conf").for_nginx(address).with_nodes(backends),
+            Kind::Caddy => Self::read("Caddyfile").with_lists(backends).for_caddy(address),
+            Kind::OneServerNginx => {
+                Self::read("one-server.nginx.conf").for_nginx(address).with_server(backends)
+            }
+            Kind::OneServerCaddy => {
+                Self::read("one-server.Caddyfile").with_server(backends).for_caddy(address)
+            }
         }
     }
 
@@ -39,27 +45,35 @@ impl Sample {
         &self.0
     }
 
-    fn for_nginx(self, address: &str, backends: &Backends) -> Self {
+    fn for_nginx(self, address: &str) -> Self {
         let folder = "/etc/letsencrypt/live/push.example.net";
-        let text = self
-            .replace("listen 443 ssl;", &format!("listen {address};"))
+        self.replace("listen 443 ssl;", &format!("listen {address};"))
             .replace("    listen [::]:443 ssl;\n", "")
             .replace(&format!("    ssl_certificate {folder}/fullchain.pem;\n"), "")
-            .replace(&format!("    ssl_certificate_key {folder}/privkey.pem;\n"), "");
+            .replace(&format!("    ssl_certificate_key {folder}/privkey.pem;\n"), "")
+    }
+
+    fn for_caddy(self, address: &str) -> Self {
+        let site = format!("http://{address} {{\nbind 127.0.0.1\n");
+        Self(format!("{{\nadmin off\n}}\n{}", self.replace("push.example.net {\n", &site).0))
+    }
+
+    fn with_server(self, backends: &Backends) -> Self {
+        self.replace("127.0.0.1:8080", &backends.endpoint_nodes[0])
+    }
+
+    fn with_nodes(self, backends: &Backends) -> Self {
         let nodes = CONNECTS.iter().zip(padded(&backends.connection_nodes));
         let nodes = nodes.chain(ENDPOINTS.iter().zip(padded(&backends.endpoint_nodes)));
-        nodes.fold(text, |text, (name, node)| match node {
+        nodes.fold(self, |text, (name, node)| match node {
             Some(node) => text.replace(&format!("server {name} "), &format!("server {node} ")),
             None => text.without_line(&format!("server {name} ")),
         })
     }
 
-    fn for_caddy(self, address: &str, backends: &Backends) -> Self {
-        let text = self
-            .replace(&CONNECTS.join(" "), &backends.connection_nodes.join(" "))
+    fn with_lists(self, backends: &Backends) -> Self {
+        self.replace(&CONNECTS.join(" "), &backends.connection_nodes.join(" "))
             .replace(&ENDPOINTS.join(" "), &backends.endpoint_nodes.join(" "))
-            .replace("push.example.net {\n", &format!("http://{address} {{\nbind 127.0.0.1\n"));
-        Self(format!("{{\nadmin off\n}}\n{}", text.0))
     }
 
     fn without_line(self, with: &str) -> Self {

@@ -20,7 +20,7 @@ const REQUESTS_BURST: &str = "limit_req zone=kalends_requests";
 
 #[actix_web::test]
 async fn pushes_pass_through_nginx_and_caddy() {
-    for kind in [Kind::Nginx, Kind::Caddy] {
+    for kind in Kind::ALL {
         println!("{kind:?}");
         let proxied_server = &ProxiedServer::start(kind).await;
         let ProxiedServer { proxy_process, .. } = proxied_server;
@@ -38,7 +38,7 @@ async fn pushes_pass_through_nginx_and_caddy() {
 
 #[actix_web::test]
 async fn a_stored_message_is_deleted_or_delivered_through_nginx_and_caddy() {
-    for kind in [Kind::Nginx, Kind::Caddy] {
+    for kind in Kind::ALL {
         println!("{kind:?}");
         let proxied_server = &ProxiedServer::start(kind).await;
         let ProxiedServer { proxy_process, .. } = proxied_server;
@@ -61,7 +61,7 @@ async fn a_stored_message_is_deleted_or_delivered_through_nginx_and_caddy() {
 
 #[actix_web::test]
 async fn oversized_requests_are_rejected_by_kalends_itself_behind_nginx_and_caddy() {
-    for kind in [Kind::Nginx, Kind::Caddy] {
+    for kind in Kind::ALL {
         println!("{kind:?}");
         let proxied_server = &ProxiedServer::start(kind).await;
         const LARGEST: usize = 4096;
@@ -79,7 +79,7 @@ async fn oversized_requests_are_rejected_by_kalends_itself_behind_nginx_and_cadd
 
 #[actix_web::test]
 async fn a_feed_update_arrives_through_nginx_and_caddy_on_an_open_stream() {
-    for kind in [Kind::Nginx, Kind::Caddy] {
+    for kind in Kind::ALL {
         println!("{kind:?}");
         let proxied_server = &ProxiedServer::start(kind).await;
         let ProxiedServer { proxy_process, server } = proxied_server;
@@ -108,11 +108,13 @@ async fn a_feed_update_arrives_through_nginx_and_caddy_on_an_open_stream() {
 #[actix_web::test]
 async fn a_stranger_behind_nginx_is_limited_and_another_address_is_not() {
     strangers_are_limited(Kind::Nginx).await;
+    strangers_are_limited(Kind::OneServerNginx).await;
 }
 
 #[actix_web::test]
 async fn a_stranger_behind_caddy_is_limited_and_another_address_is_not() {
     strangers_are_limited(Kind::Caddy).await;
+    strangers_are_limited(Kind::OneServerCaddy).await;
 }
 
 async fn strangers_are_limited(kind: Kind) {
@@ -189,7 +191,7 @@ async fn nginx_counts_ipv6_addresses_by_their_first_56_bits() {
 
 #[actix_web::test]
 async fn internal_paths_are_not_served_through_nginx_and_caddy() {
-    for kind in [Kind::Nginx, Kind::Caddy] {
+    for kind in Kind::ALL {
         println!("{kind:?}");
         let proxied_server = &ProxiedServer::start(kind).await;
         let ProxiedServer { proxy_process, server } = proxied_server;
