@@ -29,7 +29,8 @@ pub(crate) fn explained(error: &CertificateError) -> (String, &'static str) {
             (format!("it is for {names} and not for {}", expected.to_str()), name)
         }
         E::NotValidForName => ("it is for another name".to_owned(), name),
-        E::UnknownIssuer => (
+        // The signature is wrong if an authority of the same name is trusted.
+        E::UnknownIssuer | E::BadSignature => (
             "no authority that this machine trusts has issued it".to_owned(),
             "let the server send those of its issuers too (fullchain.pem); if you trust who signed it, name a file \
              with that one in SSL_CERT_FILE",

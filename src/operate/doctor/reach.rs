@@ -9,7 +9,7 @@ use actix_web::http::header::HttpDate;
 use actix_web::rt::task::spawn_blocking;
 use futures_util::future::join_all;
 use serde::Deserialize;
-use state_machine::{Span, Time};
+use state_machine::Span;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_tungstenite::MaybeTlsStream;
@@ -263,6 +263,20 @@ mod tests {
         assert_eq!(level, Level::Fail);
         assert!(found.starts_with("the A record 127.0.0.2 does not answer on port "), "{found}");
         assert!(remedy.contains("0.0.0.0"), "{remedy}");
+    }
+
+    #[test]
+    fn an_address_without_a_route_from_this_machine_is_no_fault_of_the_server() {
+        let address = "2001:db8::1".parse().unwrap();
+        for (kind, level, advice) in [
+            (ErrorKind::NetworkUnreachable, Level::Warn, "no route"),
+            (ErrorKind::ConnectionRefused, Level::Fail, "listen on [::]"),
+        ] {
+            let (found_level, found, remedy) = unanswered(address, 443, &kind.into(), true);
+            assert_eq!(found_level, level);
+            assert!(found.starts_with("the AAAA record 2001:db8::1 does not answer"), "{found}");
+            assert!(remedy.contains(advice), "{remedy}");
+        }
     }
 
     #[test]
