@@ -64,7 +64,10 @@ fn cases() -> Vec<Case> {
         ("feed delete", json!({"of": key})),
         ("feed republish", json!({"of": key})),
         ("feed list", json!({"json": true})),
-        ("feed tail", json!({"feed": "weather", "after": 0, "count": 1, "once": true})),
+        (
+            "feed tail",
+            json!({"feed": "weather", "after": 0, "count": 1, "once": true, "restart_if_gone": false}),
+        ),
         ("broadcast put", json!({"id": "blocklist", "version": "2"})),
         ("broadcast list", json!({"json": true})),
     ]

@@ -5,7 +5,7 @@ use std::io;
 use super::agent::AgentError;
 use super::encrypt::EncryptionError;
 use super::files::FileError;
-use super::push::refusal::Refusal;
+use super::refusal::Refusal;
 use crate::system::https_client::ClientError;
 
 /// Why a command did not do what it was asked.

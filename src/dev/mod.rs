@@ -6,7 +6,7 @@
 //! - [`agent`]: the messages of a user agent, without IO.
 //! - [`identity`]: what a user agent remembers between runs.
 //! - [`subscribe`], [`output`]: the user agent on a socket, and what it prints.
-//! - [`push`]: sending a message.
+//! - [`push`]: sending a message. [`refusal`]: whose answer refused it, and what to do.
 //! - [`subscription`]: what an application server knows of a user agent.
 //! - [`replay`], [`view`], [`states`]: the state machines, run by scripts and drawn; [`man`]: manual pages.
 //! - [`keypair`], [`encrypt`], [`vapid_sign`], [`vapid_key`]: keys, encryption (RFC 8291),
@@ -24,6 +24,7 @@ pub mod keypair;
 pub mod man;
 pub mod output;
 pub mod push;
+pub mod refusal;
 pub mod replay;
 pub mod states;
 pub mod subscribe;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::agent::Event;
 use super::base64url::to_base64url;
 use super::subscription::{KeyTexts, Subscription};
-use crate::system::https_client::printable;
+use crate::system::printable::printable;
 
 /// Where and how to print.
 pub struct Output<W> {

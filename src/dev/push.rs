@@ -1,7 +1,6 @@
 //! `kalends push`: an application server that sends one message.
 
 mod receipt;
-pub mod refusal;
 
 use std::io::{IsTerminal, Read, Write, stderr, stdin, stdout};
 use std::path::PathBuf;
@@ -20,6 +19,7 @@ use super::encrypt::{Coding, encrypt};
 use super::error::ToolError;
 use super::files::FileError;
 use super::keypair::KeyPair;
+use super::refusal::Refusal;
 use super::subscription::{KeyTexts, Keys, Subscription};
 use super::vapid_key::VapidKey;
 use super::vapid_sign::{Claims, authorization};
@@ -27,7 +27,6 @@ use crate::command::text::{of_unit, to_json};
 use crate::command::{Command, Commands, Failure};
 use crate::system::https_client::{ClientError, http_client, why_unanswered};
 use receipt::Receipt;
-use refusal::Refusal;
 
 /// Arguments of `kalends push`: a subscription, a message and its headers.
 #[derive(Debug, Clone, clap::Args)]

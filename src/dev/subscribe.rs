@@ -22,7 +22,8 @@ use super::files::FileError;
 use super::identity::{Identity, vapid_public_key};
 use super::output::Output;
 use crate::command::{Command, Commands, Failure};
-use crate::system::https_client::{ClientError, WebSocket, WebSocketClient, printable, why};
+use crate::system::https_client::{ClientError, WebSocket, WebSocketClient, why};
+use crate::system::printable::printable;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct SubscribeArgs {

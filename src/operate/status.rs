@@ -74,11 +74,12 @@ type Job = AnyJob<Screen>;
 /// What the server on the data directory shows, if one runs and answers in time.
 pub fn of_running_server(settings: &Settings) -> Option<Screen> {
     let runtime = Builder::new_current_thread().enable_all().build().ok()?;
-    let screens = runtime.block_on(timeout(SCREEN_WAIT, async {
+    let screens = async {
         let stream = backend::connect(&settings.data_dir).await.ok()??;
         collect_from(Backend::Server(stream), Status::default()).await.ok()
-    }));
-    screens.ok()??.pop()
+    };
+    // A time begins in the runtime.
+    runtime.block_on(async { timeout(SCREEN_WAIT, screens).await }).ok()??.pop()
 }
 
 /// Without a `public_url` the endpoints have it. With one, port 0 is not known here.

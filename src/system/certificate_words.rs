@@ -3,7 +3,7 @@
 use rustls::CertificateError;
 
 use super::clock::date;
-use super::https_client::printable;
+use super::printable::printable;
 
 /// Names of a certificate that are printed.
 const NAMES_MAX: usize = 5;

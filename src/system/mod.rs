@@ -13,6 +13,7 @@ pub mod jwt;
 pub mod networks;
 pub mod node_address;
 pub mod parent;
+pub mod printable;
 pub mod regular_file;
 pub mod telemetry;
 pub mod tls;

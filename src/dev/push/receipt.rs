@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use ureq::http::{HeaderMap, header::LINK};
 use url::Url;
 
-use crate::system::https_client::{ClientError, http_client, printable, why_unanswered};
+use crate::system::https_client::{ClientError, http_client, why_unanswered};
+use crate::system::printable::printable;
 
 /// The relation of a `Link` to the receipts of a push.
 const RELATION: &str = r#"rel="urn:ietf:params:push:receipt""#;

@@ -14,7 +14,8 @@ use url::Url;
 
 use super::key_args::Change;
 use crate::command::entry::FEED_TOKEN_VARIABLE;
-use crate::system::https_client::{ClientError, http_client, printable, why_unanswered};
+use crate::system::https_client::{ClientError, http_client, why_unanswered};
+use crate::system::printable::printable;
 
 /// Maximum size of a page, in bytes: several times the default of a server, of which JSON may write a byte as six.
 const PAGE_BYTES_MAX: u64 = 64 * 1024 * 1024;

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Deserialize;
 use ureq::http::StatusCode;
 
-use crate::system::https_client::printable;
+use crate::system::printable::printable;
 
 /// The answer to a push that was refused. Its text has the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
