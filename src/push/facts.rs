@@ -179,7 +179,7 @@ fn of_peers(peers: &[PeerStatus], findings: &mut Findings) {
 }
 
 /// The first eight characters, which tell the agents of a server apart. The whole one lets anybody connect as the agent.
-fn begin_of(uaid: Uaid) -> String {
+pub fn begin_of(uaid: Uaid) -> String {
     let mut text = uaid.to_string();
     text.truncate(8);
     text

@@ -37,6 +37,7 @@ pub mod vapid;
 pub mod web;
 mod web_push;
 
+pub use facts::begin_of;
 pub(crate) use port::body;
 pub use port::{
     accept_failures, access, authorization, local_request, methods, origin_check,

@@ -11,6 +11,7 @@ use slog::info;
 use state_machine::Uaid;
 use tokio::time::{sleep, timeout};
 
+use super::agents;
 use super::buttons::{BACK_UP, STOP, dropping, revoking};
 use super::guard::Form;
 use super::page::AdminPage;
@@ -42,7 +43,9 @@ fn is_confirmed(form: &Form) -> bool {
 
 pub(super) async fn inspect(request: HttpRequest, body: Payload, page: Data<AdminPage>) -> Answer {
     let (session, form) = page.admit_form(&request, body).await?;
-    let found = page.inspect(form.field("target")).await;
+    let target = form.field("target");
+    let listed = agents::named(&page.node, target).await.map(|uaid| uaid.to_string());
+    let found = page.inspect(listed.as_deref().unwrap_or(target)).await;
     Ok(pages::inspection(&page.shell(&session), &found))
 }
 

@@ -6,6 +6,7 @@ use state_machine::Uaid;
 
 use crate::operate::inspect::findings::outcome_text;
 use crate::push::app::AppState;
+use crate::push::begin_of;
 use crate::push::push_history::PushRecord;
 
 /// User agents that are listed.
@@ -17,7 +18,10 @@ const PUSHES_MAX: usize = 1000;
 /// A row of the list of user agents.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct AgentRow {
+    #[serde(skip)]
     uaid: Uaid,
+    /// The beginning of its uaid: the whole one lets anybody connect as it.
+    begin: String,
     /// None on an endpoint node: it holds no connections.
     is_connected: Option<bool>,
     last_push: Option<LastPush>,
@@ -27,6 +31,12 @@ pub(super) struct AgentRow {
 struct LastPush {
     at_ms: u64,
     outcome: String,
+}
+
+impl AgentRow {
+    fn new(uaid: Uaid, is_connected: Option<bool>, last_push: Option<LastPush>) -> Self {
+        Self { uaid, begin: begin_of(uaid), is_connected, last_push }
+    }
 }
 
 /// Empty parts if a registry has ended: the verdict says so.
@@ -42,6 +52,11 @@ pub(super) async fn list(node: &AppState) -> Vec<AgentRow> {
     rows
 }
 
+/// The user agent of the list whose uaid begins so.
+pub(super) async fn named(node: &AppState, begin: &str) -> Option<Uaid> {
+    list(node).await.into_iter().find(|row| row.begin == begin).map(|row| row.uaid)
+}
+
 /// A row for each user agent, with its newest push. The newest are first.
 fn of_pushes(newest_first: &[PushRecord]) -> Vec<AgentRow> {
     let mut rows: Vec<AgentRow> = Vec::new();
@@ -49,7 +64,7 @@ fn of_pushes(newest_first: &[PushRecord]) -> Vec<AgentRow> {
         if rows.len() < LISTED_MAX && rows.iter().all(|row| row.uaid != push.uaid) {
             let outcome = outcome_text(push.outcome, push.reason);
             let last_push = Some(LastPush { at_ms: push.at.0, outcome });
-            rows.push(AgentRow { uaid: push.uaid, is_connected: None, last_push });
+            rows.push(AgentRow::new(push.uaid, None, last_push));
         }
     }
     rows
@@ -62,7 +77,7 @@ fn add_connected(rows: &mut Vec<AgentRow>, connected: &[Uaid]) {
     let is_listed = |uaid: &&Uaid| rows.iter().any(|row| row.uaid == **uaid);
     let others: Vec<_> = connected.iter().filter(|uaid| !is_listed(uaid)).copied().collect();
     let others = others.into_iter();
-    rows.extend(others.map(|uaid| AgentRow { uaid, is_connected: Some(true), last_push: None }));
+    rows.extend(others.map(|uaid| AgentRow::new(uaid, Some(true), None)));
     rows.truncate(LISTED_MAX);
 }
 

@@ -94,8 +94,8 @@ const ROWS = {
       row.version ?? "",
     ]),
   agents: () =>
-    now.listed.map(({ uaid, is_connected: isConnected, last_push: push }) => [
-      uaid.slice(0, 8),
+    now.listed.map(({ begin, is_connected: isConnected, last_push: push }) => [
+      begin,
       isConnected === null ? "on another node" : isConnected ? "connected" : "not connected here",
       push ? `${since(push.at_ms)} ago` : "none of late",
       push?.outcome ?? "",
@@ -203,11 +203,11 @@ function fillFindings() {
 /** A button in each row puts its user agent into the search, and sends that. */
 function fillAgents() {
   const rows = all("[data-rows=agents]")[0].tBodies[0].rows;
-  for (const [place, { uaid }] of now.listed.entries()) {
+  for (const [place, { begin }] of now.listed.entries()) {
     const button = rows[place].cells[4]?.firstElementChild ?? made("button", made("td", rows[place]), { textContent: "Inspect" });
-    button.ariaLabel = `Inspect ${uaid.slice(0, 8)}`;
+    button.ariaLabel = `Inspect ${begin}`;
     button.onclick = () => {
-      const { form } = Object.assign(byId("target"), { value: uaid });
+      const { form } = Object.assign(byId("target"), { value: begin });
       form.requestSubmit();
     };
   }

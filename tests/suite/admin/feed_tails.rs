@@ -469,7 +469,9 @@ async fn a_tail_that_may_restart_begins_again_where_deletions_are_forgotten() {
         .await;
     for more in [["--once"].as_slice(), &["--count=2"]] {
         let printed = tail(&[&["--restart-if-gone"], more].concat()).await.succeeded();
-        assert_eq!(printed, "2 b = 2\n4 c = 3\n");
+        // Forgetting deletions gives older keys new numbers.
+        let states = printed.lines().filter_map(|line| Some(line.split_once(' ')?.1));
+        assert_eq!(states.collect::<BTreeSet<_>>(), ["b = 2", "c = 3"].into(), "{printed}");
     }
 }
 

@@ -229,6 +229,12 @@ async fn events_follow_a_push_and_end_with_the_session() {
     let event = event_with(&mut streams[0], is_delivered).await;
     assert_eq!(event["samples"]["kalends_clients"]["ready"], 1);
     assert!(!event.to_string().contains(agent.uaid()));
+    let row = &event["listed"][0];
+    let begin = row["begin"].as_str().expect("the user agent is listed");
+    assert!(agent.uaid().starts_with(begin) && row["is_connected"] == true, "{row}");
+    assert_eq!(row["last_push"]["outcome"], "delivered");
+    let found = body(&operator.submit("/admin/inspect", &[("target", begin)]).await);
+    assert!(found.contains(agent.uaid()), "{found}");
     event_with(&mut streams[1], |event| event["months"]["agents"].is_object()).await;
 
     let signed_out = operator.submit("/admin/logout", &[]).await;

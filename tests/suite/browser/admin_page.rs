@@ -260,7 +260,7 @@ fn a_full_disk_is_the_verdict_and_a_fold_with_a_fault_is_open() {
     let verdict = "document.getElementById('verdict').textContent";
     wait(
         &mut firefox,
-        &format!("{verdict}.startsWith('Messages that wait for their user agent are refused')"),
+        &format!("{verdict}.includes('Messages that wait for their user agent are refused')"),
     );
     let findings = "document.getElementById('findings').textContent";
     wait(
