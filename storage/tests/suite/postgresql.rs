@@ -1,14 +1,12 @@
 //! PostgreSQL that fails: killed, stopped, replaced by its standby, behind a pooler, and what it refuses at the start.
 
 use std::collections::BTreeSet;
-use std::env;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use postgres_server::{PROGRAMS, PostgresServer, shared};
+use postgres_server::{PostgresServer, shared};
 use state_machine::{Chid, Month, Uaid};
 use storage::maintenance::Table;
 use storage::{PageLimit, Store, StoreAdmin, StoreError, Stored};
@@ -232,33 +230,6 @@ async fn a_store_works_behind_a_pooler_that_gives_each_transaction_to_any_sessio
     let deleted = answered[0].iter().map(|id| names::message(*id, channel(), NOW).key());
     store.delete_messages(agent(0), vec![november()], deleted.collect()).await.unwrap();
     assert_eq!(names::all_messages(&*store, agent(0), november(), ALL, NOW).await, []);
-}
-
-/// Runs the conformance tests again in a process of their own, whose server has this version.
-fn conforms_on(version: u32) {
-    let installed = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/node/node_modules");
-    let processor = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
-    let programs = format!("{installed}/postgresql-{version}-{processor}/native/bin");
-    let found = Command::new(format!("{programs}/postgres")).arg("--version").output();
-    let found = String::from_utf8(found.expect("`make tools` installs it").stdout).unwrap();
-    assert!(found.contains(&format!(" {version}.")), "{found}");
-    let mut tests = Command::new(env::current_exe().unwrap());
-    let tests = tests.args(["conformance::postgresql::", "postgresql::tables_made_by"]);
-    let ended = tests.env(PROGRAMS, programs).output().unwrap();
-    let printed = String::from_utf8_lossy(&ended.stdout);
-    assert!(ended.status.success() && !printed.contains(" 0 passed"), "{printed}");
-}
-
-/// There is no package of it for another processor.
-#[cfg(target_arch = "x86_64")]
-#[test]
-fn the_oldest_supported_version_conforms() {
-    conforms_on(13);
-}
-
-#[test]
-fn the_newest_supported_version_conforms() {
-    conforms_on(18);
 }
 
 /// A version after the first.

@@ -186,71 +186,96 @@ pub(crate) async fn items(client: &Client, table: &str) -> Vec<Item> {
 
 /// The rows of the tables with a prefix, in these months.
 pub(crate) async fn of_tables(client: &Client, prefix: &str, months: &[&str]) -> RawRows {
+    let mut tables = Vec::new();
+    let months = months.iter().map(|month| format!("message_{month}"));
+    for table in months.chain(["sequences", "feeds"].map(str::to_owned)) {
+        let items = items(client, &format!("{prefix}{table}")).await;
+        tables.push((table, items));
+    }
+    of_items(tables.iter().map(|(table, items)| (table.as_str(), items.as_slice())))
+}
+
+/// The rows of tables, each with its name without a prefix.
+pub(crate) fn of_items<'a>(tables: impl IntoIterator<Item = (&'a str, &'a [Item])>) -> RawRows {
     let mut rows = RawRows::default();
-    for month in months {
-        let items = items(client, &format!("{prefix}message_{month}")).await;
-        // Rows are counted when a message is pushed, without those that have expired by then.
-        let counted_at = items.iter().filter_map(|item| number(item, "accepted_at")).max();
-        for item in &items {
-            read_month_item(month, item, counted_at.unwrap_or_default(), &mut rows);
+    for (table, items) in tables {
+        if let Some(month) = table.strip_prefix("message_") {
+            // Rows are counted when a message is pushed, without those that have expired by then.
+            let counted_at = items.iter().filter_map(|item| number(item, "accepted_at")).max();
+            for item in items {
+                read_month_item(month, item, counted_at.unwrap_or_default(), &mut rows);
+            }
         }
-    }
-    for item in items(client, &format!("{prefix}sequences")).await {
-        rows.sequences.insert(text(&item, "name"), number(&item, "keys").unwrap());
-    }
-    for item in items(client, &format!("{prefix}feeds")).await {
-        read_feed_item(&item, &mut rows);
+        match table {
+            "sequences" => rows.sequences.extend(
+                items.iter().map(|item| (text(item, "name"), number(item, "keys").unwrap())),
+            ),
+            "feeds" => items.iter().for_each(|item| read_feed_item(item, &mut rows)),
+            _ => {}
+        }
     }
     rows
 }
 
-/// The rows of a schema in PostgreSQL.
+/// The rows of a schema in PostgreSQL, read by one query: each query is a process and a session.
 pub(crate) fn of_schema(schema: &str) -> RawRows {
     let mut rows = RawRows::default();
     let number = |text: &str| text.parse::<i64>().unwrap();
-    let all = |query: String| postgres_server::shared().rows(&query);
     let months = format!(
         "SELECT substr(tablename, 8) FROM pg_tables WHERE schemaname = '{schema}' AND tablename LIKE 'agents%'"
     );
-    for month in all(months) {
-        let month = month[0].as_str();
-        let agent = |uaid: &str| (month.to_owned(), uaid.to_owned());
-        for row in all(format!("SELECT uaid, messages, bytes FROM {schema}.agents_{month}")) {
-            rows.known.insert(agent(&row[0]));
-            let counts = rows.counts.entry(agent(&row[0])).or_default();
-            counts.insert(String::new(), (number(&row[1]), number(&row[2])));
+    let months = postgres_server::shared().rows(&months);
+    for row in postgres_server::shared().rows(&all_of_schema(schema, &months)) {
+        let [kind, month, first, second, third, fourth] = &row[..] else { panic!("{row:?}") };
+        let agent = (month.clone(), first.clone());
+        match kind.as_str() {
+            "agent" => {
+                rows.known.insert(agent.clone());
+                let counts = rows.counts.entry(agent).or_default();
+                counts.insert(String::new(), (number(second), number(third)));
+            }
+            "channel" => {
+                let counts = rows.counts.entry(agent).or_default();
+                counts.insert(second.clone(), (number(third), number(fourth)));
+            }
+            "message" => rows.add_message(&agent, second, number(third), true),
+            "sequence" => drop(rows.sequences.insert(first.clone(), number(second))),
+            "key" => {
+                let state = (second.clone(), third.clone(), fourth.parse().ok());
+                rows.keys.entry(first.clone()).or_default().insert(state.clone());
+                rows.values.entry(first.clone()).or_default().insert(state);
+            }
+            "expected" => *rows.expected.entry(first.clone()).or_default() += 1,
+            kind => panic!("{kind:?} is no kind of a row"),
         }
-        // One that is not registered is counted for its agent only.
-        let channels = format!(
-            "SELECT uaid, chid, messages, bytes FROM {schema}.channels_{month} UNION ALL
-             SELECT uaid, chid, count(*), sum(size) FROM {schema}.messages_{month} m WHERE NOT EXISTS (
-                SELECT 1 FROM {schema}.channels_{month} c WHERE c.uaid = m.uaid AND c.chid = m.chid)
-             GROUP BY uaid, chid"
-        );
-        for row in all(channels) {
-            let counts = rows.counts.entry(agent(&row[0])).or_default();
-            counts.insert(row[1].clone(), (number(&row[2]), number(&row[3])));
-        }
-        let messages = format!(
-            "SELECT uaid, chid, coalesce(octet_length(data), 0) + coalesce(octet_length(encryption), 0)
-                + coalesce(octet_length(crypto_key), 0) FROM {schema}.messages_{month}"
-        );
-        for row in all(messages) {
-            rows.add_message(&agent(&row[0]), &row[1], number(&row[2]), true);
-        }
-    }
-    for row in all(format!("SELECT name, keys FROM {schema}.sequences")) {
-        rows.sequences.insert(row[0].clone(), number(&row[1]));
-    }
-    for row in all(format!("SELECT feed, key, version, feed_sync_id FROM {schema}.feed_keys")) {
-        let state = (row[1].clone(), row[2].clone(), row[3].parse().ok());
-        rows.keys.entry(row[0].clone()).or_default().insert(state.clone());
-        rows.values.entry(row[0].clone()).or_default().insert(state);
-    }
-    for row in all(format!("SELECT feed FROM {schema}.receipts_expected")) {
-        *rows.expected.entry(row[0].clone()).or_default() += 1;
     }
     rows
+}
+
+/// A query with all rows: a kind, a month or nothing, and what is read of a row of that kind.
+fn all_of_schema(schema: &str, months: &[Vec<String>]) -> String {
+    let of_month = |month: &Vec<String>| {
+        let month = &month[0];
+        // A channel that is not registered is counted for its agent only.
+        format!(
+            "SELECT 'agent', '{month}', uaid::text, messages::text, bytes::text, '' FROM {schema}.agents_{month}
+             UNION ALL SELECT 'channel', '{month}', uaid::text, chid::text, messages::text, bytes::text
+                FROM {schema}.channels_{month}
+             UNION ALL SELECT 'channel', '{month}', uaid::text, chid::text, count(*)::text, sum(size)::text
+                FROM {schema}.messages_{month} m WHERE NOT EXISTS (
+                SELECT 1 FROM {schema}.channels_{month} c WHERE c.uaid = m.uaid AND c.chid = m.chid)
+                GROUP BY uaid, chid
+             UNION ALL SELECT 'message', '{month}', uaid::text, chid::text, (coalesce(octet_length(data), 0)
+                + coalesce(octet_length(encryption), 0) + coalesce(octet_length(crypto_key), 0))::text, ''
+                FROM {schema}.messages_{month} UNION ALL "
+        )
+    };
+    let of_months: String = months.iter().map(of_month).collect();
+    format!(
+        "{of_months} SELECT 'sequence', '', name, keys::text, '', '' FROM {schema}.sequences
+         UNION ALL SELECT 'key', '', feed, key, version::text, feed_sync_id::text FROM {schema}.feed_keys
+         UNION ALL SELECT 'expected', '', feed, '', '', '' FROM {schema}.receipts_expected"
+    )
 }
 
 fn text(item: &Item, name: &str) -> String {

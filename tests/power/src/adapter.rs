@@ -13,8 +13,9 @@ use nix::errno::Errno;
 
 use crate::disk::{Attributes, Disk, Kind};
 
-/// How long the kernel may keep names and attributes: it must ask each time.
-const KEPT: Duration = Duration::ZERO;
+/// How long the kernel may keep names and attributes: all of them change through it only, and most requests would ask for
+/// them. A disk that takes the place of another one is a mount of its own.
+const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The bits of a mode that say what a file is.
 const KIND_BITS: u32 = 0o170_000;
@@ -196,8 +197,9 @@ impl Filesystem for Adapter {
         }
     }
 
+    /// Nothing is to do when a file is closed, and the kernel does not ask again.
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        reply.ok();
+        reply.error(fuser::Errno::ENOSYS);
     }
 
     fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {

@@ -5,6 +5,7 @@
 //! below, which makes one test of it for every engine. To add an engine, implement
 //! [`Engine`](crate::engines::Engine) and add a line at the end.
 
+mod all_versions;
 mod bridged;
 mod channels;
 mod feed_fetching;

@@ -130,7 +130,7 @@ impl Shop {
 fn assert_documented(page: &str, rows: &[(&'static str, Bill)]) {
     let header = "| operation | requests | read | write |\n|---|---|---|---|\n".to_owned();
     let table = rows.iter().fold(header, |table, (what, bill)| table + &bill.row(what));
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
     let text = fs::read_to_string(file).unwrap();
     assert!(text.contains(&table), "docs/{page} must contain:\n{table}");
 }
