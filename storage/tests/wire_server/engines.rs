@@ -34,6 +34,9 @@ impl Engine for InDirectory {
     }
 }
 
+/// Thousands of stores at once wait for each other on a busy machine, and no case is about that.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// The DynamoDB engine on the wire server that all tests share.
 pub(crate) struct OnWireServer(pub(crate) DynamoOptions);
 
@@ -41,7 +44,8 @@ impl OnWireServer {
     /// The cases make more concurrent calls than one agent may.
     pub(crate) fn new(waiting: WaitingLimits) -> Self {
         let options = wire_engine::fresh_tables();
-        Self(DynamoOptions { agent_writes_max: options.requests_max, waiting, ..options })
+        let agent_writes_max = options.requests_max;
+        Self(DynamoOptions { operation_timeout: PATIENCE, agent_writes_max, waiting, ..options })
     }
 }
 
