@@ -9,7 +9,7 @@ use actix_web::http::header::HttpDate;
 use actix_web::rt::task::spawn_blocking;
 use futures_util::future::join_all;
 use serde::Deserialize;
-use state_machine::Span;
+use state_machine::{Span, Time};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_tungstenite::MaybeTlsStream;
