@@ -55,12 +55,11 @@ pub(super) fn check(
 
 /// What the server finds wrong with itself beside what is examined here.
 fn running(screen: Screen, findings: &mut Findings) -> io::Result<()> {
-    let is_here = |check| matches!(check, Check::Disk | Check::Space | Check::Durability);
-    let found = screen.findings.into_iter().filter(|finding| !is_here(finding.check));
-    let mut found = found.peekable();
-    if found.peek().is_none() {
+    if screen.findings.is_empty() {
         findings.ok("server", "it finds nothing wrong with itself")?;
     }
+    let is_here = |check| matches!(check, Check::Disk | Check::Space | Check::Durability);
+    let found = screen.findings.into_iter().filter(|finding| !is_here(finding.check));
     for Finding { check, severity, found, effect, remedy, .. } in found {
         let (name, remedy) = (check.name(), format!("{effect} {remedy}"));
         match severity {
