@@ -280,20 +280,6 @@ mod tests {
     }
 
     #[test]
-    fn an_address_without_a_route_from_this_machine_is_no_fault_of_the_server() {
-        let address = "2001:db8::1".parse().unwrap();
-        for (kind, level, advice) in [
-            (ErrorKind::NetworkUnreachable, Level::Warn, "no route"),
-            (ErrorKind::ConnectionRefused, Level::Fail, "listen on [::]"),
-        ] {
-            let (found_level, found, remedy) = unanswered(address, 443, &kind.into(), true);
-            assert_eq!(found_level, level);
-            assert!(found.starts_with("the AAAA record 2001:db8::1 does not answer"), "{found}");
-            assert!(remedy.contains(advice), "{remedy}");
-        }
-    }
-
-    #[test]
     fn a_certificate_that_ends_soon_is_warned_of() {
         let day = 24 * 60 * 60 * 1000;
         let valid = Validity { begins: Time(0), expires: Time(90 * day) };
