@@ -256,7 +256,7 @@ async fn every_command_keeps_the_fields_of_its_json() {
         "nodes --json",
         "tables list --json",
         "tables status --json",
-        "doctor --json",
+        "doctor --json --idle-s 0",
         "refusals --json",
         "status --json",
         &format!("health --url {} --json", server.origin()),
