@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::harness::{AT_ONCE, Authority, Program, Server, child, kalends, note, run, until};
+use crate::harness::{AT_ONCE, Authority, Program, Server, child, kalends, run, until};
 use crate::metrics::scrape;
 
 /// Resident memory of an idle agent over TLS, in KiB, half as much again as when this was written.
@@ -303,7 +303,7 @@ async fn an_idle_agent_over_tls_takes_little_memory() {
     // The last handshakes give their memory back a moment later.
     until(AT_ONCE, "an idle agent takes little memory", async || {
         let each = (server.memory_kib() as f64 - few) / 1200.0;
-        note(format!("{each:.1} KiB resident for each agent"));
+        println!("{each:.1} KiB resident for each agent");
         each < KIB_OF_AGENT_MAX
     })
     .await;
