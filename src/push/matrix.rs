@@ -43,12 +43,9 @@ const COUNTS_TOPIC: &str = "matrix-counts";
 /// What every app understands, as a pusher of the format `event_id_only` sends nothing else.
 const ESSENTIAL: [&str; 4] = ["event_id", "room_id", "counts", "prio"];
 
-/// The path of the gateway.
-const PATH: &str = "/_matrix/push/v1/notify";
-
 /// The resource of the gateway.
 pub(super) fn resource() -> Resource {
-    web::resource(PATH)
+    web::resource("/_matrix/push/v1/notify")
         .route(methods::read().to(discover))
         .post(notify)
         .default_service(web::route().to(async || NotifyError::Method.response()))
@@ -101,7 +98,7 @@ async fn forward(
         match outcome {
             Ok(()) => {}
             Err(error) if is_final(&error) => {
-                note(app, &error, request_id(headers));
+                note(app, &error, request);
                 rejected.push(pushkey);
             }
             Err(error) => return Err(error.into()),
@@ -111,10 +108,11 @@ async fn forward(
 }
 
 /// The answer is 200: only the list of refusals says why a device is rejected.
-fn note(app: &LocalEndpoint, error: &PushError, request: &str) {
-    let (code, asked) = ((error.status_code().as_u16(), error.errno().number()), ("POST", PATH));
-    let now = app.common.clock.now();
-    app.common.refusals.note_as(code, &error.to_string(), asked, request, now);
+fn note(app: &LocalEndpoint, error: &PushError, request: &HttpRequest) {
+    let code = (error.status_code().as_u16(), error.errno().number());
+    let (route, now) = (request.match_pattern().unwrap_or_default(), app.common.clock.now());
+    let (asked, id) = (("POST", route.as_str()), request_id(request.headers()));
+    app.common.refusals.note_as(code, &error.to_string(), asked, id, now);
 }
 
 async fn push_to(app: &LocalEndpoint, pushkey: &str, message: &Forwarded) -> Result<(), PushError> {
