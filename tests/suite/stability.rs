@@ -256,7 +256,8 @@ async fn every_command_keeps_the_fields_of_its_json() {
         "nodes --json",
         "tables list --json",
         "tables status --json",
-        "doctor --json --idle-s 0",
+        // A server that is not there is a finding with a remedy.
+        "doctor --public-url http://127.0.0.1:1 --json",
         "refusals --json",
         "status --json",
         &format!("health --url {} --json", server.origin()),
