@@ -14,7 +14,7 @@ test: style
 	mkdir -p target && : > target/not-run && : > target/metrics-seen
 	$(MAKE) -j2 --output-sync=line tools programs
 	$(MAKE) deps sqlite
-	$(CLIPPY) RUST_TEST_THREADS=$(TEST_THREADS) ./tests/run-programs; \
+	$(CLIPPY) RUST_TEST_THREADS=$(TEST_THREADS) cargo test --workspace --locked --no-fail-fast; \
 		status=$$?; ./tests/metrics-seen || status=1; cat target/not-run; exit $$status
 
 programs:
