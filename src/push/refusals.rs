@@ -86,8 +86,8 @@ impl Refusals {
         });
     }
 
-    /// Notes what no answer with an errno tells. Those with one message are one row, whoever sent them: agents cost a
-    /// stranger nothing.
+    /// Notes a refusal that no answer with an errno shows. Equal messages are one row, whoever sent them: a stranger could
+    /// fill the rows with user agents.
     pub fn note_as(
         &self,
         code: (u16, u16),

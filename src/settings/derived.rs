@@ -15,7 +15,7 @@ use crate::system::tls::certificate::CertificateFiles;
 /// 4096 bytes.
 pub const AESGCM_BYTES_MIN: usize = 5630;
 
-/// Connections of a port that are enough for a server of which nobody asked for more.
+/// Connections of a port that are enough if no operator set their number.
 const CONNECTIONS_ENOUGH: usize = 1000;
 
 /// Whether fewer connections than a setting has are something to warn of: an operator set it, or they are few.
