@@ -100,7 +100,8 @@ fn init(args: &Init) -> Result<(), InitError> {
     if args.file.exists() && !args.force {
         return Err(InitError::Exists(args.file.clone()));
     }
-    let (given, has_unit) = (args.flags.given.clone(), is_of_unit(&args.file));
+    let given = args.flags.given.clone();
+    let has_unit = (args.start || !args.yes) && is_of_unit(&args.file);
     if args.start && !has_unit {
         return Err(InitError::NoUnit(args.file.clone()));
     }
@@ -259,7 +260,7 @@ mod tests {
     fn answers(text: &str) -> Result<(Chosen, String), InitError> {
         let mut shown = Vec::new();
         let (chosen, starts) = ask(Some(text.as_bytes()), &mut shown, Vec::new(), false)?;
-        assert!(!starts, "nobody asked");
+        assert!(!starts, "the question was not asked");
         Ok((chosen, String::from_utf8(shown).expect("questions are a text")))
     }
 

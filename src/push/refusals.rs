@@ -86,8 +86,8 @@ impl Refusals {
         });
     }
 
-    /// Notes a refusal that no answer with an errno shows. Equal messages are one row, whoever sent them: a stranger could
-    /// fill the rows with user agents.
+    /// Notes a refusal that has no answer with an errno. Equal messages are one row for all user agents: a stranger can
+    /// have any number of these.
     pub fn note_as(
         &self,
         code: (u16, u16),

@@ -191,7 +191,7 @@ async fn init_starts_the_unit_that_reads_its_file() {
         Program::run(command).await
     };
     init(&file, &[], "none").await.succeeded();
-    assert!(!calls.exists(), "nobody wanted it");
+    assert!(!calls.exists(), "the unit is left alone");
     let started = init(&file, &["--force", "--start"], "none").await;
     started.succeeded();
     assert_eq!(

@@ -1,5 +1,6 @@
 //! What became of a push: its receipt (RFC 8030 §5.1), which the server publishes after the ack.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,9 @@ const PAGE_BYTES_MAX: u64 = 1 << 20;
 
 /// How long an answer may take beyond the time that the server may wait.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
+
+/// Time between two questions, for a server that does not wait.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// The state of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,7 +103,7 @@ pub(super) fn wait(receipts: &Url, location: &str, time: Duration) -> Result<Rec
             None if left.is_zero() => {
                 return Ok(Receipt { status: "stored".to_owned(), code: None });
             }
-            None => {}
+            None => thread::sleep(PAUSE.min(left)),
         }
     }
 }

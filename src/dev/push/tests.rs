@@ -11,6 +11,8 @@ use actix_web::rt::task::spawn_blocking;
 use clap::Parser;
 use serde_json::Value;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[derive(Parser)]
@@ -103,6 +105,27 @@ async fn a_message_is_encrypted_signed_and_posted_and_the_answer_printed() {
     let claims = from_base64url(token.split('.').nth(1).unwrap()).unwrap();
     let claims: Value = serde_json::from_slice(&claims).unwrap();
     assert_eq!(claims["aud"], format!("http://{address}"));
+}
+
+#[actix_web::test]
+async fn a_server_that_does_not_wait_is_asked_a_few_times_a_second() {
+    let (fake, address) = TestServer::start().await;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let server = spawn(async move {
+        let page = response("200 OK", "", r#"{"receipts":[],"cursor":0,"head":0}"#);
+        loop {
+            fake.answer(&page).await;
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let receipts = format!("http://{address}/receipts/t").parse().unwrap();
+    let waited = spawn_blocking(move || {
+        receipt::wait(&receipts, "http://a/m/1", Duration::from_secs(1)).unwrap()
+    });
+    assert_eq!(to_json(&waited.await.unwrap()), "{\"status\":\"stored\"}\n");
+    assert!((2..=7).contains(&asked.load(Ordering::Relaxed)), "{asked:?}");
+    server.abort();
 }
 
 #[actix_web::test]

@@ -61,11 +61,12 @@ fn focus(firefox: &mut Firefox, condition: &str) {
     assert!(tabs.count() < 80, "{condition} is reached by the keyboard");
 }
 
-/// Waits until the condition holds, in the page that is open then.
+/// Waits until the condition holds, in the page that is open then. It is loaded with its style sheet: a script of a test
+/// that asks for places of elements before that is an error in the console.
 fn wait(firefox: &mut Firefox, condition: &str) {
     let script = format!(
-        "return (async () => {{ for (let turn = 0; turn < 100; turn++) {{ if ({condition}) return true; \
-         await new Promise(done => setTimeout(done, 50)); }} return false; }})();"
+        "return (async () => {{ for (let turn = 0; turn < 100; turn++) {{ \
+         if (document.readyState === 'complete' && ({condition})) return true; await new Promise(done => setTimeout(done, 50)); }} return false; }})();"
     );
     // A page that is replaced meanwhile ends the script.
     let holds = (0..10).any(|_| firefox.try_run(&script, &json!([])) == Some(true.into()));

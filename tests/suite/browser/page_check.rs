@@ -115,8 +115,6 @@ const FOCUSED: &str = "
 
 /// The console of Firefox has no error of a page and no violation of its policy, since the last call.
 pub(super) fn assert_no_errors(firefox: &mut Firefox) {
-    let mut errors = firefox.take_errors();
-    // The scripts of a test ask for places of elements, on a busy machine before the style sheet is there.
-    errors.retain(|error| !error.contains("Layout was forced before the page was fully loaded"));
+    let errors = firefox.take_errors();
     assert!(errors.is_empty(), "{errors:#?}");
 }

@@ -48,7 +48,7 @@ const CONCURRENCY: usize = 32;
 const FROM_ONE_ADDRESS: &str = "--address-connects-per-minute-max=0";
 
 /// Maximum duration of one act, on a busy machine.
-const ACT_WAIT: Duration = Duration::from_secs(600);
+const ACT_WAIT: Duration = Duration::from_secs(240);
 
 /// Held by a test with a thousand agents: two at a time would exceed the timeouts of their pushes.
 static TURN: Mutex<()> = Mutex::const_new(());
