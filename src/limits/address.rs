@@ -37,6 +37,8 @@ pub enum ClientSource {
 
 pub(super) struct Addresses {
     trusted_proxies: Networks,
+    /// Whether the public port is a Unix socket. Then its peers have no address, and each is a proxy on this machine.
+    has_unix_socket: bool,
     loopback_limited: bool,
     untrusted: SharedLogLimiter,
     unusable: SharedLogLimiter,
@@ -47,6 +49,7 @@ impl Addresses {
     pub(super) fn new(settings: &Settings, log: Logger) -> Self {
         Self {
             trusted_proxies: settings.trusted_proxies.clone(),
+            has_unix_socket: settings.listen.is_unix(),
             loopback_limited: settings.loopback_limited,
             untrusted: SharedLogLimiter::new(LOG_EVERY),
             unusable: SharedLogLimiter::new(LOG_EVERY),
@@ -56,10 +59,14 @@ impl Addresses {
 
     /// The address or the IPv6 /56 that a request of this peer counts for; none if it has no limit by address. A header
     /// of a proxy that is not trusted is logged, and one of a trusted proxy that names no client.
-    pub(super) fn of(&self, peer: IpAddr, headers: &HeaderMap, now: Time) -> Option<IpAddr> {
-        let peer = peer.to_canonical();
+    pub(super) fn of(
+        &self,
+        peer: Option<SocketAddr>,
+        headers: &HeaderMap,
+        now: Time,
+    ) -> Option<IpAddr> {
+        let (peer, is_trusted) = self.peer(peer)?;
         let has_header = headers.contains_key(FORWARDED);
-        let is_trusted = self.trusted_proxies.contains(peer);
         if has_header && !is_trusted {
             self.warn_of_untrusted(peer, now);
         }
@@ -75,12 +82,21 @@ impl Addresses {
     }
 
     /// Who a request comes from, as limits see it.
-    pub(super) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> Client {
-        let peer = peer.to_canonical();
-        let has_header = headers.contains_key(FORWARDED) && self.trusted_proxies.contains(peer);
+    pub(super) fn client(&self, peer: Option<SocketAddr>, headers: &HeaderMap) -> Option<Client> {
+        let (peer, is_trusted) = self.peer(peer)?;
+        let has_header = headers.contains_key(FORWARDED) && is_trusted;
         let forwarded = has_header.then(|| self.forwarded(headers)).flatten();
         let from = if has_header { ClientSource::Forwarded } else { ClientSource::Connection };
-        Client { address: forwarded.unwrap_or(peer), from }
+        Some(Client { address: forwarded.unwrap_or(peer), from })
+    }
+
+    /// The address of a peer, and whether it is a trusted proxy. One on the Unix socket counts as such a proxy on loopback.
+    fn peer(&self, peer: Option<SocketAddr>) -> Option<(IpAddr, bool)> {
+        match peer.map(|peer| peer.ip().to_canonical()) {
+            Some(peer) => Some((peer, self.trusted_proxies.contains(peer))),
+            // Without a socket it is a connection that was reset already.
+            None => self.has_unix_socket.then_some((Ipv4Addr::LOCALHOST.into(), true)),
+        }
     }
 
     /// The address or the IPv6 /56 that a connection counts for before it has a request; none if it has no limit by
@@ -165,9 +181,13 @@ mod tests {
         Addresses::new(&settings, Logger::root(Discard, o!()))
     }
 
+    fn peer(address: &str) -> Option<SocketAddr> {
+        Some(SocketAddr::new(address.parse().unwrap(), 1000))
+    }
+
     fn counted_by(addresses: &Addresses, peer: &str, forwarded: &[&str]) -> String {
         let lines = forwarded.iter().map(|line| HeaderValue::from_bytes(line.as_bytes()).unwrap());
-        let address = addresses.of(peer.parse().unwrap(), &headers(lines), NOW);
+        let address = addresses.of(self::peer(peer), &headers(lines), NOW);
         address.map(|address| address.to_string()).unwrap_or_default()
     }
 
@@ -227,7 +247,7 @@ mod tests {
             ("10.0.0.1", Some("10.0.0.2"), "10.0.0.1", Forwarded),
         ] {
             let lines = forwarded.map(HeaderValue::from_static);
-            let client = addresses.client(peer.parse().unwrap(), &headers(lines));
+            let client = addresses.client(self::peer(peer), &headers(lines)).unwrap();
             assert_eq!(client, Client { address: address.parse().unwrap(), from }, "{peer}");
         }
     }
@@ -282,6 +302,40 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_on_the_unix_socket_counts_as_a_trusted_proxy_on_loopback() {
+        let limited = |loopback_limited| {
+            let listen = "unix:/run/a.sock".parse().unwrap();
+            let settings = Settings { listen, loopback_limited, ..Settings::default() };
+            Addresses::new(&settings, Logger::root(Discard, o!()))
+        };
+        for (forwarded, counted, with_loopback) in [
+            (None, "", "127.0.0.1"),
+            (Some("1.2.3.4"), "1.2.3.4", "1.2.3.4"),
+            (Some("9.9.9.9, 1.2.3.4"), "1.2.3.4", "1.2.3.4"),
+            (Some("forged"), "127.0.0.1", "127.0.0.1"),
+        ] {
+            for (addresses, expected) in [(limited(false), counted), (limited(true), with_loopback)]
+            {
+                let headers = headers(forwarded.map(HeaderValue::from_static));
+                let address = addresses.of(None, &headers, NOW);
+                let address = address.map(|address| address.to_string()).unwrap_or_default();
+                assert_eq!(address, expected, "{forwarded:?}");
+                let from = match forwarded {
+                    Some(_) => ClientSource::Forwarded,
+                    None => ClientSource::Connection,
+                };
+                assert_eq!(addresses.client(None, &headers).unwrap().from, from);
+                assert_eq!(addresses.of_connection(None), None);
+                assert!(!addresses.is_operator(None));
+            }
+        }
+        // Without a Unix socket a peer without an address is gone.
+        let headers = headers([HeaderValue::from_static("1.2.3.4")]);
+        assert_eq!(addresses("127.0.0.1", true).of(None, &headers, NOW), None);
+        assert_eq!(addresses("127.0.0.1", true).client(None, &headers), None);
+    }
+
+    #[test]
     fn a_proxy_that_is_not_trusted_or_names_no_address_is_reported() {
         for (peer, forwarded, untrusted, unusable) in [
             ("192.0.2.1", [].as_slice(), 0, 0),
@@ -318,8 +372,9 @@ mod tests {
         fuzz("forwarded_addresses", &samples, |bytes| {
             let lines = bytes.split(|byte| *byte == b'\n');
             let lines: Vec<_> = lines.flat_map(HeaderValue::from_bytes).collect();
-            let of =
-                |peer, lines: &[HeaderValue]| addresses.of(peer, &headers(lines.to_vec()), NOW);
+            let of = |peer: IpAddr, lines: &[HeaderValue]| {
+                addresses.of(Some((peer, 1000).into()), &headers(lines.to_vec()), NOW)
+            };
             assert_eq!(of(stranger, &lines), Some(stranger));
             let counted = of(proxy, &lines).expect("no peer on loopback");
             assert!(counted == proxy || !addresses.trusted_proxies.contains(counted), "{counted}");

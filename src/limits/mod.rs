@@ -254,12 +254,12 @@ impl Limits {
 
     /// Who a request comes from, as limits see it.
     pub fn client(&self, peer: Option<SocketAddr>, headers: &HeaderMap) -> Option<Client> {
-        Some(self.addresses.client(peer?.ip(), headers))
+        self.addresses.client(peer, headers)
     }
 
     /// The address that a request counts for; none if its peer has no limit by address.
     pub fn address(&self, peer: Option<SocketAddr>, headers: &HeaderMap) -> Option<IpAddr> {
-        self.addresses.of(peer?.ip(), headers, self.clock.now())
+        self.addresses.of(peer, headers, self.clock.now())
     }
 
     /// Charges a push before its token is decrypted.

@@ -9,7 +9,7 @@ use storage::durable::NewFile;
 
 use crate::command::{Command, Commands, Failure, Shown};
 use crate::settings::reference::chosen;
-use crate::settings::{Flags, PublicUrl, Settings, SettingsError};
+use crate::settings::{Flags, PublicUrl, Role, RoleProblem, Settings, SettingsError};
 
 #[derive(Debug, Args)]
 pub struct Init {
@@ -50,6 +50,8 @@ pub enum InitError {
     Unit(&'static str),
     #[error(transparent)]
     Settings(#[from] SettingsError),
+    #[error(transparent)]
+    Role(#[from] RoleProblem),
 }
 
 const UNIT: &str = "kalends.service";
@@ -85,9 +87,10 @@ Examples:
 
     fn run(self, _commands: Commands) -> Result<(), Failure> {
         init(&self).map_err(|error| match error {
-            InitError::Settings(_) | InitError::NoAnswer | InitError::Config => {
-                Failure::usage(error)
-            }
+            InitError::Settings(_)
+            | InitError::Role(_)
+            | InitError::NoAnswer
+            | InitError::Config => Failure::usage(error),
             error => error.into(),
         })
     }
@@ -164,6 +167,7 @@ fn ask(
         "public_url",
         "Public URL of the server, such as https://push.example.net (empty: only for this machine)",
     )?;
+    check(&questions.chosen)?.check(Role::All)?;
     questions.proxy()?;
     questions
         .setting("data_dir", "Directory of the database and the keys (empty: ./kalends-data)")?;
@@ -296,8 +300,8 @@ mod tests {
         assert_eq!(pairs(&chosen), expected);
         let settings = check(&chosen).unwrap();
         assert_eq!(
-            (settings.listen.port(), settings.acme_domain()),
-            (443, Some("push.example.net"))
+            (settings.listen.to_string().as_str(), settings.acme_domain()),
+            ("[::]:443", Some("push.example.net"))
         );
     }
 
@@ -318,6 +322,9 @@ mod tests {
         assert_eq!(pairs(&chosen), [("access", "token")]);
         let given = vec![("access".to_owned(), "closed".to_owned())];
         assert!(ask(None::<io::Empty>, io::sink(), given, false).is_err());
+        let given = vec![("listen".to_owned(), "unix:/run/a.sock".to_owned())];
+        let refused = ask(None::<io::Empty>, io::sink(), given, false);
+        assert!(matches!(refused, Err(InitError::Role(RoleProblem::NoOriginOfSocket))));
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub struct Screen {
     pub at_ms: u64,
     pub version: String,
     pub origin: Option<String>,
-    /// The origin for programs on its machine, if its settings have the port.
+    /// Where programs on its machine reach it, if its settings have the port: an origin, or `unix:` and a path.
     pub own_origin: Option<String>,
     /// The address of the operator's page.
     pub operator_page: Option<SocketAddr>,
@@ -86,8 +86,8 @@ pub fn of_running_server(settings: &Settings) -> Option<Screen> {
 fn own_origin(settings: &Settings, origin: Option<&str>) -> Option<String> {
     match settings.public_url {
         None => origin.map(str::to_owned),
-        Some(_) if settings.listen.port() == 0 => None,
-        Some(_) => Some(settings.own_origin(settings.listen).as_str().to_owned()),
+        Some(_) if settings.listen.tcp().is_some_and(|address| address.port() == 0) => None,
+        Some(_) => Some(settings.own_address(&settings.listen)),
     }
 }
 

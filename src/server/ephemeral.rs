@@ -17,7 +17,7 @@ use super::dev_clock;
 use crate::command::text::to_json;
 use crate::dev::to_base64url;
 use crate::dev::vapid_key::VapidKey;
-use crate::settings::Settings;
+use crate::settings::{ListenAddress, Settings};
 
 /// The beginning of the names of the directories.
 const PREFIX: &str = "kalends-ephemeral-";
@@ -90,14 +90,14 @@ impl Home {
     pub(super) fn line(
         &self,
         settings: &Settings,
-        (bound, operator): (SocketAddr, Option<SocketAddr>),
+        origin: &str,
+        (bound, operator): (&ListenAddress, Option<SocketAddr>),
     ) -> String {
-        let (origin, own) = (settings.public_origin(bound), settings.own_origin(bound));
         let at_port = |path: &str| operator.map(|address| format!("http://{address}{path}"));
         to_json(&json!({
-            "http": origin.as_str(),
-            "ws": format!("{}/", origin.as_str().replacen("http", "ws", 1)),
-            "clock": format!("{}{}", own.as_str(), dev_clock::PATH),
+            "http": origin,
+            "ws": format!("{}/", origin.replacen("http", "ws", 1)),
+            "clock": format!("{}{}", settings.own_address(bound), dev_clock::PATH),
             "metrics": at_port("/metrics"),
             "admin": at_port("/admin").filter(|_| settings.admin_page),
             "directory": self.dir.path(),

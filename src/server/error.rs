@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use state_machine::NodeId;
 use storage::StoreError;
@@ -12,6 +12,7 @@ use super::sockets::SocketError;
 use crate::feeds::import::ImporterError;
 use crate::monitoring::MetricsPortError;
 use crate::push::bridges::BridgesError;
+use crate::settings::ListenAddress;
 use crate::settings::keys::KeysError;
 use crate::settings::keys::add::AddError;
 use crate::settings::store::OpenStoreError;
@@ -25,7 +26,12 @@ pub enum ServeError {
     #[error(transparent)]
     Metrics(#[from] MetricsPortError),
     #[error("cannot listen on {address}: {source}")]
-    Listen { address: SocketAddr, source: io::Error },
+    Listen { address: ListenAddress, source: io::Error },
+    #[error(
+        "cannot listen on {address}: {source}. The directory of the socket must be there, and the user of the server must \
+         be able to write in it: RuntimeDirectory=kalends in the unit makes /run/kalends"
+    )]
+    ListenDirectory { address: ListenAddress, source: io::Error },
     #[error(
         "cannot listen on {0}: a port below 1024 needs the capability CAP_NET_BIND_SERVICE. Add \
          AmbientCapabilities=CAP_NET_BIND_SERVICE to the unit, or run `setcap cap_net_bind_service=+ep` on the program, or \
@@ -111,6 +117,16 @@ impl ServeError {
     pub(super) fn listen(address: SocketAddr, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::PermissionDenied if address.port() < 1024 => Self::ListenRight(address),
+            _ => Self::Listen { address: address.into(), source },
+        }
+    }
+
+    pub(super) fn listen_unix(path: &Path, source: io::Error) -> Self {
+        let address = ListenAddress::Unix(path.to_owned());
+        match source.kind() {
+            io::ErrorKind::NotFound
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::ReadOnlyFilesystem => Self::ListenDirectory { address, source },
             _ => Self::Listen { address, source },
         }
     }
@@ -145,6 +161,7 @@ impl ServeError {
                 | Self::Bridges(_)
                 | Self::Socket(_)
                 | Self::ListenRight(_)
+                | Self::ListenDirectory { .. }
                 | Self::Tls(_)
                 | Self::KeyFingerprints(
                     KeyFingerprintsError::Foreign(_) | KeyFingerprintsError::Newer(_)

@@ -1,7 +1,9 @@
 //! The ports of a node: the public port, and the router port of a connection node.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +22,7 @@ use tokio::time::{sleep, timeout};
 
 use super::dev_clock::DevClock;
 use super::error::ServeError;
-use super::sockets::InheritedSockets;
+use super::sockets::{InheritedSockets, SocketError};
 use super::{accept_drain, dev_clock};
 use crate::feeds::http::service::FeedService;
 use crate::limits::OPERATOR_CONNECTIONS_MAX;
@@ -29,10 +31,11 @@ use crate::push::registration;
 use crate::push::registration::RegistrationService;
 use crate::push::request_id::{X_REQUEST_ID, request_id};
 use crate::push::{methods, request_body_drain, routes};
-use crate::settings::{Role, Settings};
-use crate::system::http_port;
-use crate::system::http_port::HttpPortLimits;
+use crate::settings::{ListenAddress, Role, Settings};
+use crate::system::http_port::{HttpPortLimits, Listener};
 use crate::system::tls::Tls;
+use crate::system::unix_socket::SocketFile;
+use crate::system::{http_port, unix_socket};
 
 /// Time for the last responses to be sent once no request is in progress.
 pub(super) const LAST_ANSWERS_WAIT: Duration = Duration::from_secs(1);
@@ -45,7 +48,10 @@ pub(super) struct BoundSockets {
 }
 
 pub(super) struct BoundSocket {
-    listener: TcpListener,
+    pub(super) address: ListenAddress,
+    listener: Listener,
+    /// That of a Unix socket, unless it is inherited.
+    file: Option<SocketFile>,
     /// Whether the service manager holds it too. Then connections wait in it while no server runs.
     is_inherited: bool,
 }
@@ -67,8 +73,7 @@ pub(super) struct RunningServers {
 }
 
 pub(super) struct Port {
-    pub(super) address: SocketAddr,
-    socket: BoundSocket,
+    pub(super) socket: BoundSocket,
     handle: ServerHandle,
     served: JoinHandle<io::Result<()>>,
 }
@@ -81,16 +86,8 @@ impl BoundSockets {
         inherited: &mut InheritedSockets,
     ) -> Result<Self, ServeError> {
         let user_timeout = Duration::from_millis(settings.tcp_user_timeout_ms);
-        let bind = |address, inherited: Option<TcpListener>| {
-            let is_inherited = inherited.is_some();
-            let listener = match inherited {
-                Some(listener) => http_port::prepare(listener, user_timeout),
-                None => http_port::bind(address, user_timeout),
-            };
-            let listener = listener.map_err(|source| ServeError::listen(address, source))?;
-            Ok::<_, ServeError>(BoundSocket { listener, is_inherited })
-        };
-        let public = bind(settings.listen, inherited.take("public"))?;
+        let bind = |address, inherited| BoundSocket::tcp(address, inherited, user_timeout);
+        let public = BoundSocket::public(&settings.listen, inherited.take_public(), user_timeout)?;
         let router = (role == Role::Connection)
             .then(|| bind(settings.router_listen, inherited.take("router")));
         let http = settings.http_listen.0.map(|address| bind(address, inherited.take("http")));
@@ -99,25 +96,78 @@ impl BoundSockets {
 }
 
 impl BoundSocket {
-    pub(super) fn address(&self) -> Result<SocketAddr, ServeError> {
-        let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        self.listener.local_addr().map_err(|source| ServeError::Listen { address: any, source })
+    /// An inherited Unix socket is the one that `listen` names. The address of another one is in place of that of `listen`.
+    fn public(
+        listen: &ListenAddress,
+        inherited: Option<Listener>,
+        user_timeout: Duration,
+    ) -> Result<Self, ServeError> {
+        let address = listen.clone();
+        match (listen, inherited) {
+            (ListenAddress::Tcp(at), None) => Self::tcp(*at, None, user_timeout),
+            (ListenAddress::Tcp(at), Some(Listener::Tcp(socket))) => {
+                Self::tcp(*at, Some(socket), user_timeout)
+            }
+            (ListenAddress::Unix(path), None) => {
+                let bound = unix_socket::bind(path);
+                let (socket, file) =
+                    bound.map_err(|source| ServeError::listen_unix(path, source))?;
+                let listener = Listener::Unix(socket);
+                Ok(Self { address, listener, file: Some(file), is_inherited: false })
+            }
+            (ListenAddress::Unix(path), Some(Listener::Unix(socket))) if is_at(&socket, path) => {
+                let listener = Listener::Unix(socket);
+                Ok(Self { address, listener, file: None, is_inherited: true })
+            }
+            (_, Some(_)) => Err(SocketError::NotOfListen(address).into()),
+        }
+    }
+
+    fn tcp(
+        address: SocketAddr,
+        inherited: Option<TcpListener>,
+        user_timeout: Duration,
+    ) -> Result<Self, ServeError> {
+        let is_inherited = inherited.is_some();
+        let listener = match inherited {
+            Some(listener) => http_port::prepare(listener, user_timeout),
+            None => http_port::bind(address, user_timeout),
+        };
+        let bound = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
+        let (bound, listener) = bound.map_err(|source| ServeError::listen(address, source))?;
+        Ok(Self { address: bound.into(), listener: listener.into(), file: None, is_inherited })
     }
 
     /// Starts a server on the socket, and keeps a second handle of it.
     pub(super) fn serve(
         self,
-        start: impl FnOnce(TcpListener) -> io::Result<Server>,
+        start: impl FnOnce(Listener) -> io::Result<Server>,
     ) -> Result<Port, ServeError> {
-        let address = self.address()?;
-        let failed = |source| ServeError::Listen { address, source };
-        let second = self.listener.try_clone().map_err(failed)?;
-        let server = start(second).map_err(failed)?;
-        Ok(Port { address, socket: self, handle: server.handle(), served: spawn(server) })
+        let server = self.listener.try_clone().and_then(start);
+        let failed = |source| ServeError::Listen { address: self.address.clone(), source };
+        let server = server.map_err(failed)?;
+        Ok(Port { socket: self, handle: server.handle(), served: spawn(server) })
+    }
+
+    /// Lets no new connection in. The server still accepts those in the backlog; on an error they are reset.
+    fn stop_accepting(&mut self) {
+        if let (Listener::Tcp(listener), false) = (&self.listener, self.is_inherited) {
+            let _ = accept_drain::stop_accepting(listener);
+        }
+        // Without its file no client finds a Unix socket.
+        self.file = None;
     }
 }
 
+fn is_at(socket: &UnixListener, path: &Path) -> bool {
+    socket.local_addr().is_ok_and(|address| address.as_pathname() == Some(path))
+}
+
 impl RunningServers {
+    pub(super) fn router_address(&self) -> Option<SocketAddr> {
+        self.router.as_ref()?.socket.address.tcp()
+    }
+
     /// Waits until a server ends by itself, which is an error.
     pub(super) async fn ended(&mut self) -> io::Result<()> {
         let others = [&mut self.router, &mut self.http].into_iter().flatten();
@@ -129,11 +179,8 @@ impl RunningServers {
     /// are their ends.
     pub(super) async fn close(self) -> Vec<JoinHandle<io::Result<()>>> {
         let ports = [Some(self.public), self.router, self.http];
-        let ports: Vec<Port> = ports.into_iter().flatten().collect();
-        for port in ports.iter().filter(|port| !port.socket.is_inherited) {
-            // On an error the connections in the backlog are reset.
-            let _ = accept_drain::stop_accepting(&port.socket.listener);
-        }
+        let mut ports: Vec<Port> = ports.into_iter().flatten().collect();
+        ports.iter_mut().for_each(|port| port.socket.stop_accepting());
         sleep(accept_drain::WAIT).await;
         let stop = |port: Port| {
             drop(port.handle.stop(true));
@@ -157,7 +204,7 @@ fn joined(ended: Result<io::Result<()>, JoinError>) -> io::Result<()> {
 /// The server of the public port.
 pub(super) fn public_server(
     settings: &Settings,
-    listener: TcpListener,
+    listener: Listener,
     node: &AppState,
     apis: PublicApis,
     tls: Option<Arc<Tls>>,

@@ -156,7 +156,7 @@ async fn serve(
     maintenance::start(settings, &node, &store, machine, upkeep);
     let scheduled = scheduled::start(jobs.clone(), Data::clone(&node.common));
     let monitoring = monitoring::start(metrics_port, settings, &node, jobs)?;
-    let line = |home: &Home| home.line(settings, (ports.public.address, operator));
+    let line = |home: &Home| home.line(settings, &origin, (&ports.public.socket.address, operator));
     let line = use_of.home.as_ref().map(line);
     startup_log::write(line, (role, settings), &ports, &origin, &node.common);
     systemd::started(&node);

@@ -21,7 +21,7 @@ use storage::data_dir::DirLock;
 use storage::{FeedTables, Store, StoreAdmin};
 
 use super::error::ServeError;
-use super::listen::{BoundSocket, BoundSockets, PublicApis};
+use super::listen::{BoundSockets, PublicApis};
 use super::maintenance::Upkeep;
 use super::open_store::{self, OpenedStore};
 use super::router_url_check::RouterUrl;
@@ -94,7 +94,8 @@ pub(super) async fn assemble(
     clock: &Clock,
     (log, log_state): (&Logger, &Arc<LogState>),
 ) -> Result<Node, ServeError> {
-    let origin = settings.public_origin(sockets.public.address()?);
+    let origin = settings.public_origin(&sockets.public.address);
+    let origin = origin.expect("a Unix socket has public_url (Settings::check)");
     // Before the store is opened: a wrong file of bridges is reported at once.
     let bridges = role.has_endpoints().then(|| Bridges::load(settings, clock.clone(), log));
     let bridges = bridges.transpose()?;
@@ -124,7 +125,7 @@ pub(super) async fn assemble(
         log: log.clone(),
     });
     let parts = NodeParts { settings, common: &common, keys: &keys, origin: &origin };
-    let router_address = sockets.router.as_ref().map(BoundSocket::address).transpose()?;
+    let router_address = sockets.router.as_ref().and_then(|router| router.address.tcp());
     let name = router_address.map_or(NodeId::new(SINGLE_NODE), |at| settings.node_id(at));
     let directory = parts.directory(role, &name);
     let connections = match role.has_connections() {

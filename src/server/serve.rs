@@ -87,6 +87,11 @@ Examples of a cluster:
             Some(home) => load_flags(&self.flags, &home.defaults())?,
             None => load(&self.flags)?,
         };
+        if home.is_some() && settings.listen.is_unix() {
+            return Err(Failure::usage(
+                "a server for a test listens on an address: set listen to 127.0.0.1:0",
+            ));
+        }
         settings.check(self.role).map_err(Failure::usage)?;
         let has_clock = self.dev.dev || self.ephemeral;
         // The directory of a test is removed when nothing uses it any more.

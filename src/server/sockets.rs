@@ -7,12 +7,18 @@ use std::net::TcpListener;
 
 use listenfd::ListenFd;
 
+use crate::settings::ListenAddress;
+use crate::system::http_port::Listener;
+
 /// The variable with the names of the sockets, separated by colons.
 const NAMES: &str = "LISTEN_FDNAMES";
 
 /// The sockets that were inherited, by the names of the ports that they are for.
 #[derive(Debug, Default)]
-pub struct InheritedSockets(HashMap<&'static str, TcpListener>);
+pub struct InheritedSockets {
+    public: Option<Listener>,
+    others: HashMap<&'static str, TcpListener>,
+}
 
 /// Why inherited sockets cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +29,11 @@ pub enum SocketError {
     Twice(String),
     #[error("the socket {name:?} of the service manager cannot be used: {error}")]
     Unusable { name: String, error: io::Error },
+    #[error(
+        "the socket of the service manager for the public port is not that of listen = {0}: name the same Unix socket in \
+         ListenStream of kalends.socket and in listen, or an address in both"
+    )]
+    NotOfListen(ListenAddress),
 }
 
 impl InheritedSockets {
@@ -34,22 +45,40 @@ impl InheritedSockets {
         let (mut sockets, mut inherited) = (ListenFd::from_env(), Self::default());
         for index in 0..sockets.len() {
             let name = names.next().unwrap_or("public").to_owned();
-            let taken = sockets
-                .take_tcp_listener(index)
-                .and_then(|socket| socket.ok_or_else(|| io::ErrorKind::NotFound.into()));
-            let socket = match taken {
-                Ok(socket) => socket,
-                Err(error) => return Err(SocketError::Unusable { name, error }),
-            };
             let port = ["router", "metrics", "http"].into_iter().find(|port| *port == name);
-            if inherited.0.insert(port.unwrap_or("public"), socket).is_some() {
-                return Err(SocketError::Twice(name));
+            match inherited.add(port, index, &mut sockets) {
+                Ok(true) => return Err(SocketError::Twice(name)),
+                Ok(false) => {}
+                Err(error) => return Err(SocketError::Unusable { name, error }),
             }
         }
         Ok(inherited)
     }
 
+    /// Adds the socket for this port, or for the public one. Returns whether there was one already.
+    fn add(
+        &mut self,
+        port: Option<&'static str>,
+        index: usize,
+        sockets: &mut ListenFd,
+    ) -> io::Result<bool> {
+        if port.is_none()
+            && let Ok(Some(socket)) = sockets.take_unix_listener(index)
+        {
+            return Ok(self.public.replace(Listener::Unix(socket)).is_some());
+        }
+        let socket = sockets.take_tcp_listener(index)?.ok_or(io::ErrorKind::NotFound)?;
+        Ok(match port {
+            Some(port) => self.others.insert(port, socket).is_some(),
+            None => self.public.replace(Listener::Tcp(socket)).is_some(),
+        })
+    }
+
+    pub fn take_public(&mut self) -> Option<Listener> {
+        self.public.take()
+    }
+
     pub fn take(&mut self, port: &str) -> Option<TcpListener> {
-        self.0.remove(port)
+        self.others.remove(port)
     }
 }

@@ -8,7 +8,7 @@ use storage::{DiskSpace, Store};
 
 use super::listen::RunningServers;
 use crate::push::app::SharedState;
-use crate::settings::{AccessMode, Role, Settings};
+use crate::settings::{AccessMode, ListenAddress, Role, Settings};
 use crate::system::networks::Networks;
 
 /// What a person does until the first certificate is there.
@@ -23,27 +23,29 @@ pub(super) fn write(
     SharedState { store, certificates, log, .. }: &SharedState,
 ) {
     warn_of_low_disk(&**store, settings, log);
-    let bound = ports.public.address;
+    let bound = &ports.public.socket.address;
     let rest = match role {
         Role::All => of_single_node(settings, origin),
         Role::Connection => of_connection_node(settings, ports, origin),
         Role::Endpoint => of_endpoint_node(settings, origin),
     };
     let awaited = if certificates.awaited.lock().is_some() { AWAITED } else { "" };
-    let text =
-        || format!("Kalends is listening on {}://{bound}\n{awaited}{rest}", settings.scheme());
+    let scheme = match bound {
+        ListenAddress::Tcp(_) => format!("{}://", settings.scheme()),
+        ListenAddress::Unix(_) => String::new(),
+    };
+    let text = || format!("Kalends is listening on {scheme}{bound}\n{awaited}{rest}");
     let mut stdout = stdout().lock();
     let _ = stdout.write_all(line.unwrap_or_else(text).as_bytes()).and_then(|()| stdout.flush());
-    if settings.public_url.is_none() {
+    if let (None, Some(bound)) = (&settings.public_url, bound.tcp()) {
         warn_of_own_url(bound.ip().is_unspecified(), settings, origin, log);
     }
     if let Some(http) = &ports.http {
-        info!(log, "listening for http, to redirect it"; "address" => %http.address);
+        info!(log, "listening for http, to redirect it"; "address" => %http.socket.address);
     }
     info!(log, "listening"; "role" => role.name(), "address" => %bound, "public_url" => origin);
-    if let Some(router) = &ports.router {
-        info!(log, "listening for other nodes"; "address" => %router.address,
-            "node" => %settings.node_id(router.address));
+    if let Some(router) = ports.router_address() {
+        info!(log, "listening for other nodes"; "address" => %router, "node" => %settings.node_id(router));
     }
 }
 
@@ -93,15 +95,17 @@ fn of_single_node(settings: &Settings, origin: &str) -> String {
 }
 
 fn of_connection_node(settings: &Settings, ports: &RunningServers, origin: &str) -> String {
-    let Some(router) = ports.router.as_ref().map(|router| router.address) else {
-        return String::new();
-    };
-    let (node, bound) = (settings.node_id(router), ports.public.address);
+    let Some(router) = ports.router_address() else { return String::new() };
+    let node = settings.node_id(router);
+    // Which URL leads to a Unix socket is known to its proxy.
+    let first = ports.public.socket.address.tcp().map_or_else(String::new, |bound| {
+        let scheme = settings.scheme().replacen("http", "ws", 1);
+        format!("Try it: kalends subscribe {scheme}://{bound}/\n")
+    });
     format!(
         "Router port: http://{router}, known to other nodes as {node}\n\
          Endpoint URLs begin with {origin}/wpush/\n\
-         Try it: kalends subscribe {}://{bound}/\n",
-        settings.scheme().replacen("http", "ws", 1)
+         {first}"
     )
 }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use storage::{WaitingBound, WaitingLimits};
 
 use super::table::Settings;
-use super::value::{DomainName, PublicUrl, Value};
+use super::value::{DomainName, ListenAddress, PublicUrl, Value};
 use crate::system::tls::certificate::CertificateFiles;
 
 /// Body size in bytes that is always accepted in the old `aesgcm` encoding.
@@ -24,14 +24,21 @@ pub fn is_missed(free: usize, wanted: usize, default: usize) -> bool {
 }
 
 impl Settings {
-    /// The origin of endpoint URLs, which VAPID tokens must name. `bound` is the address of the
-    /// public port.
-    pub fn public_origin(&self, bound: SocketAddr) -> PublicUrl {
-        self.public_url.clone().unwrap_or_else(|| self.own_origin(bound))
+    /// The origin of endpoint URLs, which VAPID tokens must name. `bound` is the address of the public port. None of a
+    /// Unix socket without `public_url`, which [`check`](Self::check) refuses.
+    pub fn public_origin(&self, bound: &ListenAddress) -> Option<PublicUrl> {
+        self.public_url.clone().or_else(|| bound.tcp().map(|bound| self.own_origin(bound)))
     }
 
-    /// The origin of the public port for programs on this machine.
-    pub fn own_origin(&self, bound: SocketAddr) -> PublicUrl {
+    /// Where programs on this machine reach the public port: an origin, or `unix:` and the path of its socket.
+    pub fn own_address(&self, bound: &ListenAddress) -> String {
+        match bound.tcp() {
+            Some(bound) => self.own_origin(bound).as_str().to_owned(),
+            None => bound.to_string(),
+        }
+    }
+
+    fn own_origin(&self, bound: SocketAddr) -> PublicUrl {
         let origin = PublicUrl::parse(&format!("{}://{}", self.scheme(), reachable(bound)));
         origin.expect("an address is a host of a URL")
     }

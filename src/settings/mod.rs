@@ -35,6 +35,6 @@ pub use role::{Role, RoleProblem};
 pub use table::Settings;
 pub use value::{
     AccessMode, AddressOrOff, AgeRecipient, AllowedOrigins, AllowedVapidKeys, BillingMode,
-    DirectoryUrl, DomainName, Email, FormerUrls, NamePart, PostgresUrl, PublicUrl, SchemaName,
-    StoreKind,
+    DirectoryUrl, DomainName, Email, FormerUrls, ListenAddress, NamePart, PostgresUrl, PublicUrl,
+    SchemaName, StoreKind,
 };

@@ -53,6 +53,12 @@ pub enum Problem {
     /// A setting that needs another one.
     #[error("{name} is set, and {missing} is not: set both or none")]
     Alone { name: &'static str, missing: &'static str },
+    /// A setting of a port that speaks TLS itself.
+    #[error(
+        "{name} is set, and listen is a Unix socket, behind which only a proxy is: remove {name}, or set listen to \
+         ADDRESS:PORT"
+    )]
+    BesideSocket { name: &'static str },
     /// A number above the setting that is its maximum.
     #[error("{name} = {value}: at most {max_name}, which is {max}")]
     Above { name: &'static str, value: u64, max_name: &'static str, max: u64 },

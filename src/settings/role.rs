@@ -40,6 +40,11 @@ pub enum RoleProblem {
     )]
     NoPublicOrigin(SocketAddr),
     #[error(
+        "public_url is not set, and listen is a Unix socket, which no URL names: set public_url to the URL of the proxy \
+         in front of it, such as https://push.example.net"
+    )]
+    NoOriginOfSocket,
+    #[error(
         "router_listen = {0} is all addresses of this machine, and other nodes need one of them: set router_url, such as \
          http://10.0.0.5:8081"
     )]
@@ -89,12 +94,15 @@ impl Settings {
         if role.is_cluster_node() && self.store == StoreKind::Embedded {
             return Err(RoleProblem::StoreOfOne(role.name()));
         }
-        match role {
-            Role::Connection => self.check_router_port(),
-            Role::Endpoint if self.public_url.is_none() && !self.listen.ip().is_loopback() => {
-                Err(RoleProblem::NoPublicOrigin(self.listen))
+        match (role, self.listen.tcp()) {
+            (_, None) if self.public_url.is_none() => Err(RoleProblem::NoOriginOfSocket),
+            (Role::Connection, _) => self.check_router_port(),
+            (Role::Endpoint, Some(public))
+                if self.public_url.is_none() && !public.ip().is_loopback() =>
+            {
+                Err(RoleProblem::NoPublicOrigin(public))
             }
-            Role::All | Role::Endpoint => Ok(()),
+            (Role::All | Role::Endpoint, _) => Ok(()),
         }
     }
 
@@ -102,9 +110,9 @@ impl Settings {
         if self.public_url.is_none() {
             return Err(RoleProblem::NoPublicUrl);
         }
-        let (public, router) = (self.listen, self.router_listen);
-        if overlap(public, router) {
-            return Err(RoleProblem::OnePort(public.port()));
+        let router = self.router_listen;
+        if self.listen.tcp().is_some_and(|public| overlap(public, router)) {
+            return Err(RoleProblem::OnePort(router.port()));
         }
         if router.ip().is_unspecified() && self.router_url.is_none() {
             return Err(RoleProblem::NoRouterUrl(router));
@@ -166,12 +174,17 @@ mod tests {
         assert_eq!(settings.check(Role::Endpoint), Ok(()));
         assert_eq!(settings.check(Role::Connection), Err(RoleProblem::NoPublicUrl));
         let open = SocketAddr::from(([10, 0, 0, 5], 8090));
-        let settings = Settings { listen: open, ..settings };
+        let settings = Settings { listen: open.into(), ..settings };
         assert_eq!(settings.check(Role::Endpoint), Err(RoleProblem::NoPublicOrigin(open)));
         let public_url = url("https://push.example.net");
         let settings = Settings { public_url, ..settings };
         assert_eq!(settings.check(Role::Endpoint), Ok(()));
         assert_eq!(connect(|_| ()), Ok(()));
+        let socket =
+            Settings { listen: "unix:/run/a.sock".parse().unwrap(), ..Settings::default() };
+        assert_eq!(socket.check(Role::All), Err(RoleProblem::NoOriginOfSocket));
+        let socket = Settings { public_url: url("https://push.example.net"), ..socket };
+        assert_eq!(socket.check(Role::All), Ok(()));
         let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
         assert_eq!(connect(|settings| settings.router_listen = any_port), Ok(()));
     }

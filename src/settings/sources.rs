@@ -99,6 +99,16 @@ impl Settings {
             (None, Some(_)) => problems.push(Problem::Alone { name: key, missing: certificate }),
             _ => {}
         }
+        let has_http = self.domain.is_none() && self.http_listen.0.is_some();
+        for (name, is_set) in [
+            (certificate, self.tls_certificate.is_some()),
+            ("domain", self.domain.is_some()),
+            ("http_listen", has_http),
+        ] {
+            if self.listen.is_unix() && is_set {
+                problems.push(Problem::BesideSocket { name });
+            }
+        }
         SettingsError::check(problems, self)
     }
 }
@@ -352,6 +362,23 @@ mod tests {
     }
 
     #[test]
+    fn a_unix_socket_is_refused_beside_the_settings_of_a_port_with_tls() {
+        for (file, name) in [
+            ("tls_certificate = \"c\"\ntls_key = \"k\"", "tls_certificate"),
+            ("domain = \"a.net\"", "domain"),
+            ("http_listen = \"[::]:80\"", "http_listen"),
+        ] {
+            let error = load(&[("listen", "unix:/run/a.sock")], &[], file).unwrap_err();
+            let expected = format!(
+                "{name} is set, and listen is a Unix socket, behind which only a proxy is: remove {name}, or set \
+                 listen to ADDRESS:PORT"
+            );
+            assert_eq!(error, expected);
+        }
+        assert!(load(&[], &[], "listen = \"unix:/run/a.sock\"\nhttp_listen = \"off\"").is_ok());
+    }
+
+    #[test]
     fn a_backoff_above_its_maximum_is_refused() {
         let error = load(&[], &[], "bridge_backoff_ms = 60001").unwrap_err();
         let expected = "bridge_backoff_ms = 60001: at most bridge_backoff_max_ms, which is 60000";
@@ -453,7 +480,8 @@ mod tests {
             ]
         );
         let settings = Settings::read(raw).unwrap();
-        assert_eq!((settings.listen.port(), settings.hello_timeout_ms), (1, 7));
+        assert_eq!(settings.listen.to_string(), "[::1]:1");
+        assert_eq!(settings.hello_timeout_ms, 7);
         assert!(renamed::KEPT.iter().all(|(_, now)| Setting::find(now).is_some()));
     }
 
@@ -511,7 +539,7 @@ mod tests {
                 [].as_slice(),
                 "",
                 "listen = `localhost:80` (flag --listen): \
-                 expected ADDRESS:PORT, such as 127.0.0.1:8080 or [::1]:8080",
+                 expected ADDRESS:PORT, such as 127.0.0.1:8080 or [::1]:8080, or unix:PATH",
             ),
             (
                 &[],
@@ -603,13 +631,17 @@ mod tests {
     fn the_public_origin_is_public_url_or_the_bound_address() {
         let mut settings = Settings::default();
         let origin = |settings: &Settings, bound: &str| {
-            settings.public_origin(bound.parse().expect("an address")).as_str().to_owned()
+            let origin = settings.public_origin(&bound.parse().expect("an address"));
+            origin.map_or_else(String::new, |origin| origin.as_str().to_owned())
         };
         assert_eq!(origin(&settings, "127.0.0.1:4321"), "http://127.0.0.1:4321");
         assert_eq!(origin(&settings, "0.0.0.0:80"), "http://127.0.0.1");
         assert_eq!(origin(&settings, "[::]:80"), "http://[::1]");
+        assert_eq!(origin(&settings, "unix:/run/a"), "");
         settings.public_url = Some(PublicUrl::parse("https://p.example").unwrap());
-        assert_eq!(origin(&settings, "0.0.0.0:80"), "https://p.example");
+        for bound in ["0.0.0.0:80", "unix:/run/a"] {
+            assert_eq!(origin(&settings, bound), "https://p.example");
+        }
     }
 
     #[test]

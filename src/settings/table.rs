@@ -16,8 +16,8 @@ use super::setting::{
 };
 use super::value::{
     AccessMode, AddressOrOff, AgeRecipient, AllowedOrigins, AllowedVapidKeys, BillingMode,
-    DirectoryUrl, DomainName, Email, FormerUrls, NamePart, PostgresUrl, PublicUrl, SchemaName,
-    StoreKind, Value,
+    DirectoryUrl, DomainName, Email, FormerUrls, ListenAddress, NamePart, PostgresUrl, PublicUrl,
+    SchemaName, StoreKind, Value,
 };
 use crate::system::networks::Networks;
 use crate::system::node_address::AllowedNodes;
@@ -46,8 +46,10 @@ settings! {
         /// keys.toml no endpoint URL issued so far works.
         data_dir: PathBuf = PathBuf::from("./kalends-data");
 
-        /// Address and port for user agents and application servers. Port 0 selects a free port.
-        listen: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
+        /// Address and port for user agents and application servers. Port 0 selects a free port. With `unix:` and a path,
+        /// such as `unix:/run/kalends/http.sock`, it is a Unix socket for a proxy on this machine. Then `public_url` is
+        /// required, the proxy terminates TLS, and its `X-Forwarded-For` counts as if it were in `trusted_proxies`.
+        listen: ListenAddress = ListenAddress::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)));
 
         /// Public origin of the server, with which endpoint URLs begin and which VAPID tokens must name. Set it if it
         /// differs from the listen address, for instance behind a proxy that terminates TLS. Choose it before the first

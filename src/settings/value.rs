@@ -2,6 +2,7 @@
 //! documentation.
 
 mod acme;
+mod listen;
 mod origins;
 mod postgresql;
 mod recipient;
@@ -10,11 +11,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use listen::ADDRESS;
 use slog::Level;
 use state_machine::wire::VapidKey;
 use storage::WhenFull;
 
 pub use acme::{DirectoryUrl, DomainName, Email};
+pub use listen::ListenAddress;
 pub use origins::{AllowedOrigins, FormerUrls, PublicUrl};
 pub use postgresql::{PostgresUrl, SchemaName};
 pub use recipient::AgeRecipient;
@@ -218,6 +221,7 @@ values! {
     u64: Number, "NUMBER", |text| read(text, NUMBER), u64::to_string;
     usize: Number, "NUMBER", |text| read(text, NUMBER), usize::to_string;
     SocketAddr: Text, "ADDRESS:PORT", |text| read(text, ADDRESS), SocketAddr::to_string;
+    ListenAddress: Text, "ADDRESS:PORT|unix:PATH", str::parse, ListenAddress::to_string;
     AddressOrOff: Text, "ADDRESS:PORT|off", AddressOrOff::read, AddressOrOff::text;
     PathBuf: Text, "PATH", path, |path: &PathBuf| path.display().to_string();
     AllowedNodes: Text, "LIST", AllowedNodes::parse, AllowedNodes::to_string;
@@ -242,7 +246,6 @@ values! {
 }
 
 const NUMBER: &str = "a whole number that is not negative";
-const ADDRESS: &str = "ADDRESS:PORT, such as 127.0.0.1:8080 or [::1]:8080";
 
 /// Of two names for one level, the first is written in the documentation.
 const LEVELS: [(&str, Level); 7] = [

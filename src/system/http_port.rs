@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::future::{poll_fn, ready};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,9 +13,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use actix_http::error::DispatchError;
-use actix_server::Server;
+use actix_server::{FromStream, Server, ServerServiceFactory};
 use actix_service::{Service, ServiceFactory, fn_factory, fn_service};
-use actix_web::rt::net::TcpStream;
+use actix_web::rt::net::{TcpStream, UnixStream};
 use actix_web::web::ServiceConfig;
 use actors::socket::{ConnectionUse, HttpOptions};
 use futures_util::future::Either;
@@ -61,6 +63,30 @@ pub struct HttpPortLimits {
     pub allows_half_closed: bool,
 }
 
+/// A socket that listens and is not served yet.
+#[derive(Debug)]
+pub enum Listener {
+    Tcp(TcpListener),
+    /// For a proxy on this machine.
+    Unix(UnixListener),
+}
+
+impl From<TcpListener> for Listener {
+    fn from(listener: TcpListener) -> Self {
+        Self::Tcp(listener)
+    }
+}
+
+impl Listener {
+    /// A second handle of the socket.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Tcp(listener) => Self::Tcp(listener.try_clone()?),
+            Self::Unix(listener) => Self::Unix(listener.try_clone()?),
+        })
+    }
+}
+
 /// Binds an address. A connection whose sent bytes stay unacknowledged for `user_timeout` is closed.
 pub fn bind(address: SocketAddr, user_timeout: Duration) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
@@ -97,10 +123,10 @@ pub struct Admitted<G> {
 /// What a peer without TLS is answered that is not admitted. With TLS it is disconnected.
 pub struct NotAdmitted(pub Option<String>);
 
-/// Serves a listener of [`bind`], with TLS if there is one. `open` is called with the peer, before a handshake. Each worker
-/// calls `configure` for its routes.
+/// Serves a listener, with TLS if there is one. `open` is called with the peer, before a handshake; a Unix socket has none.
+/// Each worker calls `configure` for its routes.
 pub fn serve<G, C>(
-    listener: TcpListener,
+    listener: impl Into<Listener>,
     limits: HttpPortLimits,
     tls: Option<Arc<Tls>>,
     open: impl Fn(Option<SocketAddr>) -> Result<Admitted<G>, NotAdmitted> + Send + Clone + 'static,
@@ -123,7 +149,48 @@ where
         bad_request: unread_request::bad_request,
         stopping: Some(server.graceful_shutdown_signal()),
     };
-    let server = server.listen("kalends", listener, move || {
+    let server = match listener.into() {
+        Listener::Tcp(listener) => {
+            server.listen("kalends", listener, factory(of_tcp, options, tls, open, configure))
+        }
+        Listener::Unix(listener) => {
+            server.listen_uds("kalends", listener, factory(of_unix, options, tls, open, configure))
+        }
+    };
+    Ok(server?.run())
+}
+
+/// An accepted connection and its peer.
+type Accepted = (TcpStream, Option<SocketAddr>);
+
+fn of_tcp(stream: TcpStream) -> io::Result<Accepted> {
+    let peer = stream.peer_addr().ok();
+    Ok((stream, peer))
+}
+
+/// One type for both kinds of sockets: reads, writes and shutdowns are the same system calls, and options of TCP belong to
+/// listeners. The buffer that a peer fills is its own.
+fn of_unix(stream: UnixStream) -> io::Result<Accepted> {
+    let stream = stream.into_std()?;
+    SockRef::from(&stream).set_send_buffer_size(BUFFER_BYTES)?;
+    let stream = std::net::TcpStream::from(OwnedFd::from(stream));
+    Ok((TcpStream::from_std(stream)?, None))
+}
+
+/// Makes the service of each thread, for what `accepted` makes of the sockets that the thread gets.
+fn factory<S, G, C>(
+    accepted: fn(S) -> io::Result<Accepted>,
+    options: HttpOptions,
+    tls: Option<Arc<Tls>>,
+    open: impl Fn(Option<SocketAddr>) -> Result<Admitted<G>, NotAdmitted> + Send + Clone + 'static,
+    configure: impl Fn() -> C + Send + Clone + 'static,
+) -> impl ServerServiceFactory<S>
+where
+    S: FromStream + 'static,
+    G: 'static,
+    C: FnOnce(&mut ServiceConfig) + Clone + 'static,
+{
+    move || {
         let connections = actors::socket::service(&options, configure());
         let http2 = actors::socket::http2(&options, configure());
         let (tls, open) = (tls.clone(), open.clone());
@@ -135,8 +202,11 @@ where
                 let http2 = if tls.is_some() { Some(http2.await?) } else { None };
                 let services = Rc::new(Services { connections, http2 });
                 let refusing = Rc::new(Cell::new(0));
-                Ok::<_, ()>(fn_service(move |stream: TcpStream| {
-                    let peer = stream.peer_addr().ok();
+                Ok::<_, ()>(fn_service(move |stream: S| {
+                    // It is closed already.
+                    let Ok((stream, peer)) = accepted(stream) else {
+                        return Either::Right(ready(Ok(())));
+                    };
                     match open(peer) {
                         Ok(admitted) => {
                             let services = Rc::clone(&services);
@@ -152,8 +222,7 @@ where
                 }))
             }
         })
-    })?;
-    Ok(server.run())
+    }
 }
 
 /// What serves the connections of a thread.
@@ -272,5 +341,20 @@ mod tests {
         // The kernel doubles it for its own data.
         assert_eq!(accepted.send_buffer_size().unwrap(), 2 * BUFFER_BYTES);
         assert_eq!(accepted.recv_buffer_size().unwrap(), 2 * BUFFER_BYTES);
+    }
+
+    #[actix_web::test]
+    async fn a_connection_of_a_unix_socket_has_the_send_buffer_of_others_and_no_peer() {
+        let (accepted, mut client) = UnixStream::pair().unwrap();
+        let (mut stream, peer) = of_unix(accepted).unwrap();
+        assert_eq!(peer, None);
+        assert_eq!(SockRef::from(&stream).send_buffer_size().unwrap(), 2 * BUFFER_BYTES);
+        client.write_all(b"asked").await.unwrap();
+        stream.read_exact(&mut [0; 5]).await.unwrap();
+        stream.write_all(b"answered").await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(answer, "answered");
     }
 }

@@ -17,4 +17,5 @@ pub mod printable;
 pub mod regular_file;
 pub mod telemetry;
 pub mod tls;
+pub mod unix_socket;
 pub mod unread_request;

@@ -26,7 +26,6 @@ mod tests;
 
 use std::fmt;
 use std::io;
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,7 +58,7 @@ use super::wire_message::{self, WireMessageError};
 use crate::push::request_body_drain;
 use crate::settings::Settings;
 use crate::system::http_port;
-use crate::system::http_port::{Admitted, HttpPortLimits};
+use crate::system::http_port::{Admitted, HttpPortLimits, Listener};
 
 /// Time to send the last answers after the port is closed.
 const LAST_ANSWERS_WAIT: Duration = Duration::from_secs(1);
@@ -195,7 +194,7 @@ impl RouterPort {
     /// Starts a server on `listener`. Each connection holds what `open` returns.
     pub fn serve<G: 'static>(
         self,
-        listener: TcpListener,
+        listener: impl Into<Listener>,
         open: impl Fn() -> G + Send + Clone + 'static,
     ) -> io::Result<Server> {
         let limits = self.limits.port;

@@ -1,6 +1,6 @@
 //! The router port over TCP.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 
 use actix_web::dev::ServerHandle;
 use actix_web::http::Method;

@@ -5,7 +5,7 @@ use url::Url;
 
 use crate::command::Context;
 use crate::push::app::AppState;
-use crate::settings::Settings;
+use crate::settings::{ListenAddress, Settings};
 
 /// The names of a server.
 pub(super) struct Identity {
@@ -27,7 +27,10 @@ impl Identity {
                 Some(("connection", own))
             }
             (None, _) => {
-                let port = settings.listen.port();
+                let port = match &settings.listen {
+                    ListenAddress::Tcp(address) => address.port().to_string(),
+                    ListenAddress::Unix(path) => path.display().to_string(),
+                };
                 Some(("endpoint", format!("{machine}:{port}")))
             }
         };

@@ -15,7 +15,7 @@ use crate::command::{Command, Commands, Failure, Shown, load};
 use crate::dev::keypair::KeyPair;
 use crate::dev::vapid_key;
 use crate::operate::status::{Screen, of_running_server};
-use crate::settings::{Flags, Settings};
+use crate::settings::{Flags, RoleProblem, Settings};
 
 #[derive(Debug, Args)]
 pub struct Doctor {
@@ -73,7 +73,7 @@ Examples:
         };
         let mut findings = Findings { is_json: self.json, failed: 0 };
         let server = of_running_server(&settings);
-        let (url, own) = origins(&settings, server.as_ref());
+        let (url, own) = origins(&settings, server.as_ref()).map_err(Failure::usage)?;
         local::check(&settings, server, &mut findings).map_err(DoctorError::Output)?;
         let idle = Duration::from_secs(self.idle_s);
         let has_proxy = has_proxy(&url, &own);
@@ -88,23 +88,29 @@ Examples:
     }
 }
 
-/// The public origin, and that of the server on this machine. A running server knows both, also without its flags here.
-fn origins(settings: &Settings, server: Option<&Screen>) -> (Url, Url) {
+/// The public origin, and where the server on this machine is reached: an origin, or `unix:` and a path. A running server
+/// knows both, also without its flags here.
+fn origins(settings: &Settings, server: Option<&Screen>) -> Result<(Url, Url), RoleProblem> {
     let parsed = |origin: &str| origin.parse::<Url>().expect("an origin is a URL");
     let of_server = |of: fn(&Screen) -> Option<&String>| server.and_then(of).map(|it| parsed(it));
-    let of_settings = || parsed(settings.public_origin(settings.listen).as_str());
+    let of_settings = || settings.public_origin(&settings.listen).map(|it| parsed(it.as_str()));
     let public = match settings.public_url {
         Some(_) => of_settings(),
-        None => of_server(|screen| screen.origin.as_ref()).unwrap_or_else(of_settings),
+        None => of_server(|screen| screen.origin.as_ref()).or_else(of_settings),
     };
     let own = of_server(|screen| screen.own_origin.as_ref());
-    (public, own.unwrap_or_else(|| parsed(settings.own_origin(settings.listen).as_str())))
+    let own = own.unwrap_or_else(|| parsed(&settings.own_address(&settings.listen)));
+    Ok((public.ok_or(RoleProblem::NoOriginOfSocket)?, own))
 }
 
 /// Whether a proxy must be between the URL and the server. One that speaks TLS to a server with TLS is not recognised.
 fn has_proxy(url: &Url, own: &Url) -> bool {
     let is_other_port = url.port_or_known_default() != own.port_or_known_default();
-    own.scheme() == "http" && (url.scheme() == "https" || is_other_port)
+    match own.scheme() {
+        "unix" => true,
+        "http" => url.scheme() == "https" || is_other_port,
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -115,19 +121,21 @@ mod tests {
 
     #[test]
     fn a_proxy_is_between_a_server_of_http_and_a_url_of_https_or_of_another_port() {
-        for (url, has_tls, expected) in [
-            ("http://push.example.net:8080", false, false),
-            ("http://push.example.net", false, true),
-            ("https://push.example.net:8080", false, true),
-            ("https://push.example.net", false, true),
-            ("https://push.example.net", true, false),
+        let (port, socket) = ("127.0.0.1:8080", "unix:/run/a b.sock");
+        for (url, listen, has_tls, expected) in [
+            ("http://push.example.net:8080", port, false, false),
+            ("http://push.example.net", port, false, true),
+            ("https://push.example.net:8080", port, false, true),
+            ("https://push.example.net", port, false, true),
+            ("https://push.example.net", port, true, false),
+            ("http://push.example.net", socket, false, true),
         ] {
-            let listen = ([127, 0, 0, 1], 8080).into();
+            let listen = listen.parse().unwrap();
             let [tls_certificate, tls_key] = ["c", "k"].map(|file| has_tls.then(|| file.into()));
             let public_url = Some(PublicUrl::parse(url).unwrap());
             let files = Settings { listen, tls_certificate, tls_key, ..Settings::default() };
-            let (url, own) = origins(&Settings { public_url, ..files }, None);
-            assert_eq!(has_proxy(&url, &own), expected, "{url} {has_tls}");
+            let (url, own) = origins(&Settings { public_url, ..files }, None).unwrap();
+            assert_eq!(has_proxy(&url, &own), expected, "{url} {own}");
         }
     }
 }

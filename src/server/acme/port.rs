@@ -1,7 +1,6 @@
 //! The port of `http_listen`: answers the challenges of an authority, and sends all others to https.
 
 use std::io;
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use parking_lot::RwLock;
 use crate::limits::Limits;
 use crate::settings::Settings;
 use crate::system::http_port;
-use crate::system::http_port::HttpPortLimits;
+use crate::system::http_port::{HttpPortLimits, Listener};
 
 /// Connections of the port. Above it, further ones wait. Each ends with its first answer, and an address has few of them
 /// ([`Limits::open_plain_connection`]).
@@ -39,7 +38,7 @@ impl Answers {
 
 /// Serves the port. `origin` is where requests are sent.
 pub fn serve(
-    listener: TcpListener,
+    listener: Listener,
     settings: &Settings,
     origin: &str,
     answers: &Arc<Answers>,
