@@ -2,16 +2,16 @@
 
 use std::fs::{self, Permissions};
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::Path;
 use std::process::Stdio;
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::process::Command;
 
 use crate::harness::{AT_ONCE, Agent, Launch, Program, Server, child, kalends, run, within};
@@ -20,15 +20,16 @@ use crate::importer::StaticServer;
 const VERSION: &str = "GET /__version__ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 
 /// Starts a server as systemd does for `kalends.socket`: the socket is its file 3.
-fn with_socket(listener: &TcpListener, data_dir: &Path) -> Program {
-    fcntl_setfd(listener, FdFlags::empty()).expect("it is an open file");
+fn with_socket(listener: impl AsFd, listen: &str, data_dir: &Path) -> Program {
+    fcntl_setfd(&listener, FdFlags::empty()).expect("it is an open file");
     let mut shell = Command::from(child("bash"));
-    let fd = listener.as_raw_fd();
+    let fd = listener.as_fd().as_raw_fd();
     let variables = "LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=kalends.socket";
     let script = format!("exec env {variables} \"$0\" \"$@\" 3<&{fd}");
     shell.arg("-c").arg(script).arg(env!("CARGO_BIN_EXE_kalends"));
-    // It would be bound without the socket, and is not.
-    shell.args(["serve", "--listen", "192.0.2.1:1", "--data-dir"]).arg(data_dir);
+    shell
+        .args(["serve", "--listen", listen, "--public-url", "http://a", "--data-dir"])
+        .arg(data_dir);
     shell.env("KALENDS_METRICS_LISTEN", "off").kill_on_drop(true);
     shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     Program::start(shell)
@@ -41,7 +42,7 @@ async fn asked(address: SocketAddr, request: &str) -> TcpStream {
     stream
 }
 
-async fn answer(mut stream: TcpStream) -> String {
+async fn answer(mut stream: impl AsyncRead + Unpin) -> String {
     let mut answer = String::new();
     let read = within(AT_ONCE, "the answer ends", stream.read_to_string(&mut answer)).await;
     read.expect("the connection is not reset");
@@ -52,14 +53,45 @@ async fn answer(mut stream: TcpStream) -> String {
 async fn a_restart_with_a_socket_of_systemd_refuses_no_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, data) = (listener.local_addr().unwrap(), TempDir::new().unwrap());
-    let first = with_socket(&listener, data.path());
+    // It would be bound without the socket, and is not.
+    let listen = "192.0.2.1:1";
+    let first = with_socket(&listener, listen, data.path());
     assert!(answer(asked(address, VERSION).await).await.starts_with("HTTP/1.1 200"));
     first.terminate();
     first.ended().await.succeeded();
     let waiting = asked(address, VERSION).await;
-    let second = with_socket(&listener, data.path());
+    let second = with_socket(&listener, listen, data.path());
     assert!(answer(waiting).await.starts_with("HTTP/1.1 200"));
     second.kill().await;
+}
+
+#[actix_web::test]
+async fn a_restart_with_a_unix_socket_of_systemd_refuses_no_connection() {
+    let dir = TempDir::new().unwrap();
+    let (path, data) = (dir.path().join("http.sock"), dir.path().join("data"));
+    let listener = UnixListener::bind(&path).unwrap();
+    let listen = format!("unix:{}", path.display());
+    let asked = async || {
+        let mut stream = UnixStream::connect(&path).await.expect("the kernel accepts it");
+        stream.write_all(VERSION.as_bytes()).await.expect("the connection is open");
+        stream
+    };
+    let first = with_socket(&listener, &listen, &data);
+    assert!(answer(asked().await).await.starts_with("HTTP/1.1 200"));
+    first.terminate();
+    first.ended().await.succeeded();
+    let waiting = asked().await;
+    let second = with_socket(&listener, &listen, &data);
+    assert!(answer(waiting).await.starts_with("HTTP/1.1 200"));
+    second.kill().await;
+
+    for other in ["unix:/run/other.sock", "127.0.0.1:0"] {
+        let refused = with_socket(&listener, other, &data).ended().await;
+        refused.refused_start(2, &["is not that of listen = ", other]);
+    }
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let refused = with_socket(&tcp, &listen, &data).ended().await;
+    refused.refused_start(2, &["is not that of listen = ", &listen]);
 }
 
 #[actix_web::test]

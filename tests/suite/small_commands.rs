@@ -38,6 +38,9 @@ async fn settings_are_checked_without_a_start() {
     assert_eq!(valid, format!("the settings are valid: {path}\n"));
     check(&["--ttl-max-s=x"]).await.failed(2, "ttl_max_s = `x` (flag --ttl-max-s)");
     check(&["--role=connection"]).await.failed(2, "store");
+    check(&["--listen=unix:/run/a.sock"]).await.failed(2, "public_url is not set");
+    let behind_proxy = ["--listen=unix:/run/a.sock", "--public-url=https://push.example.net"];
+    check(&behind_proxy).await.succeeded();
     fs::write(&file, "listen = 1\nlisten_adress = \"x\"\n").expect("a file can be written");
     let wrong = check(&[]).await;
     assert!(wrong.stderr.contains("`listen_adress` is not a setting"), "{}", wrong.stderr);

@@ -14,6 +14,7 @@ mod sample;
 mod script;
 mod server;
 mod units;
+mod unix_socket;
 
 use proxied_server::ProxiedServer;
 use proxy_process::{Backends, Kind, ProxyProcess};

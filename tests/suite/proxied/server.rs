@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use http_body_util::BodyExt;
 use hyper::Method;
 
-use super::{Kind, ProxiedServer, Sample};
+use super::{Kind, ProxiedServer, ProxyProcess, Sample};
 use crate::feeds::FeedClient;
 use crate::harness::{AT_ONCE, Agent, HttpClient, Raw, Sender, Signer, Socket, within};
 
@@ -120,7 +120,11 @@ async fn a_stranger_behind_caddy_is_limited_and_another_address_is_not() {
 async fn strangers_are_limited(kind: Kind) {
     let limits = ["--trusted-proxies=127.0.0.1", "--address-pushes-per-minute-max=3"];
     let proxied_server = ProxiedServer::start_with(kind, &limits, |sample| sample).await;
-    let ProxiedServer { proxy_process, .. } = &proxied_server;
+    strangers_are_limited_by(&proxied_server.proxy_process).await;
+}
+
+/// Pushes of an address are refused behind this proxy, whose server accepts three, and those of another are not.
+pub(super) async fn strangers_are_limited_by(proxy_process: &ProxyProcess) {
     let (origin, proxy) = (proxy_process.origin(), proxy_process.address());
     let channel = proxy_process.agent().await.register().await;
     let path = channel.endpoint.strip_prefix(&origin).expect("endpoints begin with the proxy");
