@@ -2,16 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::sync::PoisonError;
 
 use actix_web::rt::System;
 use rustix::fs::statvfs;
 use serde_json::json;
 
-use super::TURN;
 use super::firefox::Firefox;
 use super::page_check::{ENTER, TAB, assert_no_errors, assert_page};
 use super::profile::Profile;
+use super::turn::Turn;
 use crate::harness::{Agent, Cluster, ClusterPlan, Launch, Role, Sender, Server, free_port};
 use crate::metrics::metrics_url;
 
@@ -31,7 +30,7 @@ fn server(arguments: &[&str]) -> (Server, String) {
 }
 
 /// Opens the link of the command and signs in by the keyboard.
-fn sign_in(firefox: &mut Firefox, server: &Server, address: &str) {
+pub(super) fn sign_in(firefox: &mut Firefox, server: &Server, address: &str) {
     let link = System::new().block_on(server.run(&["access", "operator"])).succeeded();
     assert!(link.starts_with(&format!("http://{address}/")), "{link}");
     firefox.open(link.trim());
@@ -63,7 +62,7 @@ fn focus(firefox: &mut Firefox, condition: &str) {
 
 /// Waits until the condition holds, in the page that is open then. It is loaded with its style sheet: a script of a test
 /// that asks for places of elements before that is an error in the console.
-fn wait(firefox: &mut Firefox, condition: &str) {
+pub(super) fn wait(firefox: &mut Firefox, condition: &str) {
     let script = format!(
         "return (async () => {{ for (let turn = 0; turn < 100; turn++) {{ \
          if (document.readyState === 'complete' && ({condition})) return true; await new Promise(done => setTimeout(done, 50)); }} return false; }})();"
@@ -97,7 +96,7 @@ fn pushes(server: &Server) -> String {
 
 #[test]
 fn the_live_page_follows_pushes_and_comes_back_after_a_restart_of_the_server() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = Turn::wait();
     let (mut server, address) = server(&["--admin-page-interval-ms=100"]);
     let profile = Profile::new(&server.socket_url());
     let mut firefox = Firefox::start(profile.path());
@@ -143,7 +142,7 @@ fn the_live_page_follows_pushes_and_comes_back_after_a_restart_of_the_server() {
 
 #[test]
 fn the_page_of_a_new_server_leads_to_the_first_user_agent() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = Turn::wait();
     let ((server, address), elsewhere) =
         (server(&["--admin-page-interval-ms=100"]), Server::start());
     // Firefox is a user agent of the other server.
@@ -187,7 +186,7 @@ fn write_history(server: &Server, now: u64) {
 
 #[test]
 fn figures_are_read_by_the_pointer_and_the_keyboard_for_four_times() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = Turn::wait();
     let (mut server, address) = server(&["--admin-page-interval-ms=100"]);
     server.terminate();
     write_history(&server, server.now_s() * 1000);
@@ -246,7 +245,7 @@ fn figures_are_read_by_the_pointer_and_the_keyboard_for_four_times() {
 
 #[test]
 fn a_full_disk_is_the_verdict_and_a_fold_with_a_fault_is_open() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = Turn::wait();
     let source = format!("--broadcast-source-url=http://{}", free_port());
     let (mut server, address) = server(&[]);
     let disk = statvfs(server.data_dir()).expect("the disk has a size");
@@ -283,7 +282,7 @@ fn a_full_disk_is_the_verdict_and_a_fold_with_a_fault_is_open() {
 
 #[test]
 fn the_page_of_a_cluster_names_the_node_whose_clock_is_wrong() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = Turn::wait();
     let plan = ClusterPlan::of(1, 1).with_endpoint_arguments(&["--metrics-listen=127.0.0.1:0"]);
     let mut cluster = Cluster::launch(plan);
     let ahead = ["--dev", "--clock-offset-s=1200"];
@@ -322,7 +321,7 @@ fn the_page_of_a_cluster_names_the_node_whose_clock_is_wrong() {
 
 #[test]
 fn a_thousand_updates_leave_the_page_as_large_as_it_was() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = Turn::wait();
     let (server, address) = server(&["--admin-page-interval-ms=10"]);
     let profile = Profile::new(&server.socket_url());
     let mut firefox = Firefox::start(profile.path());

@@ -3,14 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::sync::PoisonError;
 
 use serde_json::{Value, json};
 
-use super::TURN;
 use super::firefox::Firefox;
 use super::page_check::assert_page;
 use super::profile::Profile;
+use super::turn::Turn;
 use crate::harness::child;
 
 const RIGHT: &str = "\u{E014}";
@@ -69,7 +68,7 @@ fn profile() -> Profile {
 
 #[test]
 fn a_session_is_played_forward_and_back_with_the_keyboard() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = Turn::wait();
     let folder = tempfile::tempdir().expect("a folder can be made");
     let page = folder.path().join("page.html");
     let written =
@@ -111,7 +110,7 @@ fn a_session_is_played_forward_and_back_with_the_keyboard() {
 
 #[test]
 fn a_script_that_fails_shows_the_expected_and_the_real_effects() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = Turn::wait();
     let folder = tempfile::tempdir().expect("a folder can be made");
     let [wrong, page] = ["wrong.session", "page.html"].map(|name| folder.path().join(name));
     fs::write(&wrong, WRONG).expect("the folder was made");

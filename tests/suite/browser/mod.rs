@@ -1,6 +1,7 @@
 //! A real Firefox, a page that subscribes, and a third-party sender.
 
 mod admin_page;
+mod bad_states;
 mod dev_view;
 mod firefox;
 mod log;
@@ -10,11 +11,11 @@ mod profile;
 mod relay;
 mod sender;
 mod site;
+mod turn;
 mod web_page;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use actix_web::rt::System;
 use serde_json::{Value, json};
@@ -29,6 +30,7 @@ use profile::Profile;
 use relay::TcpRelay;
 use sender::{Answer, Push, Sender};
 use site::Site;
+pub(crate) use turn::Turn;
 
 /// The largest message that a push service must accept is 4096 bytes (RFC 8030 §7.2), of which
 /// `aes128gcm` takes 103 (RFC 8291 §4).
@@ -188,7 +190,7 @@ fn firefox_receives_missed_and_live_broadcast_versions() {
     put(missed);
     let push_url = server.socket_url();
     let profile = Profile::new(&push_url);
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = Turn::wait();
     let mut firefox = Firefox::start(profile.path());
     assert_eq!(firefox.next_broadcast_version(MONITOR_CHANGES), missed);
     put(changed);
@@ -206,11 +208,8 @@ struct BrowserUser {
     server: Server,
     sender: Sender,
     subscription: Value,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
-
-/// Only one browser runs at a time, because several delay each other.
-pub(crate) static TURN: Mutex<()> = Mutex::new(());
 
 impl BrowserUser {
     /// Starts a user and subscribes the page.
@@ -235,7 +234,7 @@ impl BrowserUser {
     }
 
     fn visiting(server: Server, push_url: &str) -> Self {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = Turn::wait();
         let mut user = Self {
             firefox: None,
             profile: Profile::new(push_url),

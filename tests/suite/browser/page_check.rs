@@ -30,6 +30,14 @@ pub(super) fn assert_page(firefox: &mut Firefox, name: &str) {
     assert_no_errors(firefox);
 }
 
+/// Writes pictures of the page at both widths into `target/screenshots`.
+pub(super) fn picture(firefox: &mut Firefox, name: &str) {
+    for (size, width) in WIDTHS {
+        firefox.show(width, "light");
+        firefox.screenshot(&format!("{name}-{size}"));
+    }
+}
+
 /// axe-core has no finding: all rules that it enables by default, at the present width and color scheme.
 pub(super) fn assert_accessible(firefox: &mut Firefox) {
     let axe = fs::read_to_string(node_modules().join("axe-core/axe.min.js"));

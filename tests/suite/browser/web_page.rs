@@ -1,14 +1,13 @@
 //! The page at `/`, in a real Firefox.
 
-use std::sync::PoisonError;
 use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::TURN;
 use super::firefox::Firefox;
 use super::page_check::{ENTER, TAB, assert_accessible, assert_page};
 use super::profile::Profile;
+use super::turn::Turn;
 use crate::harness::Server;
 
 /// Presses the button of the trial without a mouse, and waits for its end. Returns the result, its class and the hops.
@@ -47,7 +46,7 @@ fn start(profile: &Profile, server: &Server) -> Firefox {
 
 #[test]
 fn the_page_sends_itself_a_push_by_the_keyboard_alone() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = Turn::wait();
     let mut server = Server::start();
     let profile = Profile::new(&server.socket_url());
     let mut firefox = start(&profile, &server);
@@ -114,7 +113,7 @@ const TRIAL_MS_MAX: u64 = 10_000 + 5_000;
 
 #[test]
 fn the_trial_ends_in_ten_seconds_whatever_the_browser_does() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = Turn::wait();
     let server = Server::start();
     let profile = Profile::new(&server.socket_url());
     let mut firefox = start(&profile, &server);
@@ -144,7 +143,7 @@ fn the_trial_ends_in_ten_seconds_whatever_the_browser_does() {
 
 #[test]
 fn the_page_of_a_closed_server_names_its_operator() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = Turn::wait();
     let server = Server::start_with(&["--access=token"]);
     let profile = Profile::new(&server.socket_url());
     let mut firefox = start(&profile, &server);
@@ -155,7 +154,7 @@ fn the_page_of_a_closed_server_names_its_operator() {
 
 #[test]
 fn the_page_of_a_public_server_has_a_code_for_phones() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = Turn::wait();
     let server = Server::start_with(&["--public-url=https://push.example.net"]);
     let profile = Profile::new(&server.socket_url());
     let mut firefox = start(&profile, &server);
@@ -168,7 +167,7 @@ fn the_page_of_a_public_server_has_a_code_for_phones() {
 
 #[test]
 fn the_page_of_errors_shows_the_section_of_a_number() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = Turn::wait();
     let server = Server::start();
     let profile = Profile::new(&server.socket_url());
     let mut firefox = Firefox::start(profile.path());
@@ -190,7 +189,7 @@ fn wait_for_state(firefox: &mut Firefox, sentence: &str, class: &str) {
 
 #[test]
 fn a_browser_of_another_push_server_is_told_how_to_change_it() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = Turn::wait();
     let (server, other) = (Server::start(), Server::start());
     let profile = Profile::new(&other.socket_url());
     let mut firefox = start(&profile, &server);

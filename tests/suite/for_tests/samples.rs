@@ -2,14 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use actix_web::rt::System;
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::browser::TURN;
+use crate::browser::Turn;
 use crate::harness::{child, node_modules, python, within};
 
 /// Maximum time for the tests of a sample, on a busy machine.
@@ -77,7 +76,7 @@ async fn the_samples_for_node_pass() {
 
 #[test]
 fn the_sample_with_firefox_passes() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = Turn::wait();
     let dir = written(&["kalends.mjs", "firefox.test.mjs"]);
     System::new().block_on(node(&dir, "firefox.test.mjs", 1));
 }
