@@ -60,7 +60,7 @@ const COMMANDS: Commands = Commands {
         Entry::on_store::<inspect::command::Inspect>(),
         Entry::on_store::<refusals::ListRefusals>(),
         Entry::on_store::<status::Status>(),
-        Entry::on_store::<nodes::ListNodes>(),
+        Entry::on_store::<nodes::command::ListNodes>(),
         Entry::alone::<import::autopush_redis::ImportRedis>(),
         #[cfg(feature = "postgresql")]
         Entry::alone::<import::autopush_postgresql::ImportPostgres>(),

@@ -53,11 +53,6 @@ impl Directory {
         &self.clients
     }
 
-    /// The name of this node in router records; none if agents cannot connect.
-    pub fn own(&self) -> Option<&NodeId> {
-        self.own.as_ref()
-    }
-
     fn is_own(&self, node: &NodeId) -> bool {
         self.own.as_ref() == Some(node)
     }

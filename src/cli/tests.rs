@@ -170,7 +170,7 @@ fn each_command_line_is_read_as_its_command_and_carried_to_the_server() {
     expect(lines, "users repair --server-stopped", &users::repair::Repair { server_stopped });
     let repair = store_copy::repair::StoreRepair { server_stopped };
     expect(lines, "store repair --server-stopped", &repair);
-    expect(lines, "nodes --json", &nodes::ListNodes { json: true });
+    expect(lines, "nodes --json", &nodes::command::ListNodes { json: true });
     expect(lines, "refusals --json", &refusals::ListRefusals { json: true });
     expect(lines, "status --json", &status::Status { json: true });
     expect_of_tokens_and_feeds(lines);

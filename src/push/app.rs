@@ -35,6 +35,7 @@ use super::urls::message_url::MessageUrls;
 use super::vapid::Vapid;
 use super::web::WebPage;
 use crate::limits::Limits;
+use crate::settings::Role;
 use crate::system::telemetry::LogState;
 use crate::system::tls::certificates::Certificates;
 use crate::system::tls::tickets::Tickets;
@@ -52,6 +53,8 @@ pub struct AppState {
 
 /// The state of every process, whatever its role.
 pub struct SharedState {
+    /// For people: its name in router records; of an endpoint node, its host with the port of its public API.
+    pub name: String,
     pub store: Arc<dyn Store>,
     /// Serves feed clients on an endpoint node, and broadcasts on a connection node.
     pub feeds: Feeds,
@@ -142,6 +145,14 @@ pub struct LocalEndpoint {
 }
 
 impl AppState {
+    pub fn role(&self) -> Role {
+        match (&self.connections, &self.endpoints) {
+            (Some(_), Some(_)) => Role::All,
+            (Some(_), None) => Role::Connection,
+            (None, _) => Role::Endpoint,
+        }
+    }
+
     /// The other nodes that this one calls.
     pub fn nodes(&self) -> Option<&dyn NodeDirectory> {
         let Self { connections, endpoints, .. } = self;

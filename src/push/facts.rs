@@ -173,8 +173,12 @@ fn of_peers(peers: &[PeerStatus], findings: &mut Findings) {
     let silent: Vec<_> = peers.iter().filter(is_open).map(|peer| peer.node.as_str()).collect();
     if let [.., _] = *silent {
         let named = silent[..silent.len().min(NAMED_MAX)].join(", ");
+        let does = if silent.len() == 1 { "does" } else { "do" };
         let (silent, all) = (silent.len(), peers.len());
-        findings.add(Check::Nodes, format!("of {all} other nodes {silent} do not answer: {named}"));
+        findings.add(
+            Check::Nodes,
+            format!("{silent} of {all} nodes that this one calls {does} not answer: {named}"),
+        );
     }
 }
 

@@ -12,6 +12,7 @@ use actors::{
     NoPeers, NodeDirectory, RegistryActor,
 };
 use parking_lot::Mutex;
+use rustix::system::uname;
 use slog::Logger;
 use state_machine::connection::Config;
 use state_machine::delivery::NodeAnswer;
@@ -49,7 +50,7 @@ use crate::push::request_id::RequestIds;
 use crate::push::vapid::Vapid;
 use crate::push::web::WebPage;
 use crate::settings::keys::{Keys, ticket_roots};
-use crate::settings::{AccessMode, PublicUrl, Role, Settings, StoreKind};
+use crate::settings::{AccessMode, ListenAddress, PublicUrl, Role, Settings, StoreKind};
 use crate::system::build::Build;
 use crate::system::telemetry::LogState;
 use crate::system::tls::tickets::Tickets;
@@ -105,7 +106,9 @@ pub(super) async fn assemble(
     let feeds = Arc::clone(&store) as Arc<dyn FeedTables>;
     let feeds = Feeds::start(feeds, clock.clone(), limits::of_feeds(settings), log.clone());
     let access = actors::access::load(&feeds, clock.clone()).await;
+    let name = name_of(role, settings, sockets);
     let common = Data::new(SharedState {
+        name: name.to_string(),
         store: Arc::clone(&store) as Arc<dyn Store>,
         feeds,
         access: access.map_err(ServeError::AccessTokens)?,
@@ -125,15 +128,15 @@ pub(super) async fn assemble(
         log: log.clone(),
     });
     let parts = NodeParts { settings, common: &common, keys: &keys, origin: &origin };
-    let router_address = sockets.router.as_ref().and_then(|router| router.address.tcp());
-    let name = router_address.map_or(NodeId::new(SINGLE_NODE), |at| settings.node_id(at));
     let directory = parts.directory(role, &name);
     let connections = match role.has_connections() {
         true => Some(parts.connections(&name, &directory, frozen_month).await?),
         false => None,
     };
     let router = (role == Role::Connection).then(|| parts.router_port(name.clone(), &directory));
+    let callers = router.as_ref().map(RouterPort::callers).unwrap_or_default();
     let peers = (role != Role::All).then(|| NodeAccess::of(&keys, settings)).flatten();
+    let peers = peers.map(|access| access.with_callers(callers));
     let router_url = router.as_ref().zip(peers.clone()).map(|(router, access)| RouterUrl {
         access,
         node: name,
@@ -151,6 +154,23 @@ pub(super) async fn assemble(
     let (origin, nodes) = (origin.as_str().to_owned(), directory);
     let app = AppState { common, connections, endpoints };
     Ok(Node { app, apis, router, router_url, store, upkeep, origin, peers, nodes, lock })
+}
+
+/// The name of a node in router records. No record names an endpoint node: people know it by its host and the port of its
+/// public API.
+fn name_of(role: Role, settings: &Settings, sockets: &BoundSockets) -> NodeId {
+    let router = sockets.router.as_ref().and_then(|router| router.address.tcp());
+    match (role, router) {
+        (Role::Endpoint, _) => {
+            let port = match &sockets.public.address {
+                ListenAddress::Tcp(address) => address.port().to_string(),
+                ListenAddress::Unix(path) => path.display().to_string(),
+            };
+            NodeId::new(&format!("{}:{port}", uname().nodename().to_string_lossy()))
+        }
+        (Role::All | Role::Connection, Some(router)) => settings.node_id(router),
+        (Role::All | Role::Connection, None) => NodeId::new(SINGLE_NODE),
+    }
 }
 
 /// What the parts of a node are built from.
@@ -174,7 +194,9 @@ impl NodeParts<'_> {
             Role::Connection | Role::Endpoint => {
                 let (keys, allowed) = (self.cluster_keys(), self.settings.nodes_allowed.clone());
                 let limits = self.settings.into();
-                Arc::new(RemoteNodes::new(keys, allowed, limits, clock.clone(), log.clone()))
+                let nodes = RemoteNodes::new(keys, allowed, limits, clock.clone(), log.clone());
+                nodes.introduce(name.as_str(), role.name());
+                Arc::new(nodes)
             }
         };
         let registry = RegistryActor::new(self.settings.registry_mailbox_max, peers, log.clone());
@@ -191,6 +213,7 @@ impl NodeParts<'_> {
             version: Build::TEXT.to_owned(),
             drains: common.is_draining(),
             agents: clients.identified(),
+            callers: Vec::new(),
         };
         let (keys, limits) = (self.cluster_keys(), self.settings.into());
         RouterPort::new(name, keys, directory, Box::new(about), clock, limits, log)

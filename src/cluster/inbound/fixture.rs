@@ -12,6 +12,7 @@ use state_machine::Time;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
+use crate::cluster::about::Introduction;
 pub(super) use crate::cluster::fixture::{KEY, Log, NOW, OTHER_KEY, cluster_keys, message};
 
 pub(super) const AGENT: Uaid = Uaid([0xab; 16]);
@@ -126,6 +127,13 @@ impl Asked {
         Self::new(Method::PUT, &format!("/notif/{AGENT}"), Vec::new())
     }
 
+    /// An endpoint node of this name introduces itself.
+    pub(super) fn introduction(name: &str) -> Self {
+        let (name, role) = (name.to_owned(), "endpoint".to_owned());
+        let introduction = Introduction { name, role, version: "1.2.3".to_owned(), time_ms: NOW.0 };
+        Self { body: introduction.to_text().into_bytes(), ..Self::stored() }
+    }
+
     pub(super) fn moved(since: u64) -> Self {
         Self::new(Method::DELETE, &format!("/notif/{AGENT}/{since}"), Vec::new())
     }
@@ -175,6 +183,7 @@ pub(super) fn port(registry: Registry, log: Logger) -> RouterPort {
         instance: INSTANCE,
         registry,
         about: Box::new(about),
+        callers: Arc::default(),
         clock: Clock::starting_at(NOW),
         limits: limits(),
         rejection_limiter: SharedLogLimiter::new(LOG_EVERY),
@@ -183,7 +192,7 @@ pub(super) fn port(registry: Registry, log: Logger) -> RouterPort {
 }
 
 pub(super) fn about() -> AboutNode {
-    AboutNode { version: "1.2.3".to_owned(), drains: false, agents: 7 }
+    AboutNode { version: "1.2.3".to_owned(), drains: false, agents: 7, callers: Vec::new() }
 }
 
 pub(super) fn limits() -> PortLimits {

@@ -7,7 +7,8 @@
 //! | `PUT /notif/{uaid}` | a message was stored | 200 notified, 202 unknown, 404 not here |
 //! | `DELETE /notif/{uaid}/{connected_at}` | the agent connected to another node | 200 notified, 202 unknown, 404 not here |
 //!
-//! To `PUT /notif/{uaid}` of an operator, whose uaid no agent has, the node also says [what it is](AboutNode).
+//! To `PUT /notif/{uaid}` of an operator, whose uaid no agent has, the node also says [what it is](AboutNode). A
+//! notification with a body introduces [its sender](Callers).
 //!
 //! At its start a node checks its own URL: only its own process answers `PUT /notif/{instance}`
 //! 200.
@@ -49,6 +50,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::about::AboutNode;
+use super::callers::Callers;
 use super::request::PeerRequest;
 use super::signature::{
     ABOUT_HEADER, ABOUT_MAC_HEADER, ANSWER_MAC_HEADER, ClusterKeys, Refused, Request, RequestMac,
@@ -77,6 +79,7 @@ pub struct RouterPort {
     instance: Uaid,
     registry: Registry,
     about: Box<dyn Fn() -> AboutNode + Send + Sync>,
+    callers: Arc<Callers>,
     clock: Clock,
     limits: PortLimits,
     rejection_limiter: SharedLogLimiter,
@@ -157,7 +160,7 @@ impl From<&Settings> for PortLimits {
 }
 
 impl RouterPort {
-    /// The port of `node`, which hands out `directory`.
+    /// The port of `node`, which hands out `directory`. It adds the callers to what `about` says.
     pub fn new(
         node: NodeId,
         keys: Arc<ClusterKeys>,
@@ -179,6 +182,7 @@ impl RouterPort {
             instance: Uaid(Uuid::new_v4().into_bytes()),
             registry,
             about,
+            callers: Arc::default(),
             clock,
             limits,
             rejection_limiter: SharedLogLimiter::new(LOG_EVERY),
@@ -189,6 +193,11 @@ impl RouterPort {
     /// An agent id for which only this process answers that it is here.
     pub fn instance(&self) -> Uaid {
         self.instance
+    }
+
+    /// The nodes that call this one.
+    pub fn callers(&self) -> Arc<Callers> {
+        Arc::clone(&self.callers)
     }
 
     /// Starts a server on `listener`. Each connection holds what `open` returns.
@@ -259,6 +268,9 @@ impl RouterPort {
             }
             PeerRequest::MessageStored(uaid) if uaid == self.instance => StatusCode::OK,
             PeerRequest::MessageStored(uaid) => {
+                if !body.is_empty() {
+                    self.callers.note(body, self.clock.now(), self.limits.clock_skew);
+                }
                 notify(&self.registry.stored, MessageStored { uaid }).await
             }
             PeerRequest::ConnectedElsewhere(uaid, connected_at) => {
@@ -293,7 +305,8 @@ async fn answer(request: HttpRequest, payload: Payload, port: Data<RouterPort>) 
             let mut answer = HttpResponse::build(status);
             answer.insert_header((ANSWER_MAC_HEADER, signature));
             if is_of_operator {
-                let about = (port.about)().to_text();
+                let callers = port.callers.list(port.clock.now());
+                let about = AboutNode { callers, ..(port.about)() }.to_text();
                 let signature = port.keys.sign_about(&mac, status.as_u16(), &about);
                 answer.insert_header((ABOUT_HEADER, about));
                 answer.insert_header((ABOUT_MAC_HEADER, signature));

@@ -12,6 +12,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::fixture::*;
 use super::*;
+use crate::cluster::about::CallingNode;
 
 struct Listening {
     address: SocketAddr,
@@ -72,12 +73,26 @@ async fn rest(mut socket: Socket) -> String {
 }
 
 #[actix_web::test]
-async fn an_operator_learns_what_the_node_is_and_its_version() {
+async fn an_operator_learns_what_the_node_is_and_which_nodes_call_it() {
     let node = Listening::with(limits());
     let mut socket = node.send(b"").await;
-    for (uaid, is_told) in [(AGENT, false), (PREFLIGHT_UAID, true)] {
-        let asked = Asked::new(Method::PUT, &format!("/notif/{uaid}"), Vec::new());
-        socket.write_all(&whole(&asked)).await.unwrap();
+    let caller = CallingNode {
+        name: "a.example:8080".to_owned(),
+        role: "endpoint".to_owned(),
+        version: "1.2.3".to_owned(),
+        called_s_ago: 0,
+        clock_ahead_s: 0,
+    };
+    let question = Asked::new(Method::PUT, &format!("/notif/{PREFLIGHT_UAID}"), Vec::new());
+    let introduction = Asked::introduction(&caller.name);
+    let with_callers = AboutNode { callers: vec![caller], ..about() };
+    for (asked, told) in [
+        (&Asked::stored(), None),
+        (&question, Some(about())),
+        (&introduction, None),
+        (&question, Some(with_callers)),
+    ] {
+        socket.write_all(&whole(asked)).await.unwrap();
         let head = head(&mut socket).await;
         let value = |name: &str| {
             let line =
@@ -85,8 +100,8 @@ async fn an_operator_learns_what_the_node_is_and_its_version() {
             line.map(|(_, value)| value.to_owned())
         };
         let text = value(ABOUT_HEADER);
-        assert_eq!(text.as_deref().and_then(AboutNode::parse), is_told.then(about), "{head}");
-        assert_eq!(value(ABOUT_MAC_HEADER).is_some(), is_told);
+        assert_eq!(text.as_deref().and_then(AboutNode::parse), told, "{head}");
+        assert_eq!(value(ABOUT_MAC_HEADER).is_some(), told.is_some());
     }
 }
 

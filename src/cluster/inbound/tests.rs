@@ -115,6 +115,30 @@ fn port_of_nobody() -> RouterPort {
 }
 
 #[actix_web::test]
+async fn only_a_node_of_the_cluster_that_introduces_itself_to_this_node_is_listed() {
+    let scene = Scene::of(NotifyResult::NotConnected);
+    let elsewhere = "http://127.0.0.1:8082";
+    let names = || {
+        let callers = scene.port.callers().list(scene.port.clock.now());
+        callers.into_iter().map(|caller| caller.name).collect::<Vec<_>>()
+    };
+    let strange = Asked { keys: cluster_keys(OTHER_KEY), ..Asked::introduction("strange:1") };
+    assert_eq!(scene.ask(strange).await, Told::Unsigned(401));
+    let to_another = Asked { node: elsewhere, ..Asked::introduction("to-another:1") };
+    assert_eq!(scene.ask(to_another).await, Told::Unsigned(401));
+    let late = Asked { at: Time(NOW.0 - 1_200_000), ..Asked::introduction("late:1") };
+    assert!(matches!(scene.ask(late).await, Told::OtherTime(_)));
+    let Asked { method, path, body, .. } = Asked::introduction("unsigned:1");
+    let unsigned = TestRequest::with_uri(&path).method(method).set_payload(body);
+    assert_eq!(send(&scene.port, unsigned, None).await, Told::Unsigned(401));
+    // A node of an older version sends no body.
+    assert_eq!(scene.ask(Asked::stored()).await, Told::Signed(404));
+    assert_eq!(names(), [""; 0]);
+    assert_eq!(scene.ask(Asked::introduction("a.example:8080")).await, Told::Signed(404));
+    assert_eq!(names(), ["a.example:8080"]);
+}
+
+#[actix_web::test]
 async fn an_unknown_agent_is_not_here() {
     let port = Data::new(port_of_nobody());
     for asked in [Asked::push(&message()), Asked::stored(), Asked::moved(1)] {
@@ -319,7 +343,9 @@ fn no_hostile_request_of_a_node_makes_the_port_panic_or_fail() {
     let line = |asked: Asked| {
         [format!("{} {}\n", asked.method, asked.path).as_bytes(), &asked.body].concat()
     };
-    let samples = [Asked::push(&message()), Asked::stored(), Asked::moved(77)].map(line);
+    let introduction = Asked::introduction("a.example:8080");
+    let samples = [Asked::push(&message()), Asked::stored(), Asked::moved(77), introduction];
+    let samples = samples.map(line);
     fuzz("peer_requests", &samples, |bytes| {
         let Some(asked) = asked(bytes) else { return };
         let request = TestRequest::with_uri(&asked.path).method(asked.method.clone());

@@ -31,7 +31,7 @@ use crate::cluster::signature::{
 
 pub(super) struct Caller {
     keys: Arc<ClusterKeys>,
-    clock: Clock,
+    pub(super) clock: Clock,
     limits: RemoteLimits,
     /// Each calling thread has its own connections: a request wakes no other thread, and a thread
     /// that ends closes no connections of others. The oldest is the first to be removed.

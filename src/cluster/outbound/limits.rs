@@ -33,6 +33,8 @@ pub struct RemoteLimits {
     /// Time after which an unused node is evicted. A node that is down for longer has lost its
     /// connections, and its agents check storage when they reconnect.
     pub evict_after: Span,
+    /// Time between two introductions to one node.
+    pub introduce_every: Span,
     /// Minimum time between two log lines of the same kind on one node.
     pub log_every: Span,
     /// Clocks that differ by at most this agree.
@@ -62,6 +64,7 @@ impl From<&Settings> for RemoteLimits {
             connection_idle: Duration::from_secs(settings.node_connection_idle_s),
             nodes_max: settings.nodes_max,
             evict_after: Span::from_secs(5 * 60),
+            introduce_every: Span::from_secs(60),
             log_every: Span::from_secs(60),
             clock_skew: Span::from_secs(settings.cluster_clock_skew_s),
             threads,

@@ -12,7 +12,8 @@
 //!   their messages with the storage scan every `storage_recheck_s`.
 //! - `node_access`: a question for an operator, or whether a node can be reached by its own name.
 //!
-//! A node that answers and has no pending notifications has no task and no timer of its own.
+//! A node that answers and has no pending notifications has no task and no timer of its own. One task for all nodes
+//! introduces this one to them, so that operators learn of it.
 
 mod call;
 mod clock_log;
@@ -26,14 +27,15 @@ mod pending_notifications;
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use actors::observe::PeerStatus;
 use actors::{Clock, NodeDirectory, SharedLogLimiter};
 use bytes::Bytes;
 use futures_util::future::join_all;
+use futures_util::{StreamExt, stream};
 use hyper::StatusCode;
 use parking_lot::RwLock;
 use slog::{Logger, warn};
@@ -42,19 +44,21 @@ use state_machine::delivery::NodeAnswer;
 use state_machine::log_limiter::LogLimiter;
 use state_machine::{ClockComparison, Message, NodeId, Span, Time, Uaid};
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
+use super::about::Introduction;
 use super::request::PeerRequest;
 use super::signature::ClusterKeys;
 use super::wire_message;
+use crate::system::build::Build;
 use crate::system::node_address::AllowedNodes;
 use call::Caller;
 use clock_log::ClockLog;
 pub use limits::RemoteLimits;
 pub use node_access::{NodeAccess, PeerAnswer, PeerIdentity};
 use peer::{CallError, Peer};
-use peer_state::{NextAction, PeerState, RequestPermit};
+use peer_state::{NOTIFICATIONS_AT_ONCE, NextAction, PeerState, RequestPermit};
 
 /// Minimum time between two searches of a full table for entries to evict.
 const SWEEP_INTERVAL: Span = Span(100);
@@ -62,7 +66,7 @@ const SWEEP_INTERVAL: Span = Span(100);
 /// Length to which the logged name of a blocked node is truncated. The URL of a node is never longer.
 const LOGGED_CHARS_MAX: usize = 300;
 
-/// The agent of a probe. No agent has this id, so that the answer is "not here".
+/// The agent of a probe and of an introduction. No agent has this id, so that the answer is "not here".
 const PROBE_AGENT: Uaid = Uaid([0; 16]);
 
 /// The other nodes, by the URLs of their router ports.
@@ -75,6 +79,8 @@ struct Shared {
     limits: RemoteLimits,
     caller: Caller,
     peers: RwLock<PeerTable>,
+    /// A node is called for the first time.
+    peer_added: Arc<Notify>,
     blocked_limiter: SharedLogLimiter,
     clock_log: ClockLog,
     /// Monotonic time since this was created.
@@ -111,6 +117,7 @@ impl RemoteNodes {
             limits,
             caller: Caller::new(keys, clock, &limits),
             peers: RwLock::new(table),
+            peer_added: Arc::default(),
             blocked_limiter: SharedLogLimiter::new(limits.log_every),
             clock_log: ClockLog::new(limits.log_every, log.clone()),
             ticks: Clock::starting_at(Time(0)),
@@ -118,6 +125,14 @@ impl RemoteNodes {
             log,
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// Introduces this node to each node that it calls: with the first call, and then every `introduce_every`.
+    pub fn introduce(&self, name: &str, role: &str) {
+        let (name, role, version) = (name.to_owned(), role.to_owned(), Build::TEXT.to_owned());
+        let own = Introduction { name, role, version, time_ms: 0 };
+        let Shared { peer_added, runtime, .. } = &*self.shared;
+        runtime.spawn(introduce(Arc::downgrade(&self.shared), Arc::clone(peer_added), own));
     }
 
     /// Stops all workers, and refuses further requests. Pushes in progress are completed.
@@ -247,7 +262,16 @@ impl Shared {
             return None;
         }
         let new = || Arc::new(PeerState::new(peer, self.limits, &self.log, now));
+        self.peer_added.notify_one();
         Some(Arc::clone(peers.by_node.entry(node.clone()).or_insert_with(new)))
+    }
+
+    /// The nodes that pushes are sent to, and for which the condition holds.
+    fn called(&self, is_wanted: impl Fn(&NodeId) -> bool) -> Vec<Arc<PeerState>> {
+        let peers = self.peers.read();
+        let wanted =
+            peers.by_node.iter().filter(|(node, peer)| is_wanted(node) && peer.is_called());
+        wanted.map(|(_, peer)| Arc::clone(peer)).collect()
     }
 
     /// Sends a request, and logs clocks that differ.
@@ -356,6 +380,32 @@ async fn work(shared: Arc<Shared>, peer: Arc<PeerState>) {
                 send(&shared, &peer, epoch, PeerRequest::MessageStored(PROBE_AGENT)).await;
             }
         }
+    }
+}
+
+/// Introduces this node to the nodes that it calls, until it calls none any more. A node that did not receive it is
+/// introduced to the next time: the breakers do not depend on it.
+async fn introduce(nodes: Weak<Shared>, peer_added: Arc<Notify>, own: Introduction) {
+    let mut introduced = HashMap::new();
+    while let Some(shared) = nodes.upgrade() {
+        let RemoteLimits { introduce_every: every, notification_wait: wait, .. } = shared.limits;
+        let now = shared.ticks.now();
+        introduced.retain(|_, at| now.since(*at) < every);
+        let time_ms = shared.caller.clock.now().0;
+        let body = Bytes::from(Introduction { time_ms, ..own.clone() }.to_text());
+        let due = shared.called(|node| !introduced.contains_key(node));
+        introduced.extend(due.iter().map(|peer| (peer.peer.address.node().clone(), now)));
+        let calls = stream::iter(due).for_each_concurrent(NOTIFICATIONS_AT_ONCE, |peer| {
+            let (shared, body) = (Arc::clone(&shared), body.clone());
+            async move {
+                let request = PeerRequest::MessageStored(PROBE_AGENT);
+                drop(shared.call(&peer.peer, request, body, wait).await);
+            }
+        });
+        calls.await;
+        drop(shared);
+        // Either way, it is determined again which nodes are due.
+        let _ = timeout(Duration::from_millis(every.0), peer_added.notified()).await;
     }
 }
 

@@ -12,6 +12,7 @@ use super::call::{Answered, Caller};
 use super::limits::RemoteLimits;
 use super::peer::Peer;
 use crate::cluster::about::AboutNode;
+use crate::cluster::callers::Callers;
 use crate::cluster::request::PeerRequest;
 use crate::cluster::signature::ClusterKeys;
 use crate::settings::Settings;
@@ -24,6 +25,8 @@ pub struct NodeAccess {
     pub(super) keys: Arc<ClusterKeys>,
     pub(super) allowed: AllowedNodes,
     pub(super) limits: RemoteLimits,
+    /// The nodes that call this process: none of them if it is no connection node.
+    pub callers: Arc<Callers>,
 }
 
 /// The process that answers under the name of a node.
@@ -51,7 +54,12 @@ impl NodeAccess {
     /// None without cluster keys.
     pub fn of(keys: &Keys, settings: &Settings) -> Option<Self> {
         let keys = Arc::new(ClusterKeys::derive(keys)?);
-        Some(Self { keys, allowed: settings.nodes_allowed.clone(), limits: settings.into() })
+        let (allowed, limits) = (settings.nodes_allowed.clone(), settings.into());
+        Some(Self { keys, allowed, limits, callers: Arc::default() })
+    }
+
+    pub fn with_callers(self, callers: Arc<Callers>) -> Self {
+        Self { callers, ..self }
     }
 
     /// Notifies the node of a message for the agent: [`PeerIdentity::ThisNode`] if the agent is connected there. An

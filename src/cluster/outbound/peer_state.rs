@@ -112,6 +112,11 @@ impl PeerState {
         if before < self.limits.requests_max { Ok(permit) } else { Err(NodeAnswer::Busy) }
     }
 
+    /// Whether pushes are sent to it.
+    pub(super) fn is_called(&self) -> bool {
+        self.state.lock().breaker.allow()
+    }
+
     /// Its state, for an operator.
     pub(super) fn observe(&self, node: &NodeId, now: Time) -> PeerStatus {
         let state = self.state.lock();
@@ -211,7 +216,7 @@ impl PeerState {
 
     /// Closes the entry if the breaker is not closed, and drops its notifications; whether it did.
     pub(super) fn close_if_unreachable(&self) -> bool {
-        let is_unreachable = !self.state.lock().breaker.allow();
+        let is_unreachable = !self.is_called();
         if is_unreachable {
             self.close();
         }

@@ -3,6 +3,7 @@ mod bounds;
 mod breaker;
 mod clocks;
 mod connections;
+mod introductions;
 mod node;
 mod outages;
 mod outcomes;

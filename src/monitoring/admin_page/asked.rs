@@ -45,37 +45,6 @@ pub(super) struct MonthCount {
     pub(super) leaving: BTreeMap<Month, u64>,
 }
 
-/// A row of the table of nodes.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct NodeRow {
-    pub(super) node: String,
-    pub(super) role: &'static str,
-    pub(super) version: Option<String>,
-    pub(super) state: State,
-    /// Why it does not answer.
-    pub(super) why: Option<String>,
-    pub(super) agents: Option<u64>,
-    pub(super) clock_ahead_s: Option<i64>,
-    pub(super) is_this: bool,
-}
-
-/// The worst is first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum State {
-    Silent,
-    Drains,
-    Serves,
-}
-
-impl NodeRow {
-    /// The worst is first.
-    pub(super) fn place(&self) -> (State, bool, bool, String) {
-        let is_right = self.clock_ahead_s.is_none_or(|ahead| ahead == 0);
-        (self.state, is_right, !self.is_this, self.node.clone())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,28 +71,5 @@ mod tests {
         assert!(round.is_some() && asked.begin(Time(0) + EVERY, EVERY).is_none());
         drop(round);
         assert!(asked.begin(Time(0) + EVERY, EVERY).is_some());
-    }
-
-    #[test]
-    fn the_worst_node_is_first_and_this_one_before_its_equals() {
-        let row = |node: &str, state, clock_ahead_s, is_this| NodeRow {
-            node: node.to_owned(),
-            role: "connection",
-            version: None,
-            state,
-            why: None,
-            agents: None,
-            clock_ahead_s,
-            is_this,
-        };
-        let mut rows = [
-            row("a", State::Serves, Some(0), false),
-            row("d", State::Serves, None, true),
-            row("c", State::Serves, Some(90), false),
-            row("b", State::Drains, Some(0), false),
-            row("e", State::Silent, None, false),
-        ];
-        rows.sort_by_key(NodeRow::place);
-        assert_eq!(rows.map(|row| row.node), ["e", "b", "c", "d", "a"]);
     }
 }

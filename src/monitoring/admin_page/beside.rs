@@ -1,19 +1,15 @@
 //! What is asked beside the events, while a page is open: the store for the months, and the other nodes.
 
-use actix_web::web::Data;
-use actors::observe::{BreakerState, PeerStatus};
-use actors::{Directory, NodeDirectory};
-use futures_util::{StreamExt, stream};
-use state_machine::{ClockDifference, NodeId, Span, Time};
-use storage::maintenance::PREFLIGHT_UAID;
+use std::collections::BTreeMap;
 
-use super::asked::{MonthCount, NodeRow, State};
+use actix_web::web::Data;
+use state_machine::{Span, Time};
+
+use super::asked::MonthCount;
 use super::page::AdminPage;
-use crate::cluster::about::AboutNode;
-use crate::cluster::outbound::{NodeAccess, PeerAnswer, PeerIdentity};
-use crate::operate::nodes::{ASKED_AT_ONCE, node_access};
+use crate::operate::nodes::table;
 use crate::operate::tables::status::{GetStatus, Status};
-use crate::system::build::Build;
+use crate::settings::Role;
 
 /// Time between two counts of the agents by month.
 const COUNT_EVERY: Span = Span::from_secs(600);
@@ -23,9 +19,6 @@ const ASK_EVERY: Span = Span::from_secs(10);
 
 /// Other nodes that are asked and shown. `kalends nodes` has all.
 const NODES_MAX: usize = 100;
-
-/// Bytes of a reason that are shown.
-const WHY_BYTES_MAX: usize = 200;
 
 /// Counts the agents by month, if that is due and the store is on this machine.
 pub(super) fn count_months(page: &Data<AdminPage>, now: Time) {
@@ -46,70 +39,20 @@ pub(super) fn count_months(page: &Data<AdminPage>, now: Time) {
 
 /// Asks the nodes that this one has called, if that is due.
 pub(super) fn ask_nodes(page: &Data<AdminPage>, now: Time) {
-    let Some(access) = node_access(&page.jobs) else { return };
+    if page.node.role() == Role::All {
+        return;
+    }
     let Some(round) = page.live.nodes.begin(now, ASK_EVERY) else { return };
     let page = Data::clone(page);
     actix_web::rt::spawn(async move {
-        let peers = page.node.nodes().map(NodeDirectory::peers).unwrap_or_default();
-        let is_called = |peer: &PeerStatus| peer.breaker == BreakerState::Closed;
-        let nodes = peers.into_iter().map(|peer| (is_called(&peer), peer.node));
-        let mut nodes: Vec<_> = nodes.collect();
-        // Those that did not answer before are among the ones that are asked.
-        nodes.sort_unstable();
-        nodes.truncate(NODES_MAX);
-        let nodes = nodes.into_iter().map(|(_, node)| node);
-        let rows = stream::iter(nodes).map(|node| ask(node, &access, &page));
-        let mut rows: Vec<_> = rows.buffer_unordered(ASKED_AT_ONCE).collect().await;
-        rows.push(this_node(&page));
-        rows.sort_by_key(NodeRow::place);
-        *page.live.nodes.last() = rows;
-        drop(round);
-    });
-}
-
-async fn ask(node: NodeId, access: &NodeAccess, page: &AdminPage) -> NodeRow {
-    let clock = page.jobs.clock.clone();
-    let PeerAnswer { identity, ahead, about } =
-        access.ask(node.clone(), PREFLIGHT_UAID, clock).await;
-    let why = match identity {
-        PeerIdentity::Unreachable(mut why) => {
-            why.truncate(why.floor_char_boundary(WHY_BYTES_MAX));
-            Some(why)
+        let mut rows = table::of(&BTreeMap::new(), NODES_MAX, &page.jobs).await.rows;
+        let mut shown = page.live.nodes.last();
+        // A node that does not answer had the user agents of its last answer.
+        for row in rows.iter_mut().filter(|row| row.agents.is_none()) {
+            let before = shown.iter().find(|before| before.node == row.node);
+            row.agents = before.and_then(|before| before.agents);
         }
-        PeerIdentity::ThisNode | PeerIdentity::OtherNode => None,
-    };
-    let drains = about.as_ref().is_some_and(|about| about.drains);
-    let agents = about.as_ref().map(|about| about.agents);
-    NodeRow {
-        node: node.as_str().to_owned(),
-        // Only these are called.
-        role: "connection",
-        version: about.map(|AboutNode { version, .. }| version),
-        state: match why {
-            Some(_) => State::Silent,
-            None if drains => State::Drains,
-            None => State::Serves,
-        },
-        clock_ahead_s: ahead.filter(|_| why.is_none()).map(ClockDifference::seconds),
-        why,
-        agents,
-        is_this: false,
-    }
-}
-
-fn this_node(page: &AdminPage) -> NodeRow {
-    let own = page.jobs.part::<Directory>().and_then(Directory::own);
-    let name = page.identity.node.as_ref().map(|(_, name)| name.clone());
-    let connections = &page.node.connections;
-    let agents = connections.as_ref().map(|role| role.clients.counters.identified());
-    NodeRow {
-        node: own.map_or(name.unwrap_or_default(), |own| own.as_str().to_owned()),
-        role: page.role(),
-        version: Some(Build::TEXT.to_owned()),
-        state: if page.node.common.is_draining() { State::Drains } else { State::Serves },
-        why: None,
-        agents,
-        clock_ahead_s: None,
-        is_this: true,
-    }
+        *shown = rows;
+        drop((shown, round));
+    });
 }

@@ -1,11 +1,9 @@
 //! How an operator tells this server from others: the titles of its pages.
 
-use rustix::system::uname;
 use url::Url;
 
-use crate::command::Context;
 use crate::push::app::AppState;
-use crate::settings::{ListenAddress, Settings};
+use crate::settings::Role;
 
 /// The names of a server.
 pub(super) struct Identity {
@@ -16,25 +14,11 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    pub(super) fn of(settings: &Settings, node: &AppState, jobs: &Context) -> Self {
-        let host = jobs.origin.as_deref().and_then(host_of).unwrap_or("Kalends".to_owned());
-        let own = jobs.part::<actors::Directory>().and_then(|nodes| nodes.own().cloned());
-        let machine = uname().nodename().to_string_lossy().into_owned();
-        let node = match (&node.connections, &node.endpoints) {
-            (Some(_), Some(_)) => None,
-            (Some(_), None) => {
-                let own = own.and_then(|own| host_of(own.as_str())).unwrap_or(machine);
-                Some(("connection", own))
-            }
-            (None, _) => {
-                let port = match &settings.listen {
-                    ListenAddress::Tcp(address) => address.port().to_string(),
-                    ListenAddress::Unix(path) => path.display().to_string(),
-                };
-                Some(("endpoint", format!("{machine}:{port}")))
-            }
-        };
-        Self { host, node }
+    pub(super) fn of(node: &AppState, origin: Option<&str>) -> Self {
+        let host = origin.and_then(host_of).unwrap_or("Kalends".to_owned());
+        let (role, name) = (node.role(), &node.common.name);
+        let name = || host_of(name).unwrap_or(name.clone());
+        Self { host, node: (role != Role::All).then(|| (role.name(), name())) }
     }
 
     /// The shortest distinction is first: a tab shows little.
@@ -70,6 +54,8 @@ mod tests {
         assert_eq!(node, "connection node a:8081, push.example.net");
         assert_eq!(host_of("https://a.example/").unwrap(), "a.example");
         assert_eq!(host_of("http://[::1]:8080").unwrap(), "[::1]:8080");
-        assert_eq!(host_of("local"), None);
+        for name in ["local", "machine:8090"] {
+            assert_eq!(host_of(name), None, "it is no URL");
+        }
     }
 }

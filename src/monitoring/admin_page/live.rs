@@ -94,7 +94,7 @@ async fn values(page: &AdminPage, samples: &[Sample]) -> Json {
     json!({
         "at": now.0,
         "build": Build::TEXT,
-        "role": page.role(),
+        "role": node.role().name(),
         "origin": page.jobs.origin,
         "started_ms": common.judge.started.0,
         "certificate_expires_ms": common.certificates.current().map(|it| it.valid.expires.0),

@@ -75,7 +75,18 @@ function maintained(task) {
   return sum("maintenance_failures_total", task) > 0 ? "failed: see the log" : "not since the start";
 }
 
-const STATES = { silent: "does not answer", drains: "drains, then stops", serves: "serves" };
+const DRAINS = "drains, then stops";
+const STATES = { answers: "serves", drains: DRAINS, unknown: "unknown" };
+const isSilent = ({ state }) => state.unreachable !== undefined;
+const isThis = ({ state }) => state === "this_server";
+
+function nodeState(row) {
+  if (isSilent(row)) return `does not answer: ${row.state.unreachable}`;
+  if (isThis(row)) return now.samples.kalends_draining ? DRAINS : "serves";
+  // It cannot be asked.
+  if (row.called_s_ago !== null) return `calls, last ${duration(row.called_s_ago)} ago`;
+  return STATES[row.state];
+}
 
 function difference(seconds) {
   if (!seconds) return seconds === 0 ? "right" : "";
@@ -86,9 +97,9 @@ function difference(seconds) {
 const ROWS = {
   nodes: () =>
     now.nodes.map((row) => [
-      row.is_this ? `${row.node} (this page)` : row.node,
-      row.why ? `${STATES[row.state]}: ${row.why}` : STATES[row.state],
-      row.role,
+      isThis(row) ? `${row.node} (this page)` : row.node,
+      nodeState(row),
+      row.role ?? "",
       row.agents === null ? "" : number(row.agents),
       difference(row.clock_ahead_s),
       row.version ?? "",
@@ -254,16 +265,31 @@ function isNew() {
   return now.agents === 0 && !seen && !sum("pushes_total") && !sum("waiting_messages");
 }
 
+const agentsOf = (rows) => rows.reduce((total, { agents }) => total + agents, 0);
+
+/** Which part of a cluster does not answer, and what that does to people. */
+function silentNodes() {
+  const silent = now.nodes.filter(isSilent);
+  const [does, whose] = silent.length === 1 ? ["does", "its"] : ["do", "their"];
+  const agents = agentsOf(silent);
+  const reconnect = agents === 1 ? "1 user agent reconnects" : `${agents ? `${number(agents)} ` : ""}user agents reconnect`;
+  const isThere = now.nodes.some((row) => row.role === "connection" && !isSilent(row));
+  const where = isThere ? "elsewhere" : "later";
+  return `${number(silent.length)} of ${count(now.nodes.length, "node")} ${does} not answer; ${whose} ${reconnect} ${where}; nothing is lost.`;
+}
+
 /** One sentence, and how good it is. */
 function verdict() {
   if (now.samples.kalends_draining) return ["The server drains, and stops then.", "warned"];
   const outages = now.findings.filter(({ severity }) => severity === "outage");
   if (outages.length) return [`${sentence(outages[0].found)}. ${outages[0].effect}`, "bad"];
+  if (now.nodes.some(isSilent) && now.findings.every(({ check }) => check === "nodes")) return [silentNodes(), "warned"];
   if (now.findings.length === 1) return [`The server works, with a warning: ${now.findings[0].found}.`, "warned"];
   if (now.findings.length) return [`The server works, with ${now.findings.length} warnings.`, "warned"];
   if (isNew()) return ["Everything works. No user agent has connected yet.", "good"];
-  const parts = [];
-  if (now.agents !== null) parts.push(`${count(now.agents, "user agent")} connected`);
+  const parts = now.nodes.length ? [count(now.nodes.length, "node")] : [];
+  const agents = now.nodes.length ? agentsOf(now.nodes) : now.agents;
+  if (agents !== null) parts.push(`${count(agents, "user agent")} connected`);
   if (now.last_push_ms) parts.push(`last push ${since(now.last_push_ms)} ago`);
   return [parts.length ? `Everything works. ${sentence(parts.join(", "))}.` : "Everything works.", "good"];
 }
@@ -293,7 +319,8 @@ function show() {
   for (const table of all("table[data-rows]")) fill(table, ROWS[table.dataset.rows]());
   fillAgents();
   for (const [place, row] of [...(all("[data-rows=nodes]")[0].tBodies[0]?.rows ?? [])].entries()) {
-    row.className = now.nodes[place].state === "serves" ? "" : "bad";
+    const node = now.nodes[place];
+    row.className = isSilent(node) || nodeState(node) === DRAINS ? "bad" : "";
   }
   for (const fold of all("details[data-used]")) {
     const fault = now.findings.some(({ check }) => fold.dataset.checks?.split(" ").includes(check));

@@ -16,7 +16,7 @@ use state_machine::{Span, Time};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::sleep;
 
-use super::asked::{Asked, MonthCount, NodeRow};
+use super::asked::{Asked, MonthCount};
 use super::guard::{Form, cookie, read_form};
 use super::history::History;
 use super::history_file::HistoryFile;
@@ -25,6 +25,7 @@ use super::pages::{self, Refusal, Shell, refusal};
 use super::session::{Session, Sessions};
 use crate::command::store_command::run_here;
 use crate::command::{Completion, Context, Output, StoreCommand};
+use crate::operate::nodes::table::NodeRow;
 use crate::push::app::AppState;
 use crate::settings::keys::Keys;
 use crate::settings::{Settings, StoreKind};
@@ -121,7 +122,7 @@ impl AdminPage {
         let wrong_rate = Rate::per_minute(WRONG_PER_MINUTE_MAX);
         Some(Data::new(Self {
             sessions: Sessions::new(&keys, now),
-            identity: Identity::of(settings, node, &jobs),
+            identity: Identity::of(node, jobs.origin.as_deref()),
             node: node.clone(),
             jobs,
             data_dir: settings.data_dir.clone(),
@@ -139,14 +140,6 @@ impl AdminPage {
 
     pub(super) fn now(&self) -> Time {
         self.node.common.clock.now()
-    }
-
-    pub(super) fn role(&self) -> &'static str {
-        match (&self.node.connections, &self.node.endpoints) {
-            (Some(_), Some(_)) => "all",
-            (Some(_), None) => "connection",
-            (None, _) => "endpoint",
-        }
     }
 
     /// Writes the history for the server after this one.

@@ -29,7 +29,7 @@ use crate::command::{
 };
 use crate::limits::Limits;
 use crate::operate::access;
-use crate::operate::nodes::node_access;
+use crate::operate::nodes::table::node_access;
 use crate::push::push_history::{PushHistory, PushRecord};
 use crate::push::refusals::{Refusal, Refusals};
 use crate::settings::Settings;

@@ -136,10 +136,10 @@ async fn a_node_that_drains_is_shown_as_draining() {
         };
         super::operator_page::values_with(endpoint, has_state).await["nodes"].clone()
     };
-    let rows = shown("serves").await;
-    let [own, other] = [true, false].map(|is_this| {
-        let row = rows.as_array().expect("it is a list").iter();
-        row.clone().find(|row| row["is_this"] == is_this).expect("both are there").clone()
+    let rows = shown("answers").await;
+    let [own, other] = ["this_server", "answers"].map(|state| {
+        let mut row = rows.as_array().expect("it is a list").iter();
+        row.find(|row| row["state"] == state).expect("both are there")
     });
     assert_eq!((&other["role"], &other["agents"]), (&"connection".into(), &1.into()));
     assert_eq!((&own["role"], &own["agents"]), (&"endpoint".into(), &Value::Null));
@@ -150,10 +150,12 @@ async fn a_node_that_drains_is_shown_as_draining() {
     assert!(listed.contains("drains, and stops then"), "{listed}");
     cluster.connection_nodes[0].kill();
     let (endpoint, node) = (&cluster.endpoint_nodes[0], &cluster.connection_nodes[0]);
-    let is_silent = |page: &Value| page["nodes"][0]["state"] == "silent";
+    let is_silent = |page: &Value| page["nodes"][0]["state"]["unreachable"].is_string();
     let rows = super::operator_page::values_with(endpoint, is_silent).await["nodes"].clone();
     assert_eq!(rows[0]["node"], node.router_url());
-    assert!(rows[0]["why"].as_str().is_some_and(|why| why.contains("cannot connect")), "{rows}");
+    let why = rows[0]["state"]["unreachable"].as_str().unwrap_or_default();
+    assert!(why.contains("cannot connect"), "{rows}");
+    assert!(rows[0]["agents"].is_u64(), "those of its last answer: {rows}");
 }
 
 #[actix_web::test]

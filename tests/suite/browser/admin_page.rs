@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use actix_web::rt::System;
+use kalends::settings::keys::Keys;
 use rustix::fs::statvfs;
 use serde_json::json;
 
@@ -11,7 +12,9 @@ use super::firefox::Firefox;
 use super::page_check::{ENTER, TAB, assert_no_errors, assert_page};
 use super::profile::Profile;
 use super::turn::Turn;
-use crate::harness::{Agent, Cluster, ClusterPlan, Launch, Role, Sender, Server, free_port};
+use crate::harness::{
+    Agent, Cluster, ClusterPlan, Launch, Role, Sender, Server, free_port, introduce,
+};
 use crate::metrics::metrics_url;
 
 /// The keys of the remote control.
@@ -317,6 +320,45 @@ fn the_page_of_a_cluster_names_the_node_whose_clock_is_wrong() {
     let plots = "return [...document.querySelectorAll('.plot')].map(plot => plot.hidden);";
     assert_eq!(firefox.run(plots, &json!([])), json!([true, false, false]));
     assert_page(&mut firefox, "admin-clocks");
+}
+
+#[test]
+fn the_page_of_a_cluster_counts_its_nodes_and_the_user_agents_of_one_that_is_down() {
+    let _turn = Turn::wait();
+    let plan = ClusterPlan::of(2, 1).with_endpoint_arguments(&["--metrics-listen=127.0.0.1:0"]);
+    let mut cluster = Cluster::launch(plan);
+    let endpoint = &cluster.endpoint_nodes[0];
+    let (url, _agents) = System::new().block_on(async {
+        let mut agents = Vec::new();
+        for node in &cluster.connection_nodes {
+            let (mut agent, channel) = Agent::subscribed(node).await;
+            Sender::new().push_to(&mut agent, &channel, "direct").await;
+            agents.push(agent);
+        }
+        let node = &cluster.connection_nodes[0];
+        let keys = Keys::load(&node.data_dir()).expect("the node has keys");
+        assert_eq!(introduce(node, &keys, "<i>strange</i>:1", "<b>1</b>").await, 404);
+        (metrics_url(endpoint).await, agents)
+    });
+    let address = url.trim_start_matches("http://").trim_end_matches("/metrics");
+    let profile = Profile::new(&endpoint.socket_url());
+    let mut firefox = Firefox::start(profile.path());
+    sign_in(&mut firefox, endpoint, address);
+    let verdict = "document.getElementById('verdict').textContent";
+    wait(&mut firefox, &format!("{verdict}.includes('4 nodes, 2 user agents connected')"));
+    let nodes = "document.querySelector('[data-rows=nodes]')";
+    wait(
+        &mut firefox,
+        &format!(
+            "{nodes}.textContent.includes('<i>strange</i>:1calls, last ') && \
+             {nodes}.textContent.includes('<b>1</b>') && !{nodes}.querySelector('i, b')"
+        ),
+    );
+    assert_page(&mut firefox, "admin-nodes");
+    cluster.connection_nodes[1].kill();
+    let silent =
+        "1 of 4 nodes does not answer; its 1 user agent reconnects elsewhere; nothing is lost.";
+    wait(&mut firefox, &format!("{verdict} === '{silent}'"));
 }
 
 #[test]

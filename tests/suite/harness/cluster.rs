@@ -2,9 +2,14 @@
 
 use std::path::PathBuf;
 
+use hyper::Method;
+use kalends::cluster::signature::{ClusterKeys, Request};
 use kalends::settings::keys;
+use kalends::settings::keys::Keys;
+use serde_json::json;
+use state_machine::{NodeId, Time};
 
-use super::{Channel, Launch, Proxy, Role, Server, WireServer, dynamo};
+use super::{Channel, Launch, Proxy, Role, Sender, Server, WireServer, dynamo, unix_now_s};
 
 /// Running nodes. A node is killed, restarted on its old ports, and terminated like any [`Server`].
 ///
@@ -181,6 +186,21 @@ impl Clocks {
 fn ahead_by(seconds: Option<&i64>) -> Vec<String> {
     let offset = seconds.map(|seconds| format!("--clock-offset-s={seconds}"));
     offset.map_or_else(Vec::new, |offset| vec!["--dev".to_owned(), offset])
+}
+
+/// Introduces an endpoint node that does not exist to a connection node, signed with these keys. Returns the status of the
+/// answer.
+pub(crate) async fn introduce(to: &Server, keys: &Keys, name: &str, version: &str) -> u16 {
+    let time_ms = unix_now_s() * 1000;
+    let body = json!({"name": name, "role": "endpoint", "version": version, "time_ms": time_ms});
+    let (body, node) = (body.to_string(), NodeId::new(&to.router_url()));
+    let path = format!("/notif/{}", "0".repeat(32));
+    let request = Request { method: "PUT", path: &path, node: &node, body: body.as_bytes() };
+    let keys = ClusterKeys::derive(keys).expect("the nodes of a cluster have keys");
+    let (authorization, _) = keys.sign(&request, Time(time_ms));
+    let sender = Sender::new();
+    let request = sender.request(Method::PUT, &format!("{node}{path}"));
+    request.header("authorization", &authorization).raw_body(body).send().await.status
 }
 
 /// The contents of a `keys.toml` that all nodes share.

@@ -29,7 +29,7 @@ pub(crate) use crate::shared::group::Group;
 pub(crate) use agent::{Agent, Channel, Disconnected, Notification, ack};
 pub(crate) use answer::Answer;
 pub(crate) use bystander::Bystander;
-pub(crate) use cluster::{Clocks, Cluster, ClusterPlan, shared_keys};
+pub(crate) use cluster::{Clocks, Cluster, ClusterPlan, introduce, shared_keys};
 pub(crate) use http_client::{HttpClient, SendError};
 pub(crate) use kill_countdown::KillCountdown;
 pub(crate) use ports::free_port;

@@ -13,7 +13,7 @@ const INSTANCE: Uaid = Uaid([0xef; 16]);
 
 async fn ask(world: &World, node: &NodeId, limits: RemoteLimits) -> PeerIdentity {
     let (keys, allowed) = (Arc::clone(&world.keys), AllowedNodes::loopback());
-    let access = NodeAccess { keys, allowed, limits };
+    let access = NodeAccess { keys, allowed, limits, callers: Arc::default() };
     access.ask(node.clone(), INSTANCE, world.clock.clone()).await.identity
 }
 

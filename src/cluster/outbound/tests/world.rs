@@ -48,6 +48,7 @@ pub(super) fn limits() -> RemoteLimits {
         connection_idle: LONG,
         nodes_max: 10,
         evict_after: Span::from_secs(3600),
+        introduce_every: Span::from_secs(3600),
         log_every: Span::from_secs(3600),
         clock_skew: Span::from_secs(60),
         threads: 4,
