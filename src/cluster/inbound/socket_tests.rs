@@ -100,7 +100,11 @@ async fn an_operator_learns_what_the_node_is_and_which_nodes_call_it() {
             line.map(|(_, value)| value.to_owned())
         };
         let text = value(ABOUT_HEADER);
-        assert_eq!(text.as_deref().and_then(AboutNode::parse), told, "{head}");
+        let mut read = text.as_deref().and_then(AboutNode::parse);
+        // However slow this machine is.
+        let callers = read.iter_mut().flat_map(|about| &mut about.callers);
+        callers.for_each(|caller| caller.called_s_ago = 0);
+        assert_eq!(read, told, "{head}");
         assert_eq!(value(ABOUT_MAC_HEADER).is_some(), told.is_some());
     }
 }
