@@ -266,12 +266,11 @@ impl Shared {
         Some(Arc::clone(peers.by_node.entry(node.clone()).or_insert_with(new)))
     }
 
-    /// The nodes that pushes are sent to, and for which the condition holds.
-    fn called(&self, is_wanted: impl Fn(&NodeId) -> bool) -> Vec<Arc<PeerState>> {
+    /// The nodes that pushes are sent to, and for which the condition holds, with the epochs of their breakers.
+    fn called(&self, is_wanted: impl Fn(&NodeId) -> bool) -> Vec<(Arc<PeerState>, Epoch)> {
         let peers = self.peers.read();
-        let wanted =
-            peers.by_node.iter().filter(|(node, peer)| is_wanted(node) && peer.is_called());
-        wanted.map(|(_, peer)| Arc::clone(peer)).collect()
+        let wanted = peers.by_node.iter().filter(|(node, _)| is_wanted(node));
+        wanted.filter_map(|(_, peer)| Some((Arc::clone(peer), peer.epoch()?))).collect()
     }
 
     /// Sends a request, and logs clocks that differ.
@@ -383,8 +382,8 @@ async fn work(shared: Arc<Shared>, peer: Arc<PeerState>) {
     }
 }
 
-/// Introduces this node to the nodes that it calls, until it calls none any more. A node that did not receive it is
-/// introduced to the next time: the breakers do not depend on it.
+/// Introduces this node to the nodes that it calls, as long as it calls any. One that does not answer is found so although
+/// no push is sent to it, and leaves the table once it is unused.
 async fn introduce(nodes: Weak<Shared>, peer_added: Arc<Notify>, own: Introduction) {
     let mut introduced = HashMap::new();
     while let Some(shared) = nodes.upgrade() {
@@ -394,14 +393,17 @@ async fn introduce(nodes: Weak<Shared>, peer_added: Arc<Notify>, own: Introducti
         let time_ms = shared.caller.clock.now().0;
         let body = Bytes::from(Introduction { time_ms, ..own.clone() }.to_text());
         let due = shared.called(|node| !introduced.contains_key(node));
-        introduced.extend(due.iter().map(|peer| (peer.peer.address.node().clone(), now)));
-        let calls = stream::iter(due).for_each_concurrent(NOTIFICATIONS_AT_ONCE, |peer| {
-            let (shared, body) = (Arc::clone(&shared), body.clone());
-            async move {
-                let request = PeerRequest::MessageStored(PROBE_AGENT);
-                drop(shared.call(&peer.peer, request, body, wait).await);
-            }
-        });
+        introduced.extend(due.iter().map(|(peer, _)| (peer.peer.address.node().clone(), now)));
+        let calls =
+            stream::iter(due).for_each_concurrent(NOTIFICATIONS_AT_ONCE, |(peer, epoch)| {
+                let (shared, body) = (Arc::clone(&shared), body.clone());
+                async move {
+                    let request = PeerRequest::MessageStored(PROBE_AGENT);
+                    let result = shared.call(&peer.peer, request, body, wait).await;
+                    peer.finished(epoch, &result, shared.ticks.now());
+                    shared.wake_worker(&peer);
+                }
+            });
         calls.await;
         drop(shared);
         // Either way, it is determined again which nodes are due.

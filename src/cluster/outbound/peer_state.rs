@@ -112,9 +112,10 @@ impl PeerState {
         if before < self.limits.requests_max { Ok(permit) } else { Err(NodeAnswer::Busy) }
     }
 
-    /// Whether pushes are sent to it.
-    pub(super) fn is_called(&self) -> bool {
-        self.state.lock().breaker.allow()
+    /// The epoch of its breaker, if pushes are sent to it.
+    pub(super) fn epoch(&self) -> Option<Epoch> {
+        let state = self.state.lock();
+        state.breaker.allow().then(|| state.breaker.epoch())
     }
 
     /// Its state, for an operator.
@@ -216,7 +217,7 @@ impl PeerState {
 
     /// Closes the entry if the breaker is not closed, and drops its notifications; whether it did.
     pub(super) fn close_if_unreachable(&self) -> bool {
-        let is_unreachable = !self.is_called();
+        let is_unreachable = self.epoch().is_none();
         if is_unreachable {
             self.close();
         }
