@@ -36,8 +36,8 @@ struct Shown {
 
 const WORKS: &str = "This server is running.";
 
-/// Opens the operator's page of a server and the public page of one, waits until they say what they should, and takes their pictures.
-fn assert_shown(firefox: &mut Firefox, [server, visited]: [&Server; 2], shown: &Shown) {
+/// Opens the operator's page of a server and a public page, waits until they say what they should, and takes their pictures.
+fn assert_shown(firefox: &mut Firefox, (server, visited): (&Server, &str), shown: &Shown) {
     let Shown { name, class, operator, visitor } = shown;
     let url = System::new().block_on(metrics_url(server));
     let address = url.trim_start_matches("http://").trim_end_matches("/metrics");
@@ -50,9 +50,14 @@ fn assert_shown(firefox: &mut Firefox, [server, visited]: [&Server; 2], shown: &
     let found = [says("verdict", operator), says("findings", operator)].join(" || ");
     wait(firefox, &format!("{verdict} && ({found})"));
     picture(firefox, &format!("state-{name}-operator"));
-    firefox.open(&format!("{}/", visited.origin()));
+    firefox.open(visited);
     wait(firefox, &says("state", visitor));
     picture(firefox, &format!("state-{name}-visitor"));
+}
+
+/// The public page of a server.
+fn page(server: &Server) -> String {
+    format!("{}/", server.origin())
 }
 
 /// Sends a push that a node cannot deliver at once.
@@ -79,7 +84,7 @@ fn of_one_server(firefox: &mut Firefox) {
     let server = Server::start_with(&[&PAGE[..], &[&min]].concat());
     assert_shown(
         firefox,
-        [&server; 2],
+        (&server, &page(&server)),
         &Shown {
             name: "disk-nearly-full",
             class: "warned",
@@ -95,7 +100,7 @@ fn of_one_server(firefox: &mut Firefox) {
     let server = authority.server(&PAGE);
     assert_shown(
         firefox,
-        [&server; 2],
+        (&server, &page(&server).replace("http:", "https:")),
         &Shown {
             name: "certificate-ends",
             class: "warned",
@@ -116,7 +121,7 @@ fn of_one_server(firefox: &mut Firefox) {
     });
     assert_shown(
         firefox,
-        [&server; 2],
+        (&server, &page(&server)),
         &Shown {
             name: "limit-reached",
             class: "warned",
@@ -133,7 +138,7 @@ fn of_a_database(firefox: &mut Firefox) {
     drop(wire);
     assert_shown(
         firefox,
-        [&server; 2],
+        (&server, &page(&server)),
         &Shown {
             name: "store-away",
             class: "bad",
@@ -147,7 +152,7 @@ fn of_a_database(firefox: &mut Firefox) {
     database.tell("stop");
     assert_shown(
         firefox,
-        [&server; 2],
+        (&server, &page(&server)),
         &Shown {
             name: "store-hangs",
             class: "bad",
@@ -175,7 +180,7 @@ fn of_a_cluster(firefox: &mut Firefox) {
     }
     assert_shown(
         firefox,
-        [&cluster.endpoint_nodes[0], &cluster.connection_nodes[1]],
+        (&cluster.endpoint_nodes[0], &page(&cluster.connection_nodes[1])),
         &Shown { name: "node-away", class: "warned", operator: "does not answer", visitor: WORKS },
     );
     cluster.connection_nodes[0].restart();
@@ -188,7 +193,7 @@ fn of_a_cluster(firefox: &mut Firefox) {
     push(&channels[1].1);
     assert_shown(
         firefox,
-        [&cluster.endpoint_nodes[0], &cluster.connection_nodes[1]],
+        (&cluster.endpoint_nodes[0], &page(&cluster.connection_nodes[1])),
         &Shown { name: "clock-apart", class: "warned", operator: "20 min ahead", visitor: WORKS },
     );
 }
