@@ -75,6 +75,11 @@ function maintained(task) {
   return sum("maintenance_failures_total", task) > 0 ? "failed: see the log" : "not since the start";
 }
 
+const backups = () => [
+  ["last backup that is known", now.backup_ms ? `${since(now.backup_ms)} ago` : "none"],
+  ["archive of backup_dir", maintained("backup")],
+];
+
 const DRAINS = "drains, then stops";
 const STATES = { answers: "serves", drains: DRAINS, unknown: "unknown" };
 const isSilent = ({ state }) => state.unreachable !== undefined;
@@ -141,8 +146,7 @@ const ROWS = {
       ["broadcasts behind", sum("broadcasts_lag")],
     ]),
   upkeep: () => [
-    ["last backup that is known", now.backup_ms ? `${since(now.backup_ms)} ago` : "none"],
-    ["archive of backup_dir", maintained("backup")],
+    ...(now.keeps_backups ? backups() : []),
     ["drops of what is old", maintained("drops")],
   ],
   operations: () =>
@@ -430,6 +434,7 @@ function turns(from, to) {
   return [1, 2].map(turn).filter((at) => at <= to);
 }
 
+/** The path of a line. While the server did not run there is none. */
 function line(ring, values, x, y, from) {
   let text = "";
   let last = null;
@@ -437,11 +442,27 @@ function line(ring, values, x, y, from) {
     const at = ring.at[place];
     if (value === null || at < from) return (last = null);
     const position = `${x(at).toFixed(1)} ${y(value).toFixed(1)}`;
-    // While the server did not run there is no line. A point without neighbours is a dot.
+    // A point without neighbours is a dot.
     text += last === null || at - last > 2.5 * ring.every_ms ? `M${position}h.1` : `L${position}`;
     last = at;
   });
   return text;
+}
+
+/** The path of bars from the values below to these, as wide as the period that a point ends. None is too low to be seen. */
+function bars(ring, values, below, x, y, from) {
+  return values.map((value, place) => {
+    const [at, bottom] = [ring.at[place], y(below[place] ?? 0)];
+    if (at < from || !(value > (below[place] ?? 0))) return "";
+    const [left, right] = [x(Math.max(from, at - ring.every_ms, ring.at[place - 1] ?? 0)), x(at)];
+    return `M${left.toFixed(1)} ${bottom.toFixed(1)}V${Math.min(y(value), bottom - 1.5).toFixed(1)}H${right.toFixed(1)}V${bottom.toFixed(1)}Z`;
+  }).join("");
+}
+
+/** Each column above the sum of those before. */
+function stacked(columns) {
+  let below = [];
+  return columns.map((column) => (below = column.map((value, place) => (value === null ? null : value + (below[place] ?? 0)))));
 }
 
 function label(figure, used, x, y, anchor, text) {
@@ -458,11 +479,14 @@ function drawOne(figure, ring) {
   const bottom = height - BOTTOM;
   Object.assign(figure, { from, to, bottom, width: width - LEFT - RIGHT });
   figure.picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
-  const columns = figure.lines.map(({ name }) => ring.columns[names.indexOf(name)] ?? []);
+  const isStacked = "stacked" in figure.plot.dataset;
+  const values = figure.lines.map(({ name }) => ring.columns[names.indexOf(name)] ?? []);
+  const columns = isStacked ? stacked(values) : values;
   const top = roundTop(columns.flat().reduce((max, value, place) => Math.max(max, value ?? 0), 0));
   const x = (at) => LEFT + ((at - from) / (to - from)) * figure.width;
   const y = (value) => bottom - (value / top) * (bottom - TOP);
-  figure.lines.forEach(({ path }, place) => path.setAttribute("d", line(ring, columns[place], x, y, from)));
+  const shape = (column, place) => (isStacked ? bars(ring, column, columns[place - 1] ?? [], x, y, from) : line(ring, column, x, y, from));
+  figure.lines.forEach(({ path }, place) => path.setAttribute("d", shape(columns[place], place)));
   let used = 0;
   let grid = "";
   for (const value of [0, top / 2, top]) {

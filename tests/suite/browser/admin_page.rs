@@ -244,6 +244,17 @@ fn figures_are_read_by_the_pointer_and_the_keyboard_for_four_times() {
         assert_page(&mut firefox, &format!("admin-{name}"));
     }
     assert_eq!(seen.len(), 4, "{seen:?}");
+    let stack = firefox.run(
+        "const bars = [...document.querySelectorAll('.plot')[1].querySelectorAll('path:is(.s0, .s1, .s2)')];
+         const colors = (path) => [getComputedStyle(path).fill, getComputedStyle(path).stroke];
+         const red = colors(bars[2])[0];
+         const isRed = [...document.querySelectorAll('.plot path')].map(path => colors(path).includes(red));
+         return { tops: bars.map(path => path.getBBox().y), reds: isRed.filter(is => is).length };",
+        &json!([]),
+    );
+    let top = |place: usize| stack["tops"][place].as_f64().expect("it is a place");
+    assert!(top(2) < top(1) && top(1) < top(0), "refused is above stored and delivered: {stack}");
+    assert_eq!(stack["reds"], 1, "only refused pushes are red");
 }
 
 #[test]
