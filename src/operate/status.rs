@@ -83,7 +83,7 @@ pub fn of_running_server(settings: &Settings) -> Option<Screen> {
 }
 
 /// Without a `public_url` the endpoints have it. With one, port 0 is not known here.
-fn own_origin(settings: &Settings, origin: Option<&str>) -> Option<String> {
+pub fn own_origin(settings: &Settings, origin: Option<&str>) -> Option<String> {
     match settings.public_url {
         None => origin.map(str::to_owned),
         Some(_) if settings.listen.tcp().is_some_and(|address| address.port() == 0) => None,

@@ -12,7 +12,7 @@ use state_machine::Uaid;
 use tokio::time::{sleep, timeout};
 
 use super::agents;
-use super::buttons::{BACK_UP, STOP, dropping, revoking};
+use super::buttons::{BACK_UP, DOCTOR, STOP, dropping, revoking};
 use super::guard::Form;
 use super::page::AdminPage;
 use super::pages::{self, Refusal};
@@ -22,6 +22,8 @@ use crate::operate::access::add::AccessAdd;
 use crate::operate::access::list::AccessList;
 use crate::operate::access::revoke::AccessRevoke;
 use crate::operate::access::token::NewAccess;
+use crate::operate::doctor::command::{can_visit, visit};
+use crate::operate::doctor::findings::Finding;
 use crate::operate::inspect::command::Inspect;
 use crate::operate::inspect::facts::Inspection;
 use crate::operate::inspect::target::Target;
@@ -106,6 +108,15 @@ pub(super) async fn drop_user(
     Ok(pages::done(&shell, dropped.map(|(_, notes)| notes.concat())))
 }
 
+pub(super) async fn doctor(request: HttpRequest, body: Payload, page: Data<AdminPage>) -> Answer {
+    let (session, form) = page.admit_form(&request, body).await?;
+    let shell = page.shell(&session);
+    Ok(match is_confirmed(&form) {
+        true => pages::examined(&shell, &page.examine().await),
+        false => pages::question(&shell, &DOCTOR),
+    })
+}
+
 pub(super) async fn backup(request: HttpRequest, body: Payload, page: Data<AdminPage>) -> Answer {
     let (session, form) = page.admit_form(&request, body).await?;
     let shell = page.shell(&session);
@@ -139,6 +150,18 @@ impl AdminPage {
         let listed = self.perform(AccessList::default()).await;
         let rows = listed.map(|(batches, _)| batches.into_iter().flat_map(|rows| rows.0).collect());
         pages::people(&self.shell(session), rows, done)
+    }
+
+    /// One at a time: each leaves the record of a user agent.
+    async fn examine(&self) -> Result<Vec<Finding>, String> {
+        if !can_visit(&self.jobs.settings) {
+            return Err("the doctor needs an access token or a listed VAPID key".to_owned());
+        }
+        let permit = self.visits.try_acquire();
+        let _permit =
+            permit.map_err(|_| "The doctor is at work already: wait for it.".to_owned())?;
+        info!(self.node.common.log, "an operator asked for the doctor");
+        Ok(visit(&self.jobs).await)
     }
 
     async fn back_up(&self) -> Result<String, String> {

@@ -22,6 +22,16 @@ pub(super) const BACK_UP: Action<'_> = Action {
     no: ("/admin", "Not now"),
 };
 
+pub(super) const DOCTOR: Action<'_> = Action {
+    path: "/admin/doctor",
+    fields: &[],
+    name: "Run the doctor",
+    effect: "The server uses its public URL as a user agent and as an application server do: it connects, subscribes and \
+             pushes. That takes some seconds, a minute at most. The record of one new user agent stays until inactive \
+             ones are dropped.",
+    no: ("/admin", "Not now"),
+};
+
 pub(super) const STOP: Action<'_> = Action {
     path: "/admin/stop",
     fields: &[],

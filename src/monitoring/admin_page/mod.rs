@@ -35,10 +35,11 @@ use futures_util::stream;
 use slog::info;
 
 use crate::operate::access::operator::LINK_PARAMETER;
+use crate::operate::doctor::command::can_visit;
 use crate::push::methods::read;
 use guard::{cookie_of, read_form};
 use page::AdminPage;
-use pages::{Refusal, with_security};
+use pages::{Can, Refusal, with_security};
 
 /// The routes of the page, and the task that computes its events on this thread.
 pub(super) fn routes(page: &Data<AdminPage>, service: &mut ServiceConfig) {
@@ -54,6 +55,7 @@ pub(super) fn routes(page: &Data<AdminPage>, service: &mut ServiceConfig) {
         .service(web::resource("/people").route(read().to(actions::people)).post(actions::revoke))
         .service(web::resource("/people/add").route(read().to(back)).post(actions::add))
         .service(web::resource("/drop").route(read().to(back)).post(actions::drop_user))
+        .service(web::resource("/doctor").route(read().to(back)).post(actions::doctor))
         .service(web::resource("/backup").route(read().to(back)).post(actions::backup))
         .service(web::resource("/stop").route(read().to(back)).post(actions::stop))
         .service(web::resource("/{file}").route(read().to(file)));
@@ -83,8 +85,9 @@ async fn file(name: Path<String>) -> HttpResponse {
 
 async fn show(request: HttpRequest, page: Data<AdminPage>) -> Answer {
     let session = page.admit(&request).await?;
-    let has_backups = page.jobs.settings.backup_dir.is_some();
-    Ok(pages::live(&page.shell(&session), has_backups))
+    let settings = &page.jobs.settings;
+    let can = Can { back_up: settings.backup_dir.is_some(), visit: can_visit(settings) };
+    Ok(pages::live(&page.shell(&session), can))
 }
 
 /// Shows the link that is to be used. Only the form uses it, so that the preview of a link does not.

@@ -61,6 +61,8 @@ pub(crate) struct AdminPage {
     pub(super) live: Live,
     /// One backup at a time.
     pub(super) backups: Arc<Semaphore>,
+    /// One visit of the public URL at a time.
+    pub(super) visits: Semaphore,
     /// The server was asked to stop.
     pub(super) stops: AtomicBool,
     commands: Semaphore,
@@ -130,6 +132,7 @@ impl AdminPage {
             counts_months: settings.store != StoreKind::DynamoDb,
             live: Live::new(HistoryFile::open(&settings.data_dir, now, &common.log)),
             backups: Arc::new(Semaphore::new(1)),
+            visits: Semaphore::new(1),
             stops: AtomicBool::new(false),
             commands: Semaphore::new(COMMANDS_MAX),
             wrong: Mutex::new(wrong_rate.bucket()),

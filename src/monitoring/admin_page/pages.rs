@@ -9,8 +9,9 @@ use actix_web::http::header::{
 };
 use actix_web::{HttpResponse, HttpResponseBuilder};
 
-use super::buttons::{Action, BACK_UP, STOP, dropping, revoking, token};
+use super::buttons::{Action, BACK_UP, DOCTOR, STOP, dropping, revoking, token};
 use crate::operate::access::list::AccessRow;
+use crate::operate::doctor::findings::{Finding, Level};
 use crate::operate::inspect::facts::Inspection;
 use crate::operate::inspect::text;
 use crate::push::web::escaped;
@@ -54,8 +55,14 @@ const ADD: &str = "<form method=\"post\" action=\"/admin/people/add\" class=\"ro
     <input id=\"name\" name=\"name\" required maxlength=\"64\" autocomplete=\"off\" placeholder=\"of a person or device\">\
     <button>Make a token</button></form>";
 
-/// In place of a button.
+/// In place of buttons.
+const NO_VISIT: &str = "<p>The doctor needs an access token or a listed VAPID key here: <code>kalends doctor --help</code>.</p>";
 const NO_BACKUPS: &str = "<p><code>backup_dir</code> is not set: with it the server makes backups by itself, and here.</p>";
+
+const DOCTOR_HEAD: &str = "<table><thead><tr><th scope=\"col\">Check</th><th scope=\"col\">Result</th>\
+    <th scope=\"col\">What was found, and what to do</th></tr></thead>";
+
+const DOCTOR_MORE: &str = "<p>On the server <code>kalends doctor</code> also examines files, limits and a silent connection.</p>";
 
 /// The script of the live page.
 const SCRIPT: &str = "<script src=\"/admin/page.js\" defer></script>";
@@ -71,14 +78,22 @@ pub(super) fn refusal(answer: HttpResponse) -> Refusal {
     InternalError::from_response("refused", answer)
 }
 
+/// What a server can do at a button.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Can {
+    pub(super) back_up: bool,
+    /// It can use its public URL.
+    pub(super) visit: bool,
+}
+
 /// The page with the live values.
-pub(super) fn live(shell: &Shell, has_backups: bool) -> HttpResponse {
-    let backup = match has_backups {
-        true => BACK_UP.button(&shell.form, BACK_UP.name),
-        false => NO_BACKUPS.to_owned(),
-    };
-    let actions = backup + &STOP.button(&shell.form, STOP.name);
-    signed_in(shell, &LIVE.replace("{{actions}}", &actions), SCRIPT)
+pub(super) fn live(shell: &Shell, can: Can) -> HttpResponse {
+    let button = |action: Action<'_>| action.button(&shell.form, action.name);
+    let doctor = if can.visit { button(DOCTOR) } else { NO_VISIT.to_owned() };
+    let backup = if can.back_up { button(BACK_UP) } else { NO_BACKUPS.to_owned() };
+    let actions = backup + &button(STOP);
+    let main = LIVE.replace("{{doctor}}", &doctor).replace("{{actions}}", &actions);
+    signed_in(shell, &main, SCRIPT)
 }
 
 /// The page that exchanges a link for a session.
@@ -110,6 +125,36 @@ pub(super) fn done(shell: &Shell, done: Result<String, String>) -> HttpResponse 
         Err(why) => why_not(&why),
     };
     signed_in(shell, &(main + "<p><a href=\"/admin\">Back to the live page</a></p>"), "")
+}
+
+/// What the doctor has found, or why it was not asked.
+pub(super) fn examined(shell: &Shell, found: &Result<Vec<Finding>, String>) -> HttpResponse {
+    let mut main = "<h2>Doctor</h2>".to_owned();
+    match found {
+        Ok(findings) => main += &listed(findings),
+        Err(why) => main += &why_not(why),
+    }
+    signed_in(shell, &(main + "<p><a href=\"/admin\">Back to the live page</a></p>"), "")
+}
+
+fn listed(findings: &[Finding]) -> String {
+    let of = |level| findings.iter().filter(|finding| finding.level == level).count();
+    let verdict = match (of(Level::Fail), of(Level::Warn)) {
+        (0, 0) => "Everything that was tried works.".to_owned(),
+        (failed, warned) => format!("Checks that failed: {failed}. Warnings: {warned}."),
+    };
+    let rows = findings.iter().map(|Finding { level, check, found, remedy }| {
+        let class = if *level == Level::Fail { " class=\"bad\"" } else { "" };
+        let remedy = remedy.as_ref().map(|remedy| format!("<br>{}", escaped(remedy)));
+        let (level, found, remedy) = (level.name(), escaped(found), remedy.unwrap_or_default());
+        format!(
+            "<tr{class}><th scope=\"row\">{check}</th><td>{level}</td><td>{found}{remedy}</td></tr>"
+        )
+    });
+    let rows: String = rows.collect();
+    format!(
+        "<p role=\"status\"><strong>{verdict}</strong></p>{DOCTOR_HEAD}<tbody>{rows}</tbody></table>{DOCTOR_MORE}"
+    )
 }
 
 /// What is known of a user agent, or why nothing is.
@@ -258,6 +303,8 @@ mod tests {
         String::from_utf8(bytes.into()).unwrap()
     }
 
+    const ALL: Can = Can { back_up: true, visit: true };
+
     const HOSTILE: &str = "<script>alert(1)</script>\"'&{{main}}";
 
     #[test]
@@ -287,7 +334,17 @@ mod tests {
             question(&shell, &revoking(&[("name", HOSTILE)], HOSTILE)),
             done(&shell, Ok(HOSTILE.to_owned())),
             done(&shell, Err(HOSTILE.to_owned())),
-            live(&shell, true),
+            live(&shell, ALL),
+            examined(&shell, &Err(HOSTILE.to_owned())),
+            examined(
+                &shell,
+                &Ok(vec![Finding {
+                    level: Level::Fail,
+                    check: "push",
+                    found: HOSTILE.to_owned(),
+                    remedy: Some(HOSTILE.to_owned()),
+                }]),
+            ),
         ] {
             let page = html(page);
             assert!(!page.contains("<script>") && !page.contains("alert(1)</script>"), "{page}");
@@ -296,7 +353,7 @@ mod tests {
                 "{page}"
             );
         }
-        assert!(html(live(&shell, true)).contains(SCRIPT));
+        assert!(html(live(&shell, ALL)).contains(SCRIPT));
         let stranger = html(sign_in(StatusCode::OK, ""));
         assert!(stranger.contains("<h1>Kalends operator</h1>"), "{stranger}");
     }
@@ -305,9 +362,11 @@ mod tests {
     fn the_page_and_its_files_are_small_and_have_nothing_inline() {
         let text = || "x".repeat(43);
         let shell = Shell { title: text(), host: text(), node: Some(text()), form: text() };
-        let page = html(live(&shell, true));
-        assert!(page.contains("Back up now"));
-        assert!(!html(live(&shell, false)).contains("Back up now"));
+        let page = html(live(&shell, ALL));
+        let buttons = ["Back up now", "Run the doctor"];
+        assert!(buttons.iter().all(|button| page.contains(button)), "{page}");
+        let less = html(live(&shell, Can { back_up: false, visit: false }));
+        assert!(!buttons.iter().any(|button| less.contains(button)), "{less}");
         let bytes: usize = FILES.iter().map(|(_, _, contents)| contents.len()).sum();
         assert!(page.len() + bytes <= 45 * 1024, "{}", page.len() + bytes);
         for inline in ["style=", "onclick", "<style", "javascript:", "<script>", "{{", "http://"] {

@@ -1,4 +1,5 @@
-//! `kalends doctor`: its arguments, and the order of the checks.
+//! `kalends doctor`: its arguments, and the order of the checks. A server makes those of its public URL for the operator's
+//! page.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,16 +7,20 @@ use std::time::Duration;
 
 use actix_web::rt::System;
 use clap::Args;
+use tokio::time::timeout;
 use url::Url;
 
-use super::findings::Findings;
+use super::findings::{Finding, Findings, Format};
 use super::local;
 use super::public::{self, Visit};
-use crate::command::{Command, Commands, Failure, Shown, load};
+use crate::command::{Command, Commands, Context, Failure, Shown, load};
 use crate::dev::keypair::KeyPair;
 use crate::dev::vapid_key;
-use crate::operate::status::{Screen, of_running_server};
-use crate::settings::{Flags, RoleProblem, Settings};
+use crate::operate::status::{of_running_server, own_origin};
+use crate::settings::{AccessMode, Flags, RoleProblem, Settings};
+
+/// Maximum time of the checks that a server makes.
+const VISIT_WAIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Args)]
 pub struct Doctor {
@@ -71,34 +76,61 @@ Examples:
             Some(path) => vapid_key::load(path)?,
             None => KeyPair::generate(),
         };
-        let mut findings = Findings { is_json: self.json, failed: 0 };
+        let printed = Some(if self.json { Format::Json } else { Format::Text });
+        let mut findings = Findings { printed, all: Vec::new() };
         let server = of_running_server(&settings);
-        let (url, own) = origins(&settings, server.as_ref()).map_err(Failure::usage)?;
+        let known = server.as_ref().map(|screen| [&screen.origin, &screen.own_origin]);
+        let known = known.unwrap_or([&None, &None]);
+        let (url, own) = origins(&settings, known).map_err(Failure::usage)?;
         local::check(&settings, server, &mut findings).map_err(DoctorError::Output)?;
-        let idle = Duration::from_secs(self.idle_s);
+        let idle = Some(Duration::from_secs(self.idle_s));
         let has_proxy = has_proxy(&url, &own);
         let access_token = self.access_token.as_deref();
         let visit = Visit { url: &url, access_token, pair, has_proxy, idle };
         let checked = public::check(visit, &mut findings);
         System::new().block_on(checked).map_err(DoctorError::Output)?;
-        match findings.failed {
+        match findings.failed() {
             0 => Ok(()),
             failed => Err(DoctorError::Failed(failed).into()),
         }
     }
 }
 
+/// Whether a server can use its own public URL: without a token and a key that it does not have.
+pub fn can_visit(settings: &Settings) -> bool {
+    settings.access == AccessMode::Open && settings.vapid_keys_allowed.is_all()
+}
+
+/// Uses the public URL of the server that this runs in.
+pub async fn visit(context: &Context) -> Vec<Finding> {
+    let settings = &context.settings;
+    let known = [&context.origin, &own_origin(settings, context.origin.as_deref())];
+    let (url, own) = origins(settings, known).expect("a server that runs has an origin");
+    let (pair, has_proxy) = (KeyPair::generate(), has_proxy(&url, &own));
+    let visit = Visit { url: &url, access_token: None, pair, has_proxy, idle: None };
+    let mut findings = Findings { printed: None, all: Vec::new() };
+    // Nothing is printed, so writing never fails.
+    let visited = timeout(VISIT_WAIT, Box::pin(public::check(visit, &mut findings))).await;
+    if visited.is_err() {
+        let found = format!("they take longer than {} s, and were stopped", VISIT_WAIT.as_secs());
+        let _ = findings.fail("all checks", found, "run `kalends doctor` on the server");
+    }
+    findings.all
+}
+
 /// The public origin, and where the server on this machine is reached: an origin, or `unix:` and a path. A running server
 /// knows both, also without its flags here.
-fn origins(settings: &Settings, server: Option<&Screen>) -> Result<(Url, Url), RoleProblem> {
+fn origins(
+    settings: &Settings,
+    [public, own]: [&Option<String>; 2],
+) -> Result<(Url, Url), RoleProblem> {
     let parsed = |origin: &str| origin.parse::<Url>().expect("an origin is a URL");
-    let of_server = |of: fn(&Screen) -> Option<&String>| server.and_then(of).map(|it| parsed(it));
     let of_settings = || settings.public_origin(&settings.listen).map(|it| parsed(it.as_str()));
-    let public = match settings.public_url {
-        Some(_) => of_settings(),
-        None => of_server(|screen| screen.origin.as_ref()).or_else(of_settings),
+    let public = match (&settings.public_url, public) {
+        (None, Some(public)) => Some(parsed(public)),
+        (None, None) | (Some(_), _) => of_settings(),
     };
-    let own = of_server(|screen| screen.own_origin.as_ref());
+    let own = own.as_deref().map(parsed);
     let own = own.unwrap_or_else(|| parsed(&settings.own_address(&settings.listen)));
     Ok((public.ok_or(RoleProblem::NoOriginOfSocket)?, own))
 }
@@ -134,7 +166,7 @@ mod tests {
             let [tls_certificate, tls_key] = ["c", "k"].map(|file| has_tls.then(|| file.into()));
             let public_url = Some(PublicUrl::parse(url).unwrap());
             let files = Settings { listen, tls_certificate, tls_key, ..Settings::default() };
-            let (url, own) = origins(&Settings { public_url, ..files }, None).unwrap();
+            let (url, own) = origins(&Settings { public_url, ..files }, [&None, &None]).unwrap();
             assert_eq!(has_proxy(&url, &own), expected, "{url} {own}");
         }
     }

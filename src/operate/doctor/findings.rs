@@ -1,4 +1,4 @@
-//! The results of the checks, printed as they come.
+//! The results of the checks, which the command prints when each is there.
 
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 
@@ -8,17 +8,17 @@ use super::trouble::Trouble;
 
 /// The result of a check, and what the operator should do about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Finding {
-    level: Level,
-    check: &'static str,
-    found: String,
+pub struct Finding {
+    pub level: Level,
+    pub check: &'static str,
+    pub found: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    remedy: Option<String>,
+    pub remedy: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Level {
+pub enum Level {
     Ok,
     Warn,
     Fail,
@@ -27,10 +27,17 @@ pub(super) enum Level {
 /// How good it is, what was found, and the remedy, which is not shown where all is well.
 pub(super) type Verdict = (Level, String, &'static str);
 
-/// Prints each finding when it is there.
+/// How a command prints a finding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Text,
+    Json,
+}
+
+/// The findings in their order. Each is printed when it is there, unless the caller shows all of them at the end.
 pub(super) struct Findings {
-    pub(super) is_json: bool,
-    pub(super) failed: usize,
+    pub(super) printed: Option<Format>,
+    pub(super) all: Vec<Finding>,
 }
 
 impl Findings {
@@ -61,14 +68,22 @@ impl Findings {
         check: &'static str,
         (level, found, remedy): (Level, String, &str),
     ) -> io::Result<()> {
-        self.failed += usize::from(level == Level::Fail);
         let remedy = (level != Level::Ok).then(|| remedy.to_owned());
         let finding = Finding { level, check, found, remedy };
-        let text = match self.is_json {
-            true => serde_json::to_string(&finding).map_err(io::Error::other)?,
-            false => finding.text(),
-        };
-        writeln!(stdout(), "{text}")
+        match self.printed {
+            None => {}
+            Some(Format::Text) => writeln!(stdout(), "{}", finding.text())?,
+            Some(Format::Json) => {
+                let text = serde_json::to_string(&finding).map_err(io::Error::other)?;
+                writeln!(stdout(), "{text}")?;
+            }
+        }
+        self.all.push(finding);
+        Ok(())
+    }
+
+    pub(super) fn failed(&self) -> usize {
+        self.all.iter().filter(|finding| finding.level == Level::Fail).count()
     }
 
     /// What a check has found, or why it failed.
@@ -108,12 +123,18 @@ impl Findings {
 
 impl Finding {
     fn text(&self) -> String {
-        let level = match self.level {
-            Level::Ok => "ok  ",
-            Level::Warn => "warn",
-            Level::Fail => "FAIL",
-        };
         let remedy = self.remedy.as_ref().map(|remedy| format!("\n      {remedy}"));
-        format!("{level}  {}: {}{}", self.check, self.found, remedy.unwrap_or_default())
+        let (level, remedy) = (self.level.name(), remedy.unwrap_or_default());
+        format!("{level:4}  {}: {}{remedy}", self.check, self.found)
+    }
+}
+
+impl Level {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Fail => "FAIL",
+        }
     }
 }

@@ -52,8 +52,8 @@ pub(super) struct Visit<'a> {
     /// The VAPID key that the application server signs with.
     pub(super) pair: KeyPair,
     pub(super) has_proxy: bool,
-    /// How long the connection is silent before the last push.
-    pub(super) idle: Duration,
+    /// How long the connection is silent before the last push. Without it there is none.
+    pub(super) idle: Option<Duration>,
 }
 
 pub(super) async fn check(visit: Visit<'_>, findings: &mut Findings) -> io::Result<()> {
@@ -106,7 +106,7 @@ pub(super) async fn check(visit: Visit<'_>, findings: &mut Findings) -> io::Resu
     }
     large(&mut session, &sender, findings).await?;
     let again = Box::pin(stored(session, &client, &sender, findings)).await?;
-    let Some(mut session) = again else {
+    let Some((mut session, idle)) = again.zip(idle) else {
         return Ok(());
     };
     silent(&mut session, idle, &sender, findings).await

@@ -1,6 +1,7 @@
 //! What an operator does on the page: each change only after a question, and only by a form of the session.
 
 use std::fs::{self, File};
+use std::net::TcpListener;
 use std::path::Path;
 
 use serde_json::Value;
@@ -94,6 +95,46 @@ async fn a_backup_is_made_at_once_and_not_while_another_is_under_way() {
     assert!(!body(&operator.get("/admin").await).contains("Back up now"));
     let refused = body(&operator.submit("/admin/backup", &[CONFIRMED]).await);
     assert!(refused.contains("backup_dir is not set"), "{refused}");
+}
+
+#[actix_web::test]
+async fn the_doctor_tries_the_public_url_and_one_at_a_time() {
+    let fixture = AdminFixture::embedded(&[PORT]);
+    let operator = Operator::signed_in(&fixture.server).await;
+    let ask = "Run the doctor";
+    let found = confirm(&operator, "/admin/doctor", &[], ask).await;
+    assert!(found.contains("Everything that was tried works."), "{found}");
+    for expected in [
+        "<th scope=\"row\">push</th><td>ok</td><td>a signed push arrives at once</td>",
+        "<th scope=\"row\">stored push</th><td>ok</td>",
+    ] {
+        assert!(found.contains(expected), "{found}");
+    }
+    assert!(!found.contains("silent connection</th>"), "{found}");
+
+    // A public URL that accepts connections and answers none of them.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("an address is free");
+    let url = format!("--public-url=http://{}", silent.local_addr().expect("it is bound"));
+    let misled = AdminFixture::embedded(&[PORT, &url]);
+    let operator = Operator::signed_in(&misled.server).await;
+    let visit = async || body(&operator.submit("/admin/doctor", &[CONFIRMED]).await);
+    let second = async {
+        misled.server.logged("an operator asked for the doctor").await;
+        let second = visit().await;
+        drop(silent);
+        second
+    };
+    let (first, second) = tokio::join!(visit(), second);
+    assert!(second.contains("The doctor is at work already"), "{second}");
+    assert!(first.contains("Checks that failed: 1. Warnings: 0."), "{first}");
+    let failed = "<tr class=\"bad\"><th scope=\"row\">user agent</th><td>FAIL</td>";
+    assert!(first.contains(failed), "{first}");
+
+    let closed = AdminFixture::embedded(&[PORT, "--access=token"]);
+    let operator = Operator::signed_in(&closed.server).await;
+    assert!(!body(&operator.get("/admin").await).contains(ask));
+    let refused = body(&operator.submit("/admin/doctor", &[CONFIRMED]).await);
+    assert!(refused.contains("needs an access token"), "{refused}");
 }
 
 #[actix_web::test]

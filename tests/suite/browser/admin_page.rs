@@ -159,6 +159,12 @@ fn the_page_of_a_new_server_leads_to_the_first_user_agent() {
     let title = firefox.run("return document.title;", &json!([]));
     assert_eq!(title, format!("{} · Kalends", server.address()));
     assert_page(&mut firefox, "admin-empty");
+    press_on(&mut firefox, "document.activeElement.textContent === 'Run the doctor'");
+    wait(&mut firefox, "document.querySelector('h2').textContent === 'Run the doctor?'");
+    press_on(&mut firefox, "document.activeElement.className === 'danger'");
+    wait(&mut firefox, "document.body.innerText.includes('Everything that was tried works.')");
+    assert_page(&mut firefox, "admin-doctor");
+    firefox.open(&format!("http://{address}/admin"));
     pushes(&server);
     wait(&mut firefox, &format!("{verdict}.includes('0 user agents connected, last push ')"));
 }
