@@ -18,6 +18,7 @@ use super::text::to_json;
 pub struct Served {
     pub name: &'static str,
     pub follows: bool,
+    pub only_reads: bool,
     /// Starts the job with these arguments, unless the command line would refuse them.
     pub start: fn(Value, Context, watch::Receiver<bool>) -> Result<Started, String>,
 }
@@ -30,7 +31,7 @@ pub struct Started {
 
 impl Served {
     pub const fn of<C: StoreCommand>() -> Self {
-        Self { name: C::NAME, follows: C::FOLLOWS, start: start::<C> }
+        Self { name: C::NAME, follows: C::FOLLOWS, only_reads: C::ONLY_READS, start: start::<C> }
     }
 }
 

@@ -23,7 +23,7 @@ use actix_web::{App, HttpRequest, HttpResponse, HttpServer, Result};
 use futures_util::StreamExt;
 use futures_util::future::LocalBoxFuture;
 use serde_json::Value;
-use slog::{Logger, info, warn};
+use slog::{Logger, o, warn};
 use state_machine::feed::FeedValue;
 use storage::durable;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -33,6 +33,7 @@ use super::context::Context;
 use super::output::Completion;
 use super::protocol::{FILE, PATH, Request, VERSION, VERSION_HEADER, short_path};
 use super::served::{Served, Started};
+use super::store_command::note;
 
 /// Maximum size of a request, in bytes: the largest value of a feed, of which JSON may write a byte as six, and the
 /// fields around it.
@@ -165,7 +166,7 @@ async fn answer(http: HttpRequest, mut body: Payload, admin: Data<Admin>) -> Res
     let Started { job, lines } = started.map_err(ErrorBadRequest)?;
     let permit = admin.permit(command).map_err(ErrorBadRequest)?;
     spawn(async move {
-        admin.perform(command.name, job, stop, body).await;
+        admin.perform(command, job, stop, body).await;
         drop(permit);
     });
     let lines = lines.map(Ok::<_, Infallible>);
@@ -177,12 +178,13 @@ impl Admin {
     /// at the latest, stops it too.
     async fn perform(
         &self,
-        command: &str,
+        Served { name, only_reads, .. }: Served,
         mut job: LocalBoxFuture<'static, Completion>,
         stop: watch::Sender<bool>,
         mut body: Payload,
     ) {
-        info!(self.log, "an operator's command began"; "command" => command);
+        let log = self.log.new(o!("command" => name));
+        note(&log, only_reads, "an operator's command began");
         let mut server_stops = self.server_stops.clone();
         let body_ended = async { while let Some(Ok(_)) = body.next().await {} };
         let ended = tokio::select! {
@@ -197,7 +199,7 @@ impl Admin {
                 job.await
             }
         };
-        info!(self.log, "an operator's command ended"; "command" => command, "result" => end.name());
+        note(&log.new(o!("result" => end.name())), only_reads, "an operator's command ended");
     }
 
     fn permit(&self, command: Served) -> Result<OwnedSemaphorePermit, String> {

@@ -6,6 +6,7 @@ use std::io::stdout;
 use clap::Args;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use slog::{Logger, debug, info};
 use tokio::runtime::Builder;
 use tokio::signal::ctrl_c;
 use tokio::sync::{mpsc, watch};
@@ -36,6 +37,8 @@ pub trait StoreCommand:
     const SETTINGS: &'static [&'static str] = &[];
     /// Whether it runs until its user ends it. Such commands in a server have permits of their own.
     const FOLLOWS: bool = false;
+    /// Whether it changes nothing that a server keeps.
+    const ONLY_READS: bool = false;
     /// What it writes beside sentences; [`NoReport`](super::output::NoReport) if nothing.
     type Report: Report;
 
@@ -188,6 +191,14 @@ pub async fn perform<C: StoreCommand>(
     // The reader of the output may be gone.
     let _ = outputs.send(Output::End(end.clone())).await;
     end
+}
+
+/// Logs the begin or the end of a command in a server. Monitoring may run one that only reads each minute.
+pub fn note(log: &Logger, only_reads: bool, what: &'static str) {
+    match only_reads {
+        true => debug!(log, "{what}"),
+        false => info!(log, "{what}"),
+    }
 }
 
 /// Waits for the first interrupt. A second one ends the process.

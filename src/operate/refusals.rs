@@ -65,6 +65,7 @@ cluster has its own.
 Examples:
   kalends refusals --data-dir /var/lib/kalends
   kalends refusals --json --config /etc/kalends/kalends.toml";
+    const ONLY_READS: bool = true;
     type Report = RefusalList;
 
     fn is_json(&self) -> bool {

@@ -104,6 +104,7 @@ runs; a warning leaves it 0.
 Examples:
   kalends status --config /etc/kalends/kalends.toml
   kalends status --json --data-dir /var/lib/kalends";
+    const ONLY_READS: bool = true;
     type Report = Screen;
 
     fn is_json(&self) -> bool {

@@ -46,6 +46,7 @@ impl StoreCommand for BroadcastList {
 Examples:
   kalends broadcast list --data-dir /var/lib/kalends
   kalends broadcast list --json --config /etc/kalends/kalends.toml";
+    const ONLY_READS: bool = true;
     type Report = Versions;
 
     fn is_json(&self) -> bool {

@@ -44,6 +44,7 @@ Deleted keys are counted too: their deletions stay in the feed.
 Examples:
   kalends feed list --data-dir /var/lib/kalends
   kalends feed list --json --config /etc/kalends/kalends.toml";
+    const ONLY_READS: bool = true;
     type Report = FeedStates;
 
     fn is_json(&self) -> bool {

@@ -99,6 +99,7 @@ Examples:
   kalends feed tail prices --once --after 42 --data-dir /var/lib/kalends
   KALENDS_FEED_TOKEN=kf1... kalends feed tail prices --url https://push.example.net";
     const FOLLOWS: bool = true;
+    const ONLY_READS: bool = true;
     type Report = FeedPage;
 
     fn is_json(&self) -> bool {

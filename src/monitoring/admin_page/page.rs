@@ -10,7 +10,7 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use actors::SharedLogLimiter;
 use parking_lot::{Mutex, MutexGuard};
-use slog::{info, warn};
+use slog::{o, warn};
 use state_machine::token_bucket::{Rate, TokenBucket};
 use state_machine::{Span, Time};
 use tokio::sync::{Notify, Semaphore, watch};
@@ -23,7 +23,7 @@ use super::history_file::HistoryFile;
 use super::identity::Identity;
 use super::pages::{self, Refusal, Shell, refusal};
 use super::session::{Session, Sessions};
-use crate::command::store_command::run_here;
+use crate::command::store_command::{note, run_here};
 use crate::command::{Completion, Context, Output, StoreCommand};
 use crate::operate::nodes::table::NodeRow;
 use crate::push::app::AppState;
@@ -169,8 +169,8 @@ impl AdminPage {
         };
         let ended = run_here(command, &self.jobs, collect, sleep(COMMAND_WAIT)).await;
         let end = ended.unwrap_or_else(|error| Completion::Failed(error.to_string()));
-        info!(self.node.common.log, "a command of the operator's page ended";
-            "command" => C::NAME, "result" => end.name());
+        let log = self.node.common.log.new(o!("command" => C::NAME, "result" => end.name()));
+        note(&log, C::ONLY_READS, "a command of the operator's page ended");
         match end {
             Completion::Failed(why) => Err(why),
             Completion::Stopped => Err("the command took too long and was stopped".to_owned()),

@@ -80,6 +80,7 @@ Connections, pushes and bytes are those of the running server since it started.
 Examples:
   kalends access list --data-dir /var/lib/kalends
   kalends access list --json --data-dir /var/lib/kalends";
+    const ONLY_READS: bool = true;
     type Report = AccessRows;
 
     fn is_json(&self) -> bool {

@@ -72,6 +72,7 @@ them nor a uaid.
 Examples:
   kalends inspect https://push.example.net/wpush/AbCd... --data-dir /var/lib/kalends
   kalends inspect 0190a4a3b00070008000000000000001 --json --config /etc/kalends/kalends.toml";
+    const ONLY_READS: bool = true;
     type Report = Inspection;
 
     fn is_json(&self) -> bool {

@@ -49,6 +49,7 @@ answer.
 Examples:
   kalends nodes --store dynamodb --data-dir /var/lib/kalends
   kalends nodes --json --config /etc/kalends/kalends.toml";
+    const ONLY_READS: bool = true;
     type Report = Nodes;
 
     fn is_json(&self) -> bool {

@@ -41,6 +41,7 @@ DynamoDB counts rows and bytes about every six hours.
 Examples:
   kalends tables list --data-dir /var/lib/kalends
   kalends tables list --json --config /etc/kalends/kalends.toml";
+    const ONLY_READS: bool = true;
     type Report = Tables;
 
     fn is_json(&self) -> bool {

@@ -81,6 +81,7 @@ Reads every router record once, to count which month agents are on.
 Examples:
   kalends tables status --data-dir /var/lib/kalends
   kalends tables status --json --config /etc/kalends/kalends.toml";
+    const ONLY_READS: bool = true;
     type Report = Status;
 
     fn is_json(&self) -> bool {

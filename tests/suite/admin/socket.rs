@@ -24,11 +24,52 @@ async fn the_socket_is_private_and_exists_while_the_server_runs() {
     // No process listens on it, so the command opens the store itself.
     fixture.stdout_of("tables list").await;
     fixture.server.restart();
-    fixture.stdout_of("tables list").await;
+    fixture.stdout_of("tables create").await;
     fixture.server.logged("an operator's command ended").await;
     assert!(fixture.server.terminate().success());
     assert!(!socket(&fixture).exists());
     fixture.server.restart();
+}
+
+/// Commands that monitoring may run each minute, and those beside them.
+const READING: [&str; 11] = [
+    "health",
+    "status",
+    "nodes",
+    "refusals",
+    "tables list",
+    "tables status",
+    "access list",
+    "feed list",
+    "broadcast list",
+    "feed tail broadcasts --once",
+    "inspect 0123456789abcdef0123456789abcdef",
+];
+
+#[actix_web::test]
+async fn a_command_that_only_reads_is_in_the_log_at_debug_alone() {
+    let line = "an operator's command ended";
+    let of_commands = |fixture: &AdminFixture| {
+        let log = fixture.server.log();
+        let lines = log.lines().filter(|line| line.contains("an operator's command"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let fixture = AdminFixture::embedded(&[]);
+    fixture.stdout_of("broadcast put news/front 1").await;
+    fixture.server.logged(line).await;
+    for words in READING {
+        fixture.stdout_of(words).await;
+    }
+    fixture.stdout_of("tables create").await;
+    until(AT_ONCE, "it has ended", async || of_commands(&fixture).len() >= 4).await;
+    let lines = of_commands(&fixture);
+    let is_writing =
+        |line: &String| line.contains("broadcast put") || line.contains("tables create");
+    assert!(lines.len() == 4 && lines.iter().all(is_writing), "{lines:#?}");
+
+    let fixture = AdminFixture::embedded(&["--log-level=debug"]);
+    fixture.stdout_of("status").await;
+    assert!(fixture.server.logged(line).await.contains("status"), "{}", fixture.server.log());
 }
 
 #[actix_web::test]
