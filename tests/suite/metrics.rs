@@ -367,15 +367,58 @@ fn expressions() -> Vec<String> {
     all
 }
 
-/// The queries of all panels.
-fn of_board() -> Vec<String> {
+/// What a query of the board has in place of the nodes that were selected.
+const SELECTED: &str = r#"instance=~"$instance""#;
+
+fn board() -> Value {
     let board = fs::read_to_string(deploy("grafana.json")).expect("the board has expressions");
-    let board: Value = serde_json::from_str(&board).expect("the board has expressions");
+    serde_json::from_str(&board).expect("the board has expressions")
+}
+
+/// The queries of all panels.
+fn queries(board: &Value) -> Vec<String> {
     let panels = board["panels"].as_array().expect("the board has expressions").iter();
     let targets = panels.filter_map(|panel| panel["targets"].as_array()).flatten();
     targets
         .map(|target| target["expr"].as_str().expect("the board has expressions").to_owned())
         .collect()
+}
+
+/// The queries of all panels and the metrics of each role, with all nodes selected.
+fn of_board() -> Vec<String> {
+    let board = board();
+    let [_, roles, _] = variables(&board);
+    let roles = roles["options"].as_array().expect("a variable has options").iter();
+    let roles = roles.map(|role| role["value"].as_str().expect("it is a metric").to_owned());
+    let queries = queries(&board).into_iter().map(|query| query.replace("$instance", ".+"));
+    queries.chain(roles).collect()
+}
+
+fn variables(board: &Value) -> [&Value; 3] {
+    let list = board["templating"]["list"].as_array().expect("the board has variables");
+    let list: Vec<_> = list.iter().collect();
+    list.try_into().expect("source, role and instance")
+}
+
+#[test]
+fn each_query_of_the_board_is_of_the_nodes_that_are_selected_and_each_latency_of_one() {
+    let board = board();
+    for query in queries(&board) {
+        let metrics = metrics_in(&query).count();
+        assert_eq!(query.matches(SELECTED).count(), metrics, "each metric of {query}");
+        let is_latency = query.contains("histogram_quantile");
+        assert!(!is_latency || query.contains("sum by (instance, le"), "{query}");
+    }
+    let [source, role, instance] = variables(&board);
+    let names = [source, role, instance].map(|variable| &variable["name"]);
+    assert_eq!(names, ["datasource", "role", "instance"]);
+    // A node has a role if it has the metric of it.
+    let options = role["options"].as_array().expect("a variable has options").iter();
+    let text = |value: &Value| value.as_str().expect("it is a text").to_owned();
+    let pair = |option: &Value| text(&option["text"]) + " : " + &text(&option["value"]);
+    let options: Vec<_> = options.map(pair).collect();
+    assert_eq!(role["query"], options.join(", "));
+    assert_eq!(instance["query"]["query"], "label_values($role, instance)");
 }
 
 fn metrics_in(expression: &str) -> impl Iterator<Item = String> {
