@@ -116,6 +116,8 @@ pub fn start(
         );
         actix_web::rt::spawn(server.map_err(failed)?);
         info!(log, "listening for scrapers of metrics"; "address" => %address, "path" => paths);
+    } else if let Some(address) = settings.metrics_listen.0 {
+        node.common.judge.metrics_port_taken.get_or_init(|| address);
     }
     if let Some(address) = settings.statsd_address {
         statsd::start(address, Duration::from_secs(settings.statsd_interval_s), node.clone());

@@ -97,6 +97,10 @@ fn of_process(common: &SharedState, findings: &mut Findings) {
     if !failing.is_empty() {
         findings.add(Check::Maintenance, format!("maintenance failed: {failing}"));
     }
+    if let Some(address) = judge.metrics_port_taken.get() {
+        let found = format!("the server cannot listen on metrics_listen = {address}");
+        findings.add(Check::MetricsPort, found);
+    }
     if let Some(age) = judge.without_backup(now) {
         findings.add(Check::Backup, format!("there was no backup for {} days", days(age)));
     }

@@ -33,6 +33,12 @@ pub(crate) async fn findings(server: &Server) -> Vec<Value> {
 
 /// Checks that each place shows this warning, and that the server stays healthy.
 async fn is_warned(server: &Server, check: &str, found: &str) {
+    is_warned_without_metrics(server, check, found).await;
+    assert_eq!(scrape(server).await[&metric(check, "warning")], 0.0);
+}
+
+/// The same of a server that nothing scrapes.
+pub(crate) async fn is_warned_without_metrics(server: &Server, check: &str, found: &str) {
     until(AT_ONCE, "it is found", async || {
         findings(server).await.iter().any(|finding| finding["check"] == *check)
     })
@@ -47,7 +53,8 @@ async fn is_warned(server: &Server, check: &str, found: &str) {
     assert!(screen.starts_with("The server works, with a warning.\n"), "{screen}");
     assert!(screen.contains(found) && screen.contains(text("effect")), "{screen}");
     assert!(screen.contains(text("remedy")), "{screen}");
-    assert_eq!(scrape(server).await[&metric(check, "warning")], 0.0);
+    let health = server.health().await;
+    assert_eq!((health.status, &health.json()["findings"][0]["check"]), (200, &json!(check)));
 }
 
 #[actix_web::test]

@@ -16,6 +16,7 @@ use crate::harness::{
     AT_ONCE, Agent, Channel, Cluster, ClusterPlan, Launch, Notification, Sender, Server, Signer,
     child, free_port, seen_metrics, until,
 };
+use crate::judgement::is_warned_without_metrics;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -172,6 +173,10 @@ async fn a_server_starts_without_metrics_if_the_default_port_is_taken() {
         "cannot listen on the default of metrics_listen, there are no metrics for Prometheus";
     assert!(server.log().contains(warning), "{}", server.log());
     Agent::new(&server).await.register().await;
+    let found = "the server cannot listen on metrics_listen = 127.0.0.1:8082";
+    is_warned_without_metrics(&server, "metrics_port", found).await;
+    let found = server.run(&["doctor", "--json", "--idle-s=0"]).await.succeeded();
+    assert!(found.contains(r#"{"level":"warn","check":"metrics_port","found":""#), "{found}");
 }
 
 #[actix_web::test]

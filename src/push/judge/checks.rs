@@ -107,6 +107,9 @@ checks! {
     Maintenance "maintenance" Warning
         "Inactive users and old tables stay, or there is no new archive."
         "The log has the reason. It is repeated each hour.";
+    MetricsPort "metrics_port" Warning
+        "There is no operator's page, and no metric from which an alarm can rise."
+        "Set metrics_listen to an address that is free or to `off`, and restart the server.";
     Backup "backup" Warning
         "If this disk fails, every subscription is lost."
         "Set backup_dir, or run `kalends backup` each day. Set backup_reminder to false if something else copies the disk.";

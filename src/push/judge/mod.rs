@@ -66,6 +66,8 @@ pub struct Judge {
     pub started: Time,
     /// Where the operator's page is, if it is.
     pub operator_page: OnceLock<SocketAddr>,
+    /// The default of `metrics_listen`, if the server cannot listen there.
+    pub metrics_port_taken: OnceLock<SocketAddr>,
     pub maintenance: MaintenanceCounts,
     /// The last backup, in milliseconds since 1970; 0 if none is known.
     backed_up: AtomicU64,
@@ -82,6 +84,7 @@ impl Judge {
             source_failure: Mutex::default(),
             started: now,
             operator_page: OnceLock::new(),
+            metrics_port_taken: OnceLock::new(),
             maintenance: MaintenanceCounts::default(),
             backed_up: AtomicU64::new(0),
             // Another database has backups of its own.
