@@ -62,6 +62,9 @@ pub struct Screen {
     pub waiting_messages: Option<u64>,
     /// None if the store does not answer.
     pub months: Option<Vec<String>>,
+    /// The user agents on each month, when the server counted them last. None if it did not.
+    pub agents_by_month: Option<BTreeMap<Month, u64>>,
+    pub agents_counted_ms: Option<u64>,
     pub certificate_expires_ms: Option<u64>,
     /// The last one that the server knows of.
     pub backup_ms: Option<u64>,
@@ -137,6 +140,12 @@ Examples:
         let common = &node.common;
         let months = timeout(STORE_WAIT, context.store.months()).await;
         let judgement = node.judge().await;
+        let (agents_counted_ms, agents_by_month) = common
+            .records
+            .lock()
+            .as_ref()
+            .map(|(at, records)| (at.0, records.curmonth.clone()))
+            .unzip();
         let waiting_messages = common.waiting.lock().as_ref().map(|waiting| waiting.messages);
         let pushes = node.endpoints.as_ref().map(|role| {
             let names = OUTCOMES.into_iter().map(str::to_owned);
@@ -163,6 +172,8 @@ Examples:
                 .ok()
                 .and_then(Result::ok)
                 .map(|months| months.iter().map(Month::to_string).collect()),
+            agents_by_month,
+            agents_counted_ms,
             certificate_expires_ms: common.certificates.current().map(|it| it.valid.expires.0),
             backup_ms: common.judge.last_backup().map(|at| at.0),
             findings: judgement.findings,
@@ -224,6 +235,11 @@ impl Screen {
             self.disk_free_bytes.map(|free| format!(", {} free on its disk", HumanBytes(free)));
         lines.push(("store", self.store.clone() + &free.unwrap_or_default()));
         lines.extend(self.months.as_ref().map(|months| ("months", months.join(" "))));
+        if let Some((agents, at)) = self.agents_by_month.as_ref().zip(self.agents_counted_ms) {
+            let each: String =
+                agents.iter().map(|(month, count)| format!("{month}: {count}, ")).collect();
+            lines.push(("by month", format!("{each}counted {}", ago(at))));
+        }
         let is_awaited = self.findings.iter().any(|finding| finding.check == Check::Certificate);
         let ends = self.certificate_expires_ms.map(|expires| match Time(expires).since(now) {
             Span(0) => format!("ended {}", ago(expires)),

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use slog::Logger;
 use state_machine::{MessageId, Span, Time};
 use storage::Store;
-use storage::maintenance::WaitingPage;
+use storage::maintenance::{RecordsByMonth, WaitingPage};
 use uuid::{ContextV7, Timestamp, Uuid};
 
 use super::bridges::Bridges;
@@ -79,6 +79,8 @@ pub struct SharedState {
     pub tickets: Arc<Tickets>,
     /// The messages that waited in the store when they were counted last; none if that is not known.
     pub waiting: Mutex<Option<WaitingPage>>,
+    /// When this process counted all records last, and what it found; none if it did not.
+    pub records: Mutex<Option<(Time, RecordsByMonth)>>,
     pub log_state: Arc<LogState>,
     pub log: Logger,
 }

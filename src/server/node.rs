@@ -124,6 +124,7 @@ pub(super) async fn assemble(
         certificates: Arc::default(),
         tickets: Arc::new(Tickets::new(ticket_roots(&keys), clock.clone())),
         waiting: Mutex::default(),
+        records: Mutex::default(),
         log_state: Arc::clone(log_state),
         log: log.clone(),
     });

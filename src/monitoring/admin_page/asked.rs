@@ -1,11 +1,9 @@
 //! What was asked of the store and of other nodes, and when it is asked again: one round at a time.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-use serde::Serialize;
-use state_machine::{Month, Span, Time};
+use state_machine::{Span, Time};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(super) struct Asked<T> {
@@ -35,14 +33,6 @@ impl<T> Asked<T> {
         *due = Some(now + every);
         Some(permit)
     }
-}
-
-/// The agents on each month, and those whose move away from it is not finished.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct MonthCount {
-    pub(super) at: u64,
-    pub(super) agents: BTreeMap<Month, u64>,
-    pub(super) leaving: BTreeMap<Month, u64>,
 }
 
 #[cfg(test)]

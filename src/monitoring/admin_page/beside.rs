@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use actix_web::web::Data;
 use state_machine::{Span, Time};
 
-use super::asked::MonthCount;
 use super::page::AdminPage;
 use crate::operate::nodes::table;
-use crate::operate::tables::status::{GetStatus, Status};
+use crate::operate::tables::status::GetStatus;
 use crate::settings::Role;
 
 /// Time between two counts of the agents by month.
@@ -29,10 +28,8 @@ pub(super) fn count_months(page: &Data<AdminPage>, now: Time) {
     };
     let page = Data::clone(page);
     actix_web::rt::spawn(async move {
-        let (reports, _) = page.perform(GetStatus::default()).await.unwrap_or_default();
-        for Status { agents, unfinished_moves: leaving, .. } in reports {
-            *page.live.months.last() = Some(MonthCount { at: now.0, agents, leaving });
-        }
+        // The server keeps what it has counted. Without that the page shows the count before.
+        let _ = page.perform(GetStatus::default()).await;
         drop(round);
     });
 }

@@ -90,6 +90,9 @@ async fn values(page: &AdminPage, samples: &[Sample]) -> Json {
         Some(_round) => node.judge().await,
         None => node.judge_in_memory().await,
     };
+    let months = common.records.lock().as_ref().map(|(at, records)| {
+        json!({ "at": at.0, "agents": records.curmonth, "leaving": records.oldmonth })
+    });
     let last_push = node.endpoints.as_ref().and_then(|role| role.history.last(1, |_| true).pop());
     json!({
         "at": now.0,
@@ -103,7 +106,7 @@ async fn values(page: &AdminPage, samples: &[Sample]) -> Json {
         "agents": judgement.connections,
         "last_push_ms": last_push.map(|push| push.at.0),
         "samples": nested(samples),
-        "months": live.months.last().clone(),
+        "months": months,
         "nodes": live.nodes.last().clone(),
         "listed": agents::list(node).await,
         "resources": resources::read(node, page.jobs.settings.store, &page.data_dir),

@@ -318,6 +318,7 @@ function show() {
   byId("nodes").hidden = !now.nodes.length;
   byId("first").hidden = !isNew() || now.findings.some(({ severity }) => severity === "outage");
   if (/^https?:/.test(now.origin)) byId("public").href = now.origin;
+  write(byId("counted"), now.months ? `Counted ${since(now.months.at)} ago.` : "Not counted since the start.");
   fillFindings();
   fillResources();
   for (const table of all("table[data-rows]")) fill(table, ROWS[table.dataset.rows]());

@@ -16,7 +16,7 @@ use state_machine::{Span, Time};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::sleep;
 
-use super::asked::{Asked, MonthCount};
+use super::asked::Asked;
 use super::guard::{Form, cookie, read_form};
 use super::history::History;
 use super::history_file::HistoryFile;
@@ -81,7 +81,7 @@ pub(super) struct Live {
     pub(super) streams: Arc<Semaphore>,
     /// One task computes the events, on the thread of the port.
     pub(super) runs: Arc<Semaphore>,
-    pub(super) months: Asked<Option<MonthCount>>,
+    pub(super) months: Asked<()>,
     pub(super) nodes: Asked<Vec<NodeRow>>,
     /// Of the store, which writes a row.
     pub(super) checks: Asked<()>,

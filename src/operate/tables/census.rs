@@ -4,8 +4,9 @@ use state_machine::Month;
 use storage::maintenance::{RecordsByMonth, Table, TableStatus};
 
 use crate::command::{Job, JobError};
+use crate::push::app::AppState;
 
-/// Counts all records. A record never moves back to an older month, so a past month that no record names here will
+/// Counts all records. A server keeps the result for its status. A record never moves back to an older month, so a past month that no record names here will
 /// not be named later.
 pub async fn count<R>(tables: &[TableStatus], job: &Job<R>) -> Result<RecordsByMonth, JobError> {
     let (mut counted, mut done) = (RecordsByMonth::default(), 0);
@@ -30,6 +31,9 @@ pub async fn count<R>(tables: &[TableStatus], job: &Job<R>) -> Result<RecordsByM
         }
         counted.next = page.next;
         if counted.next.is_none() {
+            if let Some(node) = job.context.part::<AppState>() {
+                *node.common.records.lock() = Some((job.context.now(), counted.clone()));
+            }
             return Ok(counted);
         }
     }

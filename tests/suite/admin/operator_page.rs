@@ -8,8 +8,8 @@ use futures_util::future::join_all;
 use hyper::Method;
 use serde_json::Value;
 
-use super::AdminFixture;
 use super::access::hello;
+use super::{AdminFixture, months_ago};
 use crate::harness::{AT_ONCE, Agent, Answer, Raw, Sender, Server, until};
 use crate::metrics::{metrics_url, scrape};
 
@@ -245,6 +245,23 @@ async fn events_follow_a_push_and_end_with_the_session() {
     }
     assert_eq!(operator.get("/admin").await.status, 401);
     assert_eq!(operator.get("/admin/events").await.status, 401);
+}
+
+#[actix_web::test]
+async fn on_dynamodb_the_page_and_the_status_show_the_last_count_of_the_months() {
+    let fixture = AdminFixture::dynamo(&[PORT]);
+    let (_agent, _) = Agent::subscribed(&fixture.server).await;
+    assert_eq!(values_of(&fixture.server).await["months"], Value::Null);
+    let status = fixture.stdout_of("status").await;
+    assert!(!status.contains("by month"), "{status}");
+    // The server counts for this command.
+    fixture.stdout_of("nodes").await;
+    let month = months_ago(0).to_string();
+    let is_counted = |page: &Value| page["months"]["agents"][&month] == 1;
+    let page = values_with(&fixture.server, is_counted).await;
+    assert!(page["months"]["at"].as_u64().is_some_and(|at| at <= page["at"].as_u64().unwrap_or(0)));
+    let status = fixture.stdout_of("status").await;
+    assert!(status.contains(&format!("by month     {month}: 1, counted ")), "{status}");
 }
 
 #[actix_web::test]
