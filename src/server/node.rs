@@ -129,12 +129,12 @@ pub(super) async fn assemble(
         log: log.clone(),
     });
     let parts = NodeParts { settings, common: &common, keys: &keys, origin: &origin };
-    let directory = parts.directory(role, &name);
+    let nodes = parts.directory(role, &name);
     let connections = match role.has_connections() {
-        true => Some(parts.connections(&name, &directory, frozen_month).await?),
+        true => Some(parts.connections(&name, &nodes, frozen_month).await?),
         false => None,
     };
-    let router = (role == Role::Connection).then(|| parts.router_port(name.clone(), &directory));
+    let router = (role == Role::Connection).then(|| parts.router_port(name.clone(), &nodes));
     let callers = router.as_ref().map(RouterPort::callers).unwrap_or_default();
     let peers = (role != Role::All).then(|| NodeAccess::of(&keys, settings)).flatten();
     let peers = peers.map(|access| access.with_callers(callers));
@@ -148,12 +148,11 @@ pub(super) async fn assemble(
         Some(bridges) => {
             let (apis, agents) = parts.apis(&bridges, frozen_month);
             let ids = upkeep.message_ids();
-            (apis, Some(parts.endpoints(role, directory.clone(), (bridges, agents), ids)))
+            (apis, Some(parts.endpoints(role, nodes.clone(), (bridges, agents), ids)))
         }
         None => (PublicApis::default(), None),
     };
-    let (origin, nodes) = (origin.as_str().to_owned(), directory);
-    let app = AppState { common, connections, endpoints };
+    let (origin, app) = (origin.as_str().to_owned(), AppState { common, connections, endpoints });
     Ok(Node { app, apis, router, router_url, store, upkeep, origin, peers, nodes, lock })
 }
 

@@ -9,7 +9,7 @@ use rustix::fs::statvfs;
 use serde_json::json;
 
 use super::firefox::Firefox;
-use super::page_check::{ENTER, TAB, assert_no_errors, assert_page};
+use super::page_check::{ENTER, TAB, assert_no_errors, assert_page, picture};
 use super::profile::Profile;
 use super::turn::Turn;
 use crate::harness::{
@@ -247,9 +247,15 @@ fn figures_are_read_by_the_pointer_and_the_keyboard_for_four_times() {
             &json!([]),
         );
         assert!(pointed.as_str().is_some_and(|path| path.starts_with('M')), "{pointed}");
-        assert_page(&mut firefox, &format!("admin-{name}"));
+        picture(&mut firefox, &format!("admin-{name}"));
     }
     assert_eq!(seen.len(), 4, "{seen:?}");
+    assert_stacked(&mut firefox);
+    assert_page(&mut firefox, "admin-month");
+}
+
+/// Refused pushes are above the stored ones and those above the delivered ones, and nothing else is red.
+fn assert_stacked(firefox: &mut Firefox) {
     let stack = firefox.run(
         "const bars = [...document.querySelectorAll('.plot')[1].querySelectorAll('path:is(.s0, .s1, .s2)')];
          const colors = (path) => [getComputedStyle(path).fill, getComputedStyle(path).stroke];
