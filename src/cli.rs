@@ -107,10 +107,6 @@ Examples:
   kalends push --subscription sub.json -m hello  in a third: send it a message
   kalends serve --help                           all settings";
 
-const EXIT_CODES: &str = "\
-Exit codes: 0 done; 1 failed, refused, or a check failed; 2 a wrong argument or setting. Standard error has
-the reason.";
-
 /// Runs the command of this process and returns its exit code.
 pub fn main() -> ExitCode {
     parent::note();
@@ -192,13 +188,5 @@ fn grammar() -> Grammar {
         let is_first = FIRST.contains(&arg.get_id().as_str());
         arg.hide(!is_first)
     });
-    with_exit_codes(COMMANDS.add_to(grammar))
-}
-
-/// Adds the exit codes to the help of each command that does something.
-fn with_exit_codes(grammar: Grammar) -> Grammar {
-    let is_leaf = !grammar.has_subcommands();
-    let grammar = grammar.mut_subcommands(with_exit_codes);
-    let text = grammar.get_after_help().map(|text| format!("{text}\n\n")).unwrap_or_default();
-    if is_leaf { grammar.after_help(text + EXIT_CODES) } else { grammar }
+    COMMANDS.add_to(grammar)
 }

@@ -10,6 +10,11 @@ use crate::settings::setting::Setting;
 use crate::settings::sources::config_file;
 use crate::settings::{Flags, Settings};
 
+/// Behind the help of each command.
+const EXIT_CODES: &str = "\
+Exit codes: 0 done; 1 failed, refused, or a check failed; 2 a wrong argument or setting. Standard error has
+the reason.";
+
 /// A command of the command line.
 pub trait Command: Args + 'static {
     /// Its words on the command line, such as `tables create`.
@@ -54,6 +59,7 @@ pub struct Group {
 #[derive(Debug)]
 pub struct Entry {
     name: &'static str,
+    about: &'static str,
     grammar: fn(Grammar) -> Grammar,
     run: fn(&ArgMatches, Commands) -> Result<(), Failure>,
     served: Option<Served>,
@@ -104,7 +110,7 @@ fn tolerating(settings: Settings) -> Settings {
 
 impl Entry {
     pub const fn of<C: Command>() -> Self {
-        Self { name: C::NAME, grammar: grammar::<C>, run: run::<C>, served: None }
+        Self { name: C::NAME, about: C::ABOUT, grammar: grammar::<C>, run: run::<C>, served: None }
     }
 
     /// A command on a store, which its server can run too.
@@ -123,11 +129,16 @@ fn run<C: Command>(matches: &ArgMatches, commands: Commands) -> Result<(), Failu
 }
 
 fn grammar<C: Command>(command: Grammar) -> Grammar {
-    let command = C::augment_args(command).about(C::ABOUT.split("\n\n").next());
+    let command = C::augment_args(command).about(first_line(C::ABOUT));
     let long = C::ABOUT.contains("\n\n").then_some(C::ABOUT);
-    let command =
-        command.long_about(long).after_help(Some(C::HELP).filter(|text| !text.is_empty()));
+    let texts: Vec<_> = [C::HELP, EXIT_CODES].into_iter().filter(|text| !text.is_empty()).collect();
+    let command = command.long_about(long).after_help(texts.join("\n\n"));
     command.mut_args(|arg| shown(arg, C::SETTINGS))
+}
+
+/// What the list of commands has of `ABOUT`.
+fn first_line(about: &'static str) -> Option<&'static str> {
+    about.split("\n\n").next()
 }
 
 /// Hides a setting that the command has nothing to do with.
@@ -150,9 +161,11 @@ fn shown(arg: Arg, settings: Shown) -> Arg {
 }
 
 impl Commands {
-    /// Adds all commands to the grammar.
+    /// Adds all commands to the grammar. Each has all settings, so its arguments are made when it is used.
     pub fn add_to(self, grammar: Grammar) -> Grammar {
-        let leaf = |entry: &Entry, name: &'static str| (entry.grammar)(Grammar::new(name));
+        let leaf = |entry: &Entry, name: &'static str| {
+            Grammar::new(name).about(first_line(entry.about)).defer(entry.grammar)
+        };
         let mut grammar = grammar;
         for entry in self.entries {
             match entry.name.split_once(' ') {
