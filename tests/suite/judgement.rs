@@ -53,8 +53,6 @@ pub(crate) async fn is_warned_without_metrics(server: &Server, check: &str, foun
     assert!(screen.starts_with("The server works, with a warning.\n"), "{screen}");
     assert!(screen.contains(found) && screen.contains(text("effect")), "{screen}");
     assert!(screen.contains(text("remedy")), "{screen}");
-    let health = server.health().await;
-    assert_eq!((health.status, &health.json()["findings"][0]["check"]), (200, &json!(check)));
 }
 
 #[actix_web::test]

@@ -175,6 +175,9 @@ async fn a_server_starts_without_metrics_if_the_default_port_is_taken() {
     Agent::new(&server).await.register().await;
     let found = "the server cannot listen on metrics_listen = 127.0.0.1:8082";
     is_warned_without_metrics(&server, "metrics_port", found).await;
+    let health = server.health().await;
+    let check = &health.json()["findings"][0]["check"];
+    assert_eq!((health.status, check), (200, &json!("metrics_port")));
     let found = server.run(&["doctor", "--json", "--idle-s=0"]).await.succeeded();
     assert!(found.contains(r#"{"level":"warn","check":"metrics_port","found":""#), "{found}");
 }
