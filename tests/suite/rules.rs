@@ -53,6 +53,21 @@ fn no_source_file_exceeds_the_line_limit() {
     }
 }
 
+/// No library has tests in its documentation, so nothing compiles it for them (`doctest = false`).
+#[test]
+fn no_comment_has_an_example_that_no_test_would_run() {
+    for (path, text) in sources() {
+        let comments = text.lines().filter_map(|line| {
+            let line = line.trim_start();
+            line.strip_prefix("//!").or_else(|| line.strip_prefix("///"))
+        });
+        let fences = comments.filter(|comment| comment.trim_start().starts_with("```"));
+        for opening in fences.step_by(2) {
+            assert_eq!(opening.trim(), "```text", "{}", path.display());
+        }
+    }
+}
+
 #[test]
 fn the_documentation_site_has_every_page() {
     let docs = Path::new(ROOT).join("docs");
