@@ -31,7 +31,7 @@ pub struct CallingNode {
     pub version: String,
     /// Seconds since it last introduced itself.
     pub called_s_ago: u64,
-    /// How far its clock is ahead of that of the node that it calls, in seconds; 0 within `cluster_clock_skew_s`.
+    /// How far its clock is ahead of that of the node that it calls, in seconds.
     pub clock_ahead_s: i64,
 }
 

@@ -26,12 +26,10 @@ struct Caller {
 }
 
 impl Callers {
-    /// Remembers the sender of a signed request, if its body is an introduction. Clocks that differ by at most `skew`
-    /// agree.
-    pub(super) fn note(&self, body: &[u8], now: Time, skew: Span) {
+    /// Remembers the sender of a signed request, if its body is an introduction.
+    pub(super) fn note(&self, body: &[u8], now: Time) {
         let Some(introduction) = Introduction::parse(body) else { return };
         let ahead = ClockDifference::between(Time(introduction.time_ms), now);
-        let ahead = if ahead.span() > skew { ahead } else { ClockDifference::ZERO };
         let mut callers = self.0.lock();
         callers.retain(|_, caller| now.since(caller.at) < REMEMBERED);
         if callers.len() < CALLERS_MAX || callers.contains_key(&introduction.name) {
@@ -59,8 +57,6 @@ mod tests {
     use super::*;
     use crate::cluster::fixture::NOW;
 
-    const SKEW: Span = Span::from_secs(60);
-
     /// A node introduces itself at a time, with a clock that is this many seconds ahead.
     fn introduce(callers: &Callers, name: &str, at: Time, ahead_s: i64) {
         let introduction = Introduction {
@@ -69,7 +65,7 @@ mod tests {
             version: "1.2.3".to_owned(),
             time_ms: (at + ClockDifference(ahead_s * 1000)).0,
         };
-        callers.note(introduction.to_text().as_bytes(), at, SKEW);
+        callers.note(introduction.to_text().as_bytes(), at);
     }
 
     fn names(callers: &Callers, now: Time) -> Vec<String> {
@@ -79,11 +75,11 @@ mod tests {
     #[test]
     fn a_caller_is_listed_with_its_last_call_and_its_clock() {
         let callers = Callers::default();
-        for (name, ahead_s) in [("right:1", 59), ("ahead:1", 90), ("behind:1", -1200)] {
+        for (name, ahead_s) in [("right:1", 0), ("ahead:1", 90), ("behind:1", -1200)] {
             introduce(&callers, name, NOW, ahead_s);
         }
         introduce(&callers, "right:1", NOW + Span::from_secs(20), 0);
-        callers.note(b"{}", NOW, SKEW);
+        callers.note(b"{}", NOW);
         let listed = callers.list(NOW + Span::from_secs(30));
         let listed: Vec<_> = listed
             .iter()

@@ -125,6 +125,7 @@ impl ServeError {
         let address = ListenAddress::Unix(path.to_owned());
         match source.kind() {
             io::ErrorKind::NotFound
+            | io::ErrorKind::NotADirectory
             | io::ErrorKind::PermissionDenied
             | io::ErrorKind::ReadOnlyFilesystem => Self::ListenDirectory { address, source },
             _ => Self::Listen { address, source },

@@ -1,5 +1,6 @@
 //! Builds the parts of a node that its role needs.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
@@ -62,6 +63,9 @@ const SINGLE_NODE: &str = "local";
 /// Time that an endpoint waits beyond the timeout of its request to another node. If it gave up
 /// first, a node that hangs would not be noticed.
 const REMOTE_GRACE: Duration = Duration::from_millis(250);
+
+/// Length of the file of a socket in the name of a node, in characters.
+const NAMED_FILE_CHARS_MAX: usize = 40;
 
 /// A node whose actors run and whose ports are not open yet.
 pub(super) struct Node {
@@ -164,13 +168,20 @@ fn name_of(role: Role, settings: &Settings, sockets: &BoundSockets) -> NodeId {
         (Role::Endpoint, _) => {
             let port = match &sockets.public.address {
                 ListenAddress::Tcp(address) => address.port().to_string(),
-                ListenAddress::Unix(path) => path.display().to_string(),
+                ListenAddress::Unix(path) => in_name(path),
             };
             NodeId::new(&format!("{}:{port}", uname().nodename().to_string_lossy()))
         }
         (Role::All | Role::Connection, Some(router)) => settings.node_id(router),
         (Role::All | Role::Connection, None) => NodeId::new(SINGLE_NODE),
     }
+}
+
+/// The file of a socket in the name of a node, which is short and plain (`cluster::about`).
+fn in_name(socket: &Path) -> String {
+    let file = socket.file_name().unwrap_or_default().to_string_lossy();
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
+    file.chars().map(plain).take(NAMED_FILE_CHARS_MAX).collect()
 }
 
 /// What the parts of a node are built from.

@@ -269,7 +269,7 @@ impl RouterPort {
             PeerRequest::MessageStored(uaid) if uaid == self.instance => StatusCode::OK,
             PeerRequest::MessageStored(uaid) => {
                 if !body.is_empty() {
-                    self.callers.note(body, self.clock.now(), self.limits.clock_skew);
+                    self.callers.note(body, self.clock.now());
                 }
                 notify(&self.registry.stored, MessageStored { uaid }).await
             }

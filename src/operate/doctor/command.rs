@@ -17,6 +17,8 @@ use crate::command::{Command, Commands, Context, Failure, Shown, load};
 use crate::dev::keypair::KeyPair;
 use crate::dev::vapid_key;
 use crate::operate::status::{of_running_server, own_origin};
+use crate::push::endpoint_token::EndpointTokens;
+use crate::settings::keys::Keys;
 use crate::settings::{AccessMode, Flags, RoleProblem, Settings};
 
 /// Maximum time of the checks that a server makes.
@@ -82,11 +84,12 @@ Examples:
         let known = server.as_ref().map(|screen| [&screen.origin, &screen.own_origin]);
         let known = known.unwrap_or([&None, &None]);
         let (url, own) = origins(&settings, known).map_err(Failure::usage)?;
+        let tokens = server.as_ref().and_then(|_| tokens_of(&settings));
         local::check(&settings, server, &mut findings).map_err(DoctorError::Output)?;
         let idle = Some(Duration::from_secs(self.idle_s));
         let has_proxy = has_proxy(&url, &own);
         let access_token = self.access_token.as_deref();
-        let visit = Visit { url: &url, access_token, pair, has_proxy, idle };
+        let visit = Visit { url: &url, access_token, pair, has_proxy, tokens, idle };
         let checked = public::check(visit, &mut findings);
         System::new().block_on(checked).map_err(DoctorError::Output)?;
         match findings.failed() {
@@ -107,7 +110,8 @@ pub async fn visit(context: &Context) -> Vec<Finding> {
     let known = [&context.origin, &own_origin(settings, context.origin.as_deref())];
     let (url, own) = origins(settings, known).expect("a server that runs has an origin");
     let (pair, has_proxy) = (KeyPair::generate(), has_proxy(&url, &own));
-    let visit = Visit { url: &url, access_token: None, pair, has_proxy, idle: None };
+    let tokens = tokens_of(settings);
+    let visit = Visit { url: &url, access_token: None, pair, has_proxy, tokens, idle: None };
     let mut findings = Findings { printed: None, all: Vec::new() };
     // Nothing is printed, so writing never fails.
     let visited = timeout(VISIT_WAIT, Box::pin(public::check(visit, &mut findings))).await;
@@ -116,6 +120,11 @@ pub async fn visit(context: &Context) -> Vec<Finding> {
         let _ = findings.fail("all checks", found, "run `kalends doctor` on the server");
     }
     findings.all
+}
+
+/// None if the keys cannot be read.
+fn tokens_of(settings: &Settings) -> Option<EndpointTokens> {
+    Keys::load(&settings.data_dir).ok().map(|keys| EndpointTokens::new(&keys))
 }
 
 /// The public origin, and where the server on this machine is reached: an origin, or `unix:` and a path. A running server

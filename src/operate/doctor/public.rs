@@ -20,6 +20,7 @@ use crate::dev::keypair::KeyPair;
 use crate::dev::push::{Accepted, Push};
 use crate::dev::subscription::Subscription;
 use crate::dev::to_base64url;
+use crate::push::endpoint_token::{EndpointTokens, TokenVersion};
 use crate::system::https_client;
 use crate::system::https_client::{WebSocket, WebSocketClient};
 
@@ -52,12 +53,14 @@ pub(super) struct Visit<'a> {
     /// The VAPID key that the application server signs with.
     pub(super) pair: KeyPair,
     pub(super) has_proxy: bool,
+    /// Those of the server that should answer, if it runs on this machine.
+    pub(super) tokens: Option<EndpointTokens>,
     /// How long the connection is silent before the last push. Without it there is none.
     pub(super) idle: Option<Duration>,
 }
 
 pub(super) async fn check(visit: Visit<'_>, findings: &mut Findings) -> io::Result<()> {
-    let Visit { url, access_token, pair, has_proxy, idle } = visit;
+    let Visit { url, access_token, pair, has_proxy, tokens, idle } = visit;
     if !reach::dns(url, findings).await? {
         return Ok(());
     }
@@ -99,6 +102,11 @@ pub(super) async fn check(visit: Visit<'_>, findings: &mut Findings) -> io::Resu
                       older subscriptions are rejected then, unless former_urls has their origin";
         return findings.fail("endpoint", found, remedy);
     }
+    if tokens.is_some_and(|tokens| !opens(&tokens, &subscription.endpoint)) {
+        let found =
+            "another Kalends server answers at the public URL: its endpoints have other keys";
+        return findings.fail("endpoint", found, "let DNS and the proxy lead to this server");
+    }
     findings.ok("endpoint", "it begins with the public URL")?;
     let sender = Sender { subscription, pair };
     if !direct(&mut session, &sender, findings).await? {
@@ -110,6 +118,12 @@ pub(super) async fn check(visit: Visit<'_>, findings: &mut Findings) -> io::Resu
         return Ok(());
     };
     silent(&mut session, idle, &sender, findings).await
+}
+
+/// Whether the endpoint is of a server with these keys.
+fn opens(tokens: &EndpointTokens, endpoint: &Url) -> bool {
+    let token = TokenVersion::in_path(endpoint.path());
+    token.is_some_and(|(version, token)| tokens.inspect(version, token).is_ok())
 }
 
 /// A push to the connected agent. Returns whether pushes are accepted.

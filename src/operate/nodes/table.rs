@@ -9,7 +9,7 @@ use actors::{Directory, NodeDirectory};
 use futures_util::StreamExt;
 use futures_util::stream::iter;
 use serde::{Deserialize, Serialize};
-use state_machine::{ClockDifference, NodeId};
+use state_machine::{ClockDifference, NodeId, Span};
 use storage::maintenance::PREFLIGHT_UAID;
 
 use crate::cluster::about::{AboutNode, CallingNode};
@@ -106,10 +106,14 @@ pub async fn of(named: &BTreeMap<NodeId, u64>, nodes_max: usize, context: &Conte
     let of_answer = |answer: &Answer| NodeRow::of(answer, called.get(&answer.node).copied());
     let mut rows: Vec<_> = own.into_iter().chain(answers.iter().map(of_answer)).collect();
     let callers = access.map(|access| access.callers.list(context.now())).unwrap_or_default();
-    rows.extend(callers.iter().map(|caller| NodeRow::calling(caller, ClockDifference::ZERO)));
+    let skew = Span::from_secs(context.settings.cluster_clock_skew_s);
+    let here = (ClockDifference::ZERO, skew);
+    rows.extend(callers.iter().map(|caller| NodeRow::calling(caller, here)));
     for Answer { ahead, about, .. } in &answers {
         let callers = about.iter().flat_map(|about| &about.callers);
-        rows.extend(callers.map(|caller| NodeRow::calling(caller, ahead.unwrap_or_default())));
+        // The clock of the node that they call may differ by as much, too.
+        let there = (ahead.unwrap_or_default(), Span(2 * skew.0));
+        rows.extend(callers.map(|caller| NodeRow::calling(caller, there)));
     }
     let clocks = answers.into_iter().filter_map(|Answer { node, ahead, .. }| Some((node, ahead?)));
     NodeTable { rows: in_order(rows), clocks: clocks.collect(), left_out }
@@ -201,12 +205,14 @@ impl NodeRow {
         }
     }
 
-    /// A caller of a node whose clock is this far ahead.
-    fn calling(caller: &CallingNode, ahead: ClockDifference) -> Self {
+    /// A caller of a node whose clock is this far ahead. Clocks that differ by at most `skew` agree.
+    fn calling(caller: &CallingNode, (ahead, skew): (ClockDifference, Span)) -> Self {
+        let ahead_s = ahead.seconds().saturating_add(caller.clock_ahead_s);
+        let agrees = ahead_s.unsigned_abs() <= skew.0 / 1000;
         Self {
             role: Some(caller.role.clone()),
             version: Some(caller.version.clone()),
-            clock_ahead_s: Some(ahead.seconds().saturating_add(caller.clock_ahead_s)),
+            clock_ahead_s: Some(if agrees { 0 } else { ahead_s }),
             called_s_ago: Some(caller.called_s_ago),
             ..Self::new(&caller.name, NodeState::Calls)
         }
@@ -260,11 +266,20 @@ mod tests {
             called_s_ago,
             clock_ahead_s,
         };
+        let skew = Span::from_secs(60);
+        let (here, ahead) =
+            ((ClockDifference::ZERO, skew), (ClockDifference(90_000), Span(2 * skew.0)));
+        let shown = |of: &CallingNode, clock| NodeRow::calling(of, clock).clock_ahead_s;
+        for (ahead_s, clock, expected) in
+            [(60, here, 0), (61, here, 61), (-61, here, -61), (-50, ahead, 0), (31, ahead, 121)]
+        {
+            assert_eq!(shown(&calling("e:1", 1, ahead_s), clock), Some(expected), "{ahead_s}");
+        }
         let rows = vec![
-            NodeRow::calling(&calling("e:1", 40, 0), ClockDifference(90_000)),
-            NodeRow::calling(&calling("this:1", 3, 0), ClockDifference::ZERO),
-            NodeRow::calling(&calling("e:1", 20, -1200), ClockDifference(90_000)),
-            NodeRow::calling(&calling("http://a:1", 1, 0), ClockDifference::ZERO),
+            NodeRow::calling(&calling("e:1", 40, 0), ahead),
+            NodeRow::calling(&calling("this:1", 3, 0), here),
+            NodeRow::calling(&calling("e:1", 20, -1200), ahead),
+            NodeRow::calling(&calling("http://a:1", 1, 0), here),
             NodeRow::new("http://a:1", NodeState::Answers),
             NodeRow::new("this:1", NodeState::ThisServer),
         ];

@@ -17,7 +17,6 @@ const PATH_BYTES_MAX: usize = 107;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListenAddress {
     Tcp(SocketAddr),
-    /// An absolute path.
     Unix(PathBuf),
 }
 
@@ -54,7 +53,9 @@ impl FromStr for ListenAddress {
                 "expected a path of at most {PATH_BYTES_MAX} bytes, such as /run/kalends/http.sock"
             ));
         }
-        match Path::new(path).is_absolute() && !path.contains('\0') {
+        // With `//` it would be the host of a URL.
+        let is_path = Path::new(path).is_absolute() && !path.starts_with("//");
+        match is_path && !path.contains('\0') {
             true => Ok(Self::Unix(path.into())),
             false => Err(format!(
                 "expected {UNIX} and an absolute path, such as {UNIX}/run/kalends/http.sock"
@@ -96,6 +97,7 @@ mod tests {
             ),
             ("unix:", path),
             ("unix:http.sock", path),
+            ("unix:///run/http.sock", path),
             ("unix:/run/\0", path),
             (
                 &format!("{longest}a"),

@@ -264,6 +264,16 @@ async fn a_public_url_that_is_not_that_of_endpoints_is_told() {
 }
 
 #[actix_web::test]
+async fn another_server_at_the_public_url_is_told() {
+    let other = Server::start();
+    let server = Server::start_with(&[&format!("--public-url={}", other.origin())]);
+    let (is_content, findings) = examined(&server, &other.origin(), 0).await;
+    let found = findings.iter().find(|finding| finding["check"] == "endpoint");
+    let found = found.and_then(|finding| finding["found"].as_str()).unwrap_or_default();
+    assert!(!is_content && found.starts_with("another Kalends server answers"), "{findings:?}");
+}
+
+#[actix_web::test]
 async fn files_that_others_can_read_and_lost_keys_are_told() {
     use std::fs::{Permissions, remove_file, set_permissions};
     use std::os::unix::fs::PermissionsExt;
