@@ -173,8 +173,9 @@ fn of_rivals(agents: &[Uaid], findings: &mut Findings) {
 }
 
 fn of_peers(peers: &[PeerStatus], findings: &mut Findings) {
-    let is_open = |peer: &&PeerStatus| matches!(peer.breaker, BreakerState::Open { .. });
-    let silent: Vec<_> = peers.iter().filter(is_open).map(|peer| peer.node.as_str()).collect();
+    // One that is tried again has not answered yet.
+    let is_silent = |peer: &&PeerStatus| peer.breaker != BreakerState::Closed;
+    let silent: Vec<_> = peers.iter().filter(is_silent).map(|peer| peer.node.as_str()).collect();
     if let [.., _] = *silent {
         let named = silent[..silent.len().min(NAMED_MAX)].join(", ");
         let does = if silent.len() == 1 { "does" } else { "do" };
@@ -201,4 +202,31 @@ fn clause(sentence: &str) -> String {
 
 fn days(span: Span) -> u64 {
     span.0 / (24 * 60 * 60 * 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use state_machine::{NodeId, Time};
+
+    use super::*;
+    use crate::push::judge::Judge;
+    use crate::settings::Settings;
+
+    #[test]
+    fn a_node_is_silent_until_a_probe_of_it_has_succeeded() {
+        let judge = Judge::new(&Settings::default(), Time(0));
+        let since = |breaker, now| {
+            let mut findings = Findings::new(&judge, Time(now));
+            let node = NodeId::new("http://10.0.0.1:8081");
+            let peer = PeerStatus { node, breaker, pushes_in_flight: 0, notifications_pending: 0 };
+            of_peers(&[peer], &mut findings);
+            findings.end().first().map(|finding| finding.since_ms)
+        };
+        let open = BreakerState::Open { probe_in: Span::from_secs(1) };
+        assert_eq!(since(BreakerState::Closed, 1), None);
+        assert_eq!(since(open, 2), Some(2));
+        assert_eq!(since(BreakerState::HalfOpen, 3), Some(2));
+        assert_eq!(since(open, 4), Some(2));
+        assert_eq!(since(BreakerState::Closed, 5), None);
+    }
 }
