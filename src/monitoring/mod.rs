@@ -99,6 +99,7 @@ pub fn start(
             headers_timeout: HEADERS_TIMEOUT,
             shutdown_timeout: SHUTDOWN_WAIT,
             allows_half_closed: true,
+            unread_max: None,
         };
         let page = AdminPage::new(settings, node, jobs);
         if page.is_some() {

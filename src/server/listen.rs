@@ -209,6 +209,7 @@ pub(super) fn public_server(
     apis: PublicApis,
     tls: Option<Arc<Tls>>,
 ) -> io::Result<Server> {
+    let user_timeout = Duration::from_millis(settings.tcp_user_timeout_ms);
     let limits = HttpPortLimits {
         workers: settings.worker_threads(),
         // Above it a connection is refused, so that a place is left for an operator.
@@ -216,6 +217,7 @@ pub(super) fn public_server(
         headers_timeout: Duration::from_millis(settings.request_headers_timeout_ms),
         shutdown_timeout: Duration::from_millis(settings.shutdown_wait_ms),
         allows_half_closed: true,
+        unread_max: settings.listen.is_unix().then_some(user_timeout),
     };
     let (node, counted) = (node.clone(), Arc::clone(&node.common.limits));
     let makes_handshakes = tls.is_some();

@@ -584,7 +584,8 @@ settings! {
         /// Timeout for receiving the body of a request.
         request_body_timeout_ms: u64 = 10_000, in WAIT_MS, "ms";
 
-        /// Time after which the operating system closes a connection whose peer does not confirm the bytes sent to it.
+        /// Time after which a connection is closed whose peer does not confirm the bytes sent to it, or does not read them
+        /// from a Unix socket.
         tcp_user_timeout_ms: u64 = 30_000, in 1..=3_600_000, "ms";
 
         /// Capacity of the registry's mailbox.

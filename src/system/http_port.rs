@@ -61,6 +61,8 @@ pub struct HttpPortLimits {
     pub shutdown_timeout: Duration,
     /// Whether a client that has closed its end still waits for the answer.
     pub allows_half_closed: bool,
+    /// Maximum time for which a peer on a Unix socket reads nothing. The kernel disconnects one of [`bind`].
+    pub unread_max: Option<Duration>,
 }
 
 /// A socket that listens and is not served yet.
@@ -149,12 +151,13 @@ where
         bad_request: unread_request::bad_request,
         stopping: Some(server.graceful_shutdown_signal()),
     };
+    let common = (options, limits.unread_max);
     let server = match listener.into() {
         Listener::Tcp(listener) => {
-            server.listen("kalends", listener, factory(of_tcp, options, tls, open, configure))
+            server.listen("kalends", listener, factory(of_tcp, common, tls, open, configure))
         }
         Listener::Unix(listener) => {
-            server.listen_uds("kalends", listener, factory(of_unix, options, tls, open, configure))
+            server.listen_uds("kalends", listener, factory(of_unix, common, tls, open, configure))
         }
     };
     Ok(server?.run())
@@ -180,7 +183,7 @@ fn of_unix(stream: UnixStream) -> io::Result<Accepted> {
 /// Makes the service of each thread, for what `accepted` makes of the sockets that the thread gets.
 fn factory<S, G, C>(
     accepted: fn(S) -> io::Result<Accepted>,
-    options: HttpOptions,
+    (options, unread_max): (HttpOptions, Option<Duration>),
     tls: Option<Arc<Tls>>,
     open: impl Fn(Option<SocketAddr>) -> Result<Admitted<G>, NotAdmitted> + Send + Clone + 'static,
     configure: impl Fn() -> C + Send + Clone + 'static,
@@ -210,7 +213,8 @@ where
                     match open(peer) {
                         Ok(admitted) => {
                             let services = Rc::clone(&services);
-                            Either::Left(serve_admitted(admitted, (stream, peer), &tls, services))
+                            let opened = (stream, peer, unread_max);
+                            Either::Left(serve_admitted(admitted, opened, &tls, services))
                         }
                         Err(NotAdmitted(answer)) => {
                             if let Some(answer) = answer.filter(|_| tls.is_none()) {
@@ -243,13 +247,16 @@ type Opened = (Stream, Option<SocketAddr>, Arc<ConnectionUse>);
 /// Serves a connection until it ends, or is idle and has to make room.
 fn serve_admitted<G, H1: ServesConnections, H2: ServesConnections>(
     Admitted { guard, usage }: Admitted<G>,
-    (stream, peer): (TcpStream, Option<SocketAddr>),
+    (stream, peer, unread_max): (TcpStream, Option<SocketAddr>, Option<Duration>),
     tls: &Option<Arc<Tls>>,
     services: Rc<Services<H1, H2>>,
 ) -> impl Future<Output = Result<(), DispatchError>> + use<G, H1, H2> {
     let opened = Arc::clone(&usage);
     let served = match tls {
-        None => Either::Left(services.connections.call((Stream::plain(stream), peer, opened))),
+        None => {
+            let stream = Stream::plain(stream, unread_max);
+            Either::Left(services.connections.call((stream, peer, opened)))
+        }
         Some(tls) => {
             let tls = Arc::clone(tls);
             Either::Right(Box::pin(serve_tls(tls, services, stream, peer, opened)))

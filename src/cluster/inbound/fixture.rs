@@ -207,6 +207,7 @@ pub(super) fn limits() -> PortLimits {
             headers_timeout: Duration::from_secs(5),
             shutdown_timeout: Duration::from_secs(1),
             allows_half_closed: false,
+            unread_max: None,
         },
     }
 }

@@ -154,6 +154,7 @@ impl From<&Settings> for PortLimits {
                 shutdown_timeout: LAST_ANSWERS_WAIT,
                 // A node that closes its connection has given up its request.
                 allows_half_closed: false,
+                unread_max: None,
             },
         }
     }

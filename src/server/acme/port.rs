@@ -51,6 +51,7 @@ pub fn serve(
         headers_timeout: Duration::from_millis(settings.request_headers_timeout_ms),
         shutdown_timeout: Duration::from_millis(settings.shutdown_wait_ms),
         allows_half_closed: true,
+        unread_max: None,
     };
     let (origin, answers): (Arc<str>, _) = (origin.into(), Arc::clone(answers));
     http_port::serve(

@@ -3,9 +3,11 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
 use tokio_util::either::Either;
 
 use super::tls_stream::TlsStream;
@@ -19,15 +21,26 @@ pub struct Stream {
     io: Either<TcpStream, Box<TlsStream<TcpStream>>>,
     /// Whether the peer has sent anything.
     has_read: bool,
+    /// None where the kernel disconnects a peer that does not read.
+    unread: Option<Box<Unread>>,
+}
+
+/// How long a peer may leave everything unread.
+struct Unread {
+    max: Duration,
+    /// Since nothing more could be written.
+    over: Option<Pin<Box<Sleep>>>,
 }
 
 impl Stream {
-    pub fn plain(stream: TcpStream) -> Self {
-        Self { io: Either::Left(stream), has_read: false }
+    /// A peer that takes no byte for `unread_max` is disconnected.
+    pub fn plain(stream: TcpStream, unread_max: Option<Duration>) -> Self {
+        let unread = unread_max.map(|max| Box::new(Unread { max, over: None }));
+        Self { io: Either::Left(stream), has_read: false, unread }
     }
 
     pub fn tls(stream: TlsStream<TcpStream>) -> Self {
-        Self { io: Either::Right(Box::new(stream)), has_read: false }
+        Self { io: Either::Right(Box::new(stream)), has_read: false, unread: None }
     }
 
     /// Whether the handshake chose HTTP/2.
@@ -36,6 +49,22 @@ impl Stream {
             Either::Left(_) => false,
             Either::Right(tls) => tls.protocol() == Some(b"h2"),
         }
+    }
+
+    /// A write, or an error if the peer has read nothing for too long.
+    fn in_time<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        let Some(unread) = &mut self.unread else { return written };
+        if written.is_ready() {
+            unread.over = None;
+            return written;
+        }
+        let max = unread.max;
+        ready!(unread.over.get_or_insert_with(|| Box::pin(sleep(max))).as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -66,6 +95,7 @@ impl AsyncWrite for Stream {
         let replaced = unread_request::with_body(bytes);
         let answer = replaced.as_deref().unwrap_or(bytes);
         let written = Pin::new(&mut self.io).poll_write(cx, answer);
+        let written = self.in_time(cx, written);
         if replaced.is_none() {
             return written;
         }
@@ -81,7 +111,8 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, slices)
+        let written = Pin::new(&mut self.io).poll_write_vectored(cx, slices);
+        self.in_time(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -94,5 +125,44 @@ impl AsyncWrite for Stream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+
+    use actix_web::rt::net::UnixStream;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::{Instant, timeout};
+
+    use super::*;
+
+    const MAX: Duration = Duration::from_secs(2);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_reads_nothing_is_disconnected_and_a_slow_one_is_not() {
+        let (ours, mut peer) = UnixStream::pair().unwrap();
+        let ours = std::net::TcpStream::from(OwnedFd::from(ours.into_std().unwrap()));
+        let mut stream = Stream::plain(TcpStream::from_std(ours).unwrap(), Some(MAX));
+        let writes = async {
+            loop {
+                stream.write_all(&[0; 4096]).await?;
+            }
+        };
+        let reads = async {
+            // The kernel shows that a buffer has room only when much of it was read.
+            let mut taken = vec![0; 1 << 20];
+            for _ in 0..5 {
+                sleep(MAX / 2).await;
+                let _bytes = timeout(Duration::ZERO, peer.read_exact(&mut taken)).await;
+            }
+            Instant::now()
+        };
+        let (ended, last) = tokio::join!(writes, reads);
+        let ended: io::Result<()> = ended;
+        assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let waited = last.elapsed();
+        assert!(waited <= MAX && waited > MAX / 4, "{waited:?}");
     }
 }

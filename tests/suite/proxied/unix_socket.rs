@@ -1,6 +1,7 @@
 //! A server whose public port is a Unix socket, behind nginx and Caddy.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -210,4 +211,20 @@ async fn a_unix_socket_is_refused_without_a_public_url_and_for_a_test() {
     assert!(!Path::new(&file).exists() && !Path::new(&data_dir).exists());
     let ephemeral = ["serve", "--ephemeral", "--listen", &listen, "--public-url", "http://a"];
     run(&ephemeral).await.refused_start(2, &["a server for a test listens on an address"]);
+}
+
+#[actix_web::test]
+async fn a_peer_on_the_unix_socket_that_reads_nothing_is_disconnected() {
+    let home = Home::new();
+    let server = home.start("https://push.example.net", &["--tcp-user-timeout-ms=1000"]).await;
+    let peer = UnixStream::connect(home.socket()).await.expect("the server accepts");
+    let requests = "GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n".repeat(50);
+    let is_gone = async || match peer.try_write(requests.as_bytes()) {
+        Ok(_) => false,
+        Err(error) => error.kind() != ErrorKind::WouldBlock,
+    };
+    until(AT_ONCE, "the peer is disconnected", is_gone).await;
+    let answer = status(&home.socket(), "GET /__version__ HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    assert_eq!(answer, "HTTP/1.1 200");
+    server.kill().await;
 }
