@@ -28,6 +28,10 @@ pub enum ServeError {
     #[error("cannot listen on {address}: {source}")]
     Listen { address: ListenAddress, source: io::Error },
     #[error(
+        "cannot listen on {0}: another program listens there. Stop it, or name another port, such as --listen 127.0.0.1:8088"
+    )]
+    ListenTaken(SocketAddr),
+    #[error(
         "cannot listen on {address}: {source}. The directory of the socket must be there, and the user of the server must \
          be able to write in it: RuntimeDirectory=kalends in the unit makes /run/kalends"
     )]
@@ -117,6 +121,7 @@ impl ServeError {
     pub(super) fn listen(address: SocketAddr, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::PermissionDenied if address.port() < 1024 => Self::ListenRight(address),
+            io::ErrorKind::AddrInUse => Self::ListenTaken(address),
             _ => Self::Listen { address: address.into(), source },
         }
     }
@@ -200,6 +205,7 @@ mod tests {
         let advice = "AmbientCapabilities=CAP_NET_BIND_SERVICE";
         assert!(refused(443, io::ErrorKind::PermissionDenied).contains(advice));
         assert!(!refused(8443, io::ErrorKind::PermissionDenied).contains(advice));
-        assert!(!refused(443, io::ErrorKind::AddrInUse).contains(advice));
+        let taken = refused(443, io::ErrorKind::AddrInUse);
+        assert!(!taken.contains(advice) && taken.contains("another program listens there"));
     }
 }
