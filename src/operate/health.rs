@@ -148,11 +148,15 @@ fn unverified() -> TlsConfig {
         .build()
 }
 
-/// The checks that failed.
+/// The checks that failed, or why the server did not look.
 fn why(body: &str) -> String {
     let health = serde_json::from_str::<Value>(body).unwrap_or_default();
     let failed = names(&health["findings"], |severity| severity == "outage");
-    if failed.is_empty() { "no details".to_owned() } else { failed }
+    match (failed.as_str(), &health["message"]) {
+        ("", Value::String(message)) => message.clone(),
+        ("", _) => "no details".to_owned(),
+        _ => failed,
+    }
 }
 
 /// The names of what was found.
@@ -208,5 +212,6 @@ mod tests {
             {"check":"feeds","severity":"outage"},{"check":"disk","severity":"warning"}]}"#;
         assert_eq!(why(body), "store, feeds");
         assert_eq!(why("<html>"), "no details");
+        assert_eq!(why(r#"{"code":503,"message":"too many"}"#), "too many");
     }
 }
