@@ -52,7 +52,13 @@ async fn without_upgrade(
         true => (false, "This server is stopping.".to_owned()),
         false => match node.judge().await.outages().next() {
             None => (true, "This server is running.".to_owned()),
-            Some(outage) => (false, format!("This server has a problem: {}.", outage.found)),
+            Some(outage) => {
+                let found = &outage.found;
+                (
+                    false,
+                    format!("This server has a problem: {found}. Only its operator can mend it."),
+                )
+            }
         },
     };
     let state = (state.0, state.1.as_str());

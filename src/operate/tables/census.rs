@@ -6,8 +6,8 @@ use storage::maintenance::{RecordsByMonth, Table, TableStatus};
 use crate::command::{Job, JobError};
 use crate::push::app::AppState;
 
-/// Counts all records. A server keeps the result for its status. A record never moves back to an older month, so a past month that no record names here will
-/// not be named later.
+/// Counts all records. A server keeps the result for its status. A record never moves back to an older month, so a past
+/// month that no record names here will not be named later.
 pub async fn count<R>(tables: &[TableStatus], job: &Job<R>) -> Result<RecordsByMonth, JobError> {
     let (mut counted, mut done) = (RecordsByMonth::default(), 0);
     let of = tables.iter().find(|table| table.table == Table::Router).map(|router| router.items);

@@ -143,7 +143,7 @@ fn of_a_database(firefox: &mut Firefox) {
             name: "store-away",
             class: "bad",
             operator: "Start the database",
-            visitor: "This server has a problem: ",
+            visitor: "Only its operator can mend it.",
         },
     );
 
@@ -157,7 +157,7 @@ fn of_a_database(firefox: &mut Firefox) {
             name: "store-hangs",
             class: "bad",
             operator: "Start the database",
-            visitor: "This server has a problem: ",
+            visitor: "Only its operator can mend it.",
         },
     );
     database.tell("go");
