@@ -54,6 +54,9 @@ pub(super) fn stored_for(wants_receipt: bool, node: Option<NodeAnswer>) -> &'sta
     REASONS[place].0
 }
 
+/// The outcome of a push whose message was stored. It may have been delivered since.
+pub const STORED: &str = "stored";
+
 /// A limit by sender refused the push.
 pub const OVER_LIMIT: &str = "over_limit";
 

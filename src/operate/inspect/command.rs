@@ -1,5 +1,6 @@
 //! `kalends inspect`: collects what the store, this process and other nodes know of one user agent.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use state_machine::access::AccessGrant;
 use state_machine::connection::PhaseName;
-use state_machine::{Message, NodeId, RouterRecord, RouterType, Time, Uaid};
+use state_machine::{Message, MessageId, NodeId, RouterRecord, RouterType, Time, Uaid};
 use storage::store::{Cursor, PageLimit, StoreOp};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -122,6 +123,8 @@ async fn inspect(subject: &Subject, job: &Job) -> Result<Inspection, JobError> {
     let record = job.step(|| context.store.record(uaid)).await?;
     let limits = context.part::<Arc<Limits>>();
     let reached = limits.map(|limits| limits.reached(uaid, subject.chid()));
+    // Before the messages are read: a later one would not be among them.
+    let last_pushes = last_pushes(subject, job);
     let mut facts = Inspection {
         at_ms: now.0,
         uaid,
@@ -134,7 +137,7 @@ async fn inspect(subject: &Subject, job: &Job) -> Result<Inspection, JobError> {
         connection: Connection::None,
         has_rivals: has_rivals(uaid, job),
         limits_reached: reached.into_iter().flatten().map(str::to_owned).collect(),
-        pushes: pushes(subject, job),
+        pushes: None,
         refusals: refusals(subject, job),
         findings: Vec::new(),
     };
@@ -145,20 +148,25 @@ async fn inspect(subject: &Subject, job: &Job) -> Result<Inspection, JobError> {
         let is_other = endpoint.origin.as_ref().is_some_and(is_other);
         endpoint.other_origin = is_other.then(|| ours.clone());
     }
-    let mut is_waiting = false;
+    let mut there = HashSet::new();
     if let Some(record) = &record {
         facts.months = months(subject, record, job).await?;
-        (facts.waiting, is_waiting) = waiting(subject, record, now, job).await?;
+        (facts.waiting, there) = waiting(subject, record, now, job).await?;
         facts.connection = connection(record, job).await;
     }
+    let is_waiting = subject.message_id().is_some_and(|id| there.contains(&id));
     let message = |(id, channel): (String, String)| MessageFacts { id, channel, is_waiting };
     facts.message = subject.message.clone().map(message);
+    let is_partial = facts.waiting.is_partial;
+    let waits = |id| (there.contains(&id) || !is_partial).then(|| there.contains(&id));
+    facts.pushes =
+        last_pushes.map(|last| last.iter().map(|push| PushFacts::new(push, waits)).collect());
     facts.findings = findings::of(&facts);
     Ok(facts)
 }
 
 /// The last pushes to the agent, channel or message, if this process takes pushes.
-fn pushes(subject: &Subject, job: &Job) -> Option<Vec<PushFacts>> {
+fn last_pushes(subject: &Subject, job: &Job) -> Option<Vec<PushRecord>> {
     let history = job.context.part::<Arc<PushHistory>>()?;
     let (chid, id) = (subject.chid(), subject.message_id());
     let wanted = |push: &PushRecord| {
@@ -166,16 +174,15 @@ fn pushes(subject: &Subject, job: &Job) -> Option<Vec<PushFacts>> {
             && chid.is_none_or(|chid| push.chid == chid)
             && id.is_none_or(|id| push.id == Some(id))
     };
-    let last = history.last(PUSHES_MAX, wanted);
-    Some(last.into_iter().map(PushFacts::from).collect())
+    Some(history.last(PUSHES_MAX, wanted))
 }
 
-/// The last refusals of requests to the agent or channel.
 fn has_rivals(uaid: Uaid, job: &Job) -> bool {
     let counters = job.context.part::<Arc<ClientCounters>>();
     counters.is_some_and(|counters| counters.rivals.agents().contains(&uaid))
 }
 
+/// The last refusals of requests to the agent or channel.
 fn refusals(subject: &Subject, job: &Job) -> Vec<Refusal> {
     let Some(refusals) = job.context.part::<Arc<Refusals>>() else { return Vec::new() };
     let chid = subject.chid().map(|chid| chid.to_string());
@@ -228,21 +235,21 @@ async fn months(
     Ok(all)
 }
 
-/// Also whether the message that was asked for is among them.
+/// Also the ids of those that were read.
 async fn waiting(
     subject: &Subject,
     record: &RouterRecord,
     now: Time,
     job: &Job,
-) -> Result<(Waiting, bool), JobError> {
-    let (mut waiting, mut is_there, mut pages) = (Waiting::default(), false, 0);
+) -> Result<(Waiting, HashSet<MessageId>), JobError> {
+    let (mut waiting, mut there, mut pages) = (Waiting::default(), HashSet::new(), 0);
     waiting.of_channel = subject.chid().map(|_| 0);
     for month in [record.curmonth].into_iter().chain(record.oldmonth) {
         let mut after: Option<Cursor> = None;
         loop {
             if pages == PAGES_MAX {
                 waiting.is_partial = true;
-                return Ok((waiting, is_there));
+                return Ok((waiting, there));
             }
             pages += 1;
             let (store, uaid) = (&job.context.store, subject.uaid);
@@ -253,7 +260,7 @@ async fn waiting(
             let fetched = job.step(|| store.execute(fetch.clone())).await?;
             let page = fetched.page().expect("a fetch is answered with a page");
             for message in &page.messages {
-                is_there |= subject.message_id() == Some(message.id);
+                there.insert(message.id);
                 add(&mut waiting, message, subject);
             }
             after = page.next;
@@ -266,7 +273,7 @@ async fn waiting(
             break;
         }
     }
-    Ok((waiting, is_there))
+    Ok((waiting, there))
 }
 
 fn add(waiting: &mut Waiting, message: &Message, subject: &Subject) {
@@ -335,7 +342,7 @@ async fn connection_here(record: &RouterRecord, job: &Job) -> Option<Connection>
 
 #[cfg(test)]
 mod tests {
-    use state_machine::{Chid, MessageId, Span};
+    use state_machine::{Chid, Span};
 
     use super::*;
     use crate::command::fixture::{Fixture, NOW, month, uaid};

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use state_machine::{Month, Uaid};
+use state_machine::{MessageId, Month, Uaid};
 
-use crate::push::push_history::PushRecord;
+use crate::push::push_history::{PushRecord, STORED};
 use crate::push::refusals::Refusal;
 
 /// All facts. Times are milliseconds since the Unix epoch.
@@ -145,10 +145,14 @@ pub struct PushFacts {
     pub outcome: String,
     /// Why the message was stored.
     pub reason: Option<String>,
+    /// Whether a message that was stored still waits. None if that is not known.
+    pub waits: Option<bool>,
 }
 
-impl From<PushRecord> for PushFacts {
-    fn from(push: PushRecord) -> Self {
+impl PushFacts {
+    /// With what `waits` knows of a stored message.
+    pub fn new(push: &PushRecord, waits: impl Fn(MessageId) -> Option<bool>) -> Self {
+        let stored = push.id.filter(|_| push.outcome == STORED);
         Self {
             at_ms: push.at.0,
             took_ms: push.took.0,
@@ -158,6 +162,7 @@ impl From<PushRecord> for PushFacts {
             urgency: push.urgency.as_str().to_owned(),
             outcome: push.outcome.to_owned(),
             reason: push.reason.map(str::to_owned),
+            waits: stored.and_then(waits),
         }
     }
 }

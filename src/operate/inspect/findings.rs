@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use indicatif::HumanDuration;
 
-use super::facts::{Connection, Inspection, RecordFacts, SessionFacts};
-use crate::push::push_history::{OVER_LIMIT, REASONS};
+use super::facts::{Connection, Inspection, PushFacts, RecordFacts, SessionFacts};
+use crate::push::push_history::{OVER_LIMIT, REASONS, STORED};
 use crate::push::refusals::Refusal;
 
 /// The reasons, the most important first. Without a reason, one sentence that says so.
@@ -159,9 +159,7 @@ fn message(facts: &Inspection) -> Option<String> {
     }
     Some(match facts.waiting.is_partial {
         true => format!("the message {id} is not among those that were read"),
-        false => format!(
-            "the message {id} does not wait: it was delivered, replaced by one of its topic, deleted or has expired"
-        ),
+        false => format!("the message {id} does not wait: it was {GONE}"),
     })
 }
 
@@ -188,7 +186,7 @@ fn last_push(facts: &Inspection) -> Option<String> {
         return Some(format!("the last push, {}", refusal_text(facts, refusal)));
     }
     let why = match last?.outcome.as_str() {
-        "delivered" | "stored" => return None,
+        "delivered" | STORED => return None,
         outcome => outcome_text(outcome, None),
     };
     Some(format!("the last push, {}, was {why}", ago(facts, last?.at_ms)))
@@ -201,12 +199,28 @@ pub fn refusal_text(facts: &Inspection, refusal: &Refusal) -> String {
     format!("{at}, was refused with {code}: {message} (request {request})")
 }
 
+/// How a push ended, and what has become since of a message that was stored.
+pub fn push_text(push: &PushFacts) -> String {
+    let text = outcome_text(&push.outcome, push.reason.as_deref());
+    if push.outcome != STORED {
+        return text;
+    }
+    match push.waits {
+        Some(true) => format!("{text}; it waits"),
+        Some(false) => format!("{text}; since then it was {GONE}"),
+        None => format!("{text}; whether it was delivered since is not known here"),
+    }
+}
+
+/// What may have become of a message that does not wait any more. Nothing is kept of it, but the receipt if there is one.
+const GONE: &str = "delivered, replaced by one of its topic, deleted or has expired";
+
 /// An outcome in words, with the reason why it was stored.
 pub fn outcome_text(outcome: &str, reason: Option<&str>) -> String {
     let known = REASONS.iter().find(|(name, _)| Some(*name) == reason);
     let text = match outcome {
         "delivered" => "delivered",
-        "stored" => return known.map_or("stored".to_owned(), |(_, why)| format!("stored: {why}")),
+        STORED => return known.map_or("stored".to_owned(), |(_, why)| format!("stored: {why}")),
         "dropped" => "dropped: its TTL was 0 and the user agent could not take it at once",
         "user_gone" => "refused with 410: the user agent was unknown",
         "no_such_channel" => "refused with 410: the channel was not registered",

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use indicatif::HumanBytes;
 
 use super::facts::{Connection, Inspection, PushFacts};
-use super::findings::{ago, outcome_text, refusal_text};
+use super::findings::{ago, push_text, refusal_text};
 
 /// The findings, and then a line for each fact.
 pub fn of(facts: &Inspection) -> String {
@@ -74,12 +74,12 @@ pub fn lines(facts: &Inspection) -> Vec<(&'static str, String)> {
 fn pushes(facts: &Inspection) -> impl Iterator<Item = String> {
     let all = facts.pushes.as_deref().unwrap_or_default();
     let kind = |push: &PushFacts| {
-        let PushFacts { channel, ttl_s, urgency, outcome, reason, .. } = push.clone();
-        (channel, ttl_s, urgency, outcome, reason)
+        let PushFacts { channel, ttl_s, urgency, .. } = push.clone();
+        (channel, ttl_s, urgency, push_text(push))
     };
     all.chunk_by(move |one, next| kind(one) == kind(next)).map(move |alike| {
-        let PushFacts { channel, ttl_s, urgency, outcome, reason, at_ms, .. } = &alike[0];
-        let outcome = outcome_text(outcome, reason.as_deref());
+        let PushFacts { channel, ttl_s, urgency, at_ms, .. } = &alike[0];
+        let outcome = push_text(&alike[0]);
         let newest = ago(facts, *at_ms);
         let at = match alike {
             [_] => newest,
@@ -90,7 +90,7 @@ fn pushes(facts: &Inspection) -> impl Iterator<Item = String> {
         };
         // Who asks about an endpoint knows its channel.
         let of = facts.endpoint.is_none().then(|| format!("channel {channel}, "));
-        format!("{at}, {outcome}; {}TTL {ttl_s} s, {urgency}", of.unwrap_or_default())
+        format!("{at}, {}TTL {ttl_s} s, {urgency}: {outcome}", of.unwrap_or_default())
     })
 }
 

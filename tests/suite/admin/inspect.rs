@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::AdminFixture;
-use crate::harness::{Agent, Cluster, Sender, Server};
+use crate::harness::{AT_ONCE, Agent, Cluster, Sender, Server, until};
 
 async fn inspect(fixture: &AdminFixture, target: &str) -> Value {
     fixture.json_of(&format!("inspect {target} --json")).await
@@ -146,7 +146,7 @@ async fn the_last_pushes_are_shown_with_their_outcomes() {
         agent.ack(&got).await;
     });
     let direct = answer.location();
-    agent.leave().await;
+    let uaid = agent.leave().await;
     sender.push(&channel.endpoint, "stored").await;
     let push = async |ttl| sender.post(&channel.endpoint).ttl(ttl).body("x").send().await.status;
     assert_eq!((push(0).await, push(60).await, push(60).await), (201, 201, 429));
@@ -164,9 +164,20 @@ async fn the_last_pushes_are_shown_with_their_outcomes() {
     assert!(found.contains(" was delivered ") && found.contains(" ms"), "{found}");
     let text = fixture.stdout_of(&format!("inspect {}", channel.endpoint)).await;
     assert!(text.contains("refused with 429: a limit by sender was reached"), "{text}");
-    assert!(text.contains("; TTL 60 s, normal"), "the channel is known: {text}");
+    assert!(text.contains("ago, TTL 60 s, normal: "), "the channel is known: {text}");
+    assert!(text.contains("stored: the user agent was not connected; it waits\n"), "{text}");
     let text = fixture.stdout_of(&format!("inspect {}", facts["uaid"].as_str().unwrap())).await;
     assert!(text.contains(&format!("channel {}, TTL 60 s, normal", channel.id)), "{text}");
+
+    let mut agent = Agent::reconnect(&fixture.server, &uaid).await;
+    agent.take(2).await;
+    until(AT_ONCE, "both are acked and deleted", async || {
+        inspect(&fixture, &uaid).await["waiting"]["messages"] == 0
+    })
+    .await;
+    let text = fixture.stdout_of(&format!("inspect {uaid}")).await;
+    let since = "stored: the user agent was not connected; since then it was delivered, ";
+    assert!(text.contains(since) && !text.contains("it waits"), "{text}");
 
     let none = AdminFixture::embedded(&["--push-history-max=0"]);
     let (_, channel) = Agent::offline(&none.server).await;

@@ -74,8 +74,30 @@ fn pushed(mut facts: Inspection, outcome: &str) -> Inspection {
         urgency: "normal".into(),
         outcome: outcome.into(),
         reason: None,
+        waits: None,
     }]);
     facts
+}
+
+#[test]
+fn a_stored_push_is_told_with_what_became_of_its_message() {
+    let text = |outcome, waits| {
+        let mut facts = pushed(facts(Connection::Here(session())), outcome);
+        let pushes = facts.pushes.as_mut().expect("there is a push");
+        pushes[0].waits = waits;
+        crate::operate::inspect::text::of(&facts)
+    };
+    let gone =
+        "stored; since then it was delivered, replaced by one of its topic, deleted or has expired";
+    for (waits, expected) in [
+        (Some(true), "stored; it waits"),
+        (Some(false), gone),
+        (None, "stored; whether it was delivered since is not known here"),
+    ] {
+        let text = text("stored", waits);
+        assert!(text.contains(&format!("TTL 60 s, normal: {expected}\n")), "{text}");
+    }
+    assert!(text("delivered", None).contains("TTL 60 s, normal: delivered\n"));
 }
 
 #[test]
@@ -83,7 +105,7 @@ fn the_outcome_of_the_last_push_is_a_reason_unless_the_agent_has_it_or_gets_it()
     for outcome in OUTCOMES.into_iter().chain([OVER_LIMIT]) {
         let found = of(&pushed(facts(Connection::Here(session())), outcome));
         assert!(
-            ["delivered", "stored"].contains(&outcome) || outcome_text(outcome, None) != outcome,
+            ["delivered", STORED].contains(&outcome) || outcome_text(outcome, None) != outcome,
             "{outcome} has words"
         );
         match outcome {
