@@ -11,7 +11,7 @@ const ROLE_BYTES_MAX: usize = 16;
 const VERSION_BYTES_MAX: usize = 64;
 
 /// A node at the moment of its answer. A newer one may say more.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AboutNode {
     pub version: String,
     /// It closes its sessions, and ends then.
@@ -21,6 +21,13 @@ pub struct AboutNode {
     /// The nodes that call it. A node of before 30 November 2026 has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub callers: Vec<CallingNode>,
+    /// How many more call it.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub callers_left_out: usize,
+}
+
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 /// A node that calls the one that says so.
@@ -87,10 +94,10 @@ fn is_plain(text: &str, bytes_max: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::callers::CALLERS_MAX;
+    use crate::cluster::callers::NAMED_MAX;
 
     fn about() -> AboutNode {
-        AboutNode { version: "1.2.3".to_owned(), drains: true, agents: 7, callers: Vec::new() }
+        AboutNode { version: "1.2.3".to_owned(), drains: true, agents: 7, ..AboutNode::default() }
     }
 
     fn introduction() -> Introduction {
@@ -122,8 +129,12 @@ mod tests {
             called_s_ago: 300,
             clock_ahead_s: i64::MIN / 1000,
         };
-        let callers = vec![caller; CALLERS_MAX];
-        let about = AboutNode { version: "v".repeat(VERSION_BYTES_MAX), callers, ..about() };
+        let about = AboutNode {
+            version: "v".repeat(VERSION_BYTES_MAX),
+            callers: vec![caller; NAMED_MAX],
+            callers_left_out: usize::MAX,
+            ..about()
+        };
         assert_eq!(AboutNode::parse(&about.to_text()), Some(about));
     }
 

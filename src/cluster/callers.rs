@@ -8,7 +8,10 @@ use state_machine::{ClockDifference, Span, Time};
 use super::about::{CallingNode, Introduction};
 
 /// Callers that are remembered. A further one is not, until another is forgotten.
-pub(super) const CALLERS_MAX: usize = 36;
+const CALLERS_MAX: usize = 1000;
+
+/// Callers that an answer to another node names. It has the number of the others.
+pub(super) const NAMED_MAX: usize = 36;
 
 /// Time after which a caller is forgotten that did not introduce itself again. It is several times that between two
 /// introductions.
@@ -49,6 +52,14 @@ impl Callers {
             clock_ahead_s: ahead.seconds(),
         });
         listed.collect()
+    }
+
+    /// Some of them, and how many there are beside those.
+    pub(super) fn some(&self, now: Time) -> (Vec<CallingNode>, usize) {
+        let mut callers = self.list(now);
+        let others = callers.len().saturating_sub(NAMED_MAX);
+        callers.truncate(NAMED_MAX);
+        (callers, others)
     }
 }
 
@@ -93,7 +104,7 @@ mod tests {
     #[test]
     fn a_caller_that_stops_is_forgotten_and_makes_room() {
         let callers = Callers::default();
-        let name = |number| format!("n{number:02}:1");
+        let name = |number| format!("n{number:03}:1");
         for number in 0..CALLERS_MAX {
             introduce(&callers, &name(number), NOW, 0);
         }
@@ -101,10 +112,14 @@ mod tests {
         introduce(&callers, "further:1", later, 0);
         introduce(&callers, &name(0), later, 0);
         assert_eq!(names(&callers, later), (0..CALLERS_MAX).map(name).collect::<Vec<_>>());
+        let (some, others) = callers.some(later);
+        assert_eq!((some.len(), &*some[NAMED_MAX - 1].name), (NAMED_MAX, "n035:1"));
+        assert_eq!(others, CALLERS_MAX - NAMED_MAX);
         let forgotten = NOW + REMEMBERED;
         assert_eq!(names(&callers, Time(forgotten.0 - 1)).len(), CALLERS_MAX);
         assert_eq!(names(&callers, forgotten), [name(0)]);
         introduce(&callers, "further:1", forgotten, 0);
         assert_eq!(names(&callers, forgotten), ["further:1".to_owned(), name(0)]);
+        assert_eq!(callers.some(forgotten).1, 0);
     }
 }

@@ -224,7 +224,7 @@ impl NodeParts<'_> {
             version: Build::TEXT.to_owned(),
             drains: common.is_draining(),
             agents: clients.identified(),
-            callers: Vec::new(),
+            ..AboutNode::default()
         };
         let (keys, limits) = (self.cluster_keys(), self.settings.into());
         RouterPort::new(name, keys, directory, Box::new(about), clock, limits, log)

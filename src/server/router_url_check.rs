@@ -102,9 +102,7 @@ mod tests {
         let mut limits = PortLimits::from(&Settings::default());
         limits.port.workers = 1;
         let (name, time) = (node.clone(), clock.clone());
-        let (version, callers) = (String::new(), Vec::new());
-        let about = AboutNode { version, drains: false, agents: 0, callers };
-        let about = Box::new(move || about.clone());
+        let about = Box::new(AboutNode::default);
         let port = RouterPort::new(name, cluster_keys(KEY), &directory, about, time, limits, log);
         let access = NodeAccess::of(&keys(&[KEY]), &Settings::default()).unwrap();
         let instance = instance.unwrap_or(port.instance());

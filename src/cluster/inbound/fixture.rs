@@ -192,7 +192,7 @@ pub(super) fn port(registry: Registry, log: Logger) -> RouterPort {
 }
 
 pub(super) fn about() -> AboutNode {
-    AboutNode { version: "1.2.3".to_owned(), drains: false, agents: 7, callers: Vec::new() }
+    AboutNode { version: "1.2.3".to_owned(), agents: 7, ..AboutNode::default() }
 }
 
 pub(super) fn limits() -> PortLimits {

@@ -306,8 +306,8 @@ async fn answer(request: HttpRequest, payload: Payload, port: Data<RouterPort>) 
             let mut answer = HttpResponse::build(status);
             answer.insert_header((ANSWER_MAC_HEADER, signature));
             if is_of_operator {
-                let callers = port.callers.list(port.clock.now());
-                let about = AboutNode { callers, ..(port.about)() }.to_text();
+                let (callers, callers_left_out) = port.callers.some(port.clock.now());
+                let about = AboutNode { callers, callers_left_out, ..(port.about)() }.to_text();
                 let signature = port.keys.sign_about(&mac, status.as_u16(), &about);
                 answer.insert_header((ABOUT_HEADER, about));
                 answer.insert_header((ABOUT_MAC_HEADER, signature));

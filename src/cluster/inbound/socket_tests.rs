@@ -13,6 +13,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::fixture::*;
 use super::*;
 use crate::cluster::about::CallingNode;
+use crate::cluster::callers::NAMED_MAX;
 
 struct Listening {
     address: SocketAddr,
@@ -94,19 +95,34 @@ async fn an_operator_learns_what_the_node_is_and_which_nodes_call_it() {
     ] {
         socket.write_all(&whole(asked)).await.unwrap();
         let head = head(&mut socket).await;
-        let value = |name: &str| {
-            let line =
-                head.lines().find_map(|line| line.split_once(": ").filter(|it| it.0 == name));
-            line.map(|(_, value)| value.to_owned())
-        };
-        let text = value(ABOUT_HEADER);
-        let mut read = text.as_deref().and_then(AboutNode::parse);
+        let mut read = header(&head, ABOUT_HEADER).and_then(AboutNode::parse);
         // However slow this machine is.
         let callers = read.iter_mut().flat_map(|about| &mut about.callers);
         callers.for_each(|caller| caller.called_s_ago = 0);
         assert_eq!(read, told, "{head}");
-        assert_eq!(value(ABOUT_MAC_HEADER).is_some(), told.is_some());
+        assert_eq!(header(&head, ABOUT_MAC_HEADER).is_some(), told.is_some());
     }
+}
+
+fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    let mut fields = head.lines().filter_map(|line| line.split_once(": "));
+    fields.find(|(known, _)| *known == name).map(|(_, value)| value)
+}
+
+#[actix_web::test]
+async fn callers_beyond_those_that_an_answer_names_are_counted() {
+    let node = Listening::with(limits());
+    let mut socket = node.send(b"").await;
+    for number in 0..NAMED_MAX + 4 {
+        let introduction = Asked::introduction(&format!("n{number}:1"));
+        socket.write_all(&whole(&introduction)).await.unwrap();
+        head(&mut socket).await;
+    }
+    let question = Asked::new(Method::PUT, &format!("/notif/{PREFLIGHT_UAID}"), Vec::new());
+    socket.write_all(&whole(&question)).await.unwrap();
+    let head = head(&mut socket).await;
+    let about = header(&head, ABOUT_HEADER).and_then(AboutNode::parse).unwrap();
+    assert_eq!((about.callers.len(), about.callers_left_out), (NAMED_MAX, 4));
 }
 
 #[actix_web::test]

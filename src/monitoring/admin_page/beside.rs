@@ -42,14 +42,14 @@ pub(super) fn ask_nodes(page: &Data<AdminPage>, now: Time) {
     let Some(round) = page.live.nodes.begin(now, ASK_EVERY) else { return };
     let page = Data::clone(page);
     actix_web::rt::spawn(async move {
-        let mut rows = table::of(&BTreeMap::new(), NODES_MAX, &page.jobs).await.rows;
+        let mut table = table::of(&BTreeMap::new(), NODES_MAX, &page.jobs).await;
         let mut shown = page.live.nodes.last();
         // A node that does not answer had the user agents of its last answer.
-        for row in rows.iter_mut().filter(|row| row.agents.is_none()) {
-            let before = shown.iter().find(|before| before.node == row.node);
+        for row in table.rows.iter_mut().filter(|row| row.agents.is_none()) {
+            let before = shown.rows.iter().find(|before| before.node == row.node);
             row.agents = before.and_then(|before| before.agents);
         }
-        *shown = rows;
+        *shown = table;
         drop((shown, round));
     });
 }

@@ -316,6 +316,7 @@ function show() {
   byId("agents").hidden = !now.listed.length;
   byId("refusals").hidden = !now.refusals.length;
   byId("nodes").hidden = !now.nodes.length;
+  write(byId("lacking"), now.nodes_lacking.map((clause) => `${sentence(clause)}.`).join(" "));
   byId("first").hidden = !isNew() || now.findings.some(({ severity }) => severity === "outage");
   if (/^https?:/.test(now.origin)) byId("public").href = now.origin;
   write(byId("counted"), now.months ? `Counted ${since(now.months.at)} ago.` : "Not counted since the start.");

@@ -25,7 +25,7 @@ use super::pages::{self, Refusal, Shell, refusal};
 use super::session::{Session, Sessions};
 use crate::command::store_command::{note, run_here};
 use crate::command::{Completion, Context, Output, StoreCommand};
-use crate::operate::nodes::table::NodeRow;
+use crate::operate::nodes::table::NodeTable;
 use crate::push::app::AppState;
 use crate::settings::keys::Keys;
 use crate::settings::{Settings, StoreKind};
@@ -82,7 +82,7 @@ pub(super) struct Live {
     /// One task computes the events, on the thread of the port.
     pub(super) runs: Arc<Semaphore>,
     pub(super) months: Asked<()>,
-    pub(super) nodes: Asked<Vec<NodeRow>>,
+    pub(super) nodes: Asked<NodeTable>,
     /// Of the store, which writes a row.
     pub(super) checks: Asked<()>,
     pub(super) file: HistoryFile,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use state_machine::{ClockDifference, NodeId};
 
 use super::table;
-use super::table::{NodeRow, NodeState, NodeTable, node_access};
+use super::table::{NodeRow, NodeState, node_access};
 use crate::command::backend;
 use crate::command::text::columns;
 use crate::command::{Backend, CommandError, Job as AnyJob, JobError, Report, StoreCommand};
@@ -63,20 +63,20 @@ Examples:
     async fn run(self, job: &Job) -> Result<(), JobError> {
         let tables = job.step(|| job.context.store.tables()).await?;
         let named = census::count(&tables, job).await?.nodes;
-        let NodeTable { mut rows, clocks, left_out } =
-            table::of(&named, NODES_MAX, &job.context).await;
-        for row in &mut rows {
+        let mut table = table::of(&named, NODES_MAX, &job.context).await;
+        let lacks = table.lacks();
+        for row in &mut table.rows {
             row.agents = Some(named.get(&NodeId::new(&row.node)).copied().unwrap_or(0));
         }
-        let is_well = !rows.iter().any(NodeRow::is_silent);
-        job.report(Nodes { nodes: rows }).await?;
+        let is_well = !table.rows.iter().any(NodeRow::is_silent);
+        job.report(Nodes { nodes: table.rows }).await?;
         if let Some(access) = node_access(&job.context) {
-            for sentence in sentences(&access.compare(clocks)) {
+            for sentence in sentences(&access.compare(table.clocks)) {
                 job.note(sentence).await?;
             }
         }
-        if left_out > 0 {
-            job.note(format!("{left_out} nodes with fewer agents are not listed")).await?;
+        for clause in lacks {
+            job.note(clause).await?;
         }
         if is_well { Ok(()) } else { Err(JobError::Unwell) }
     }

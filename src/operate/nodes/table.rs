@@ -28,6 +28,7 @@ const ASKED_AT_ONCE: usize = 16;
 const WHY_BYTES_MAX: usize = 200;
 
 /// The nodes that a process knows.
+#[derive(Debug, Default)]
 pub struct NodeTable {
     /// The worst is first.
     pub rows: Vec<NodeRow>,
@@ -35,6 +36,8 @@ pub struct NodeTable {
     pub clocks: Vec<(NodeId, ClockDifference)>,
     /// Nodes that are not asked, because they are too many.
     pub left_out: usize,
+    /// The most nodes that call an asked one and that it does not name. Another may name them.
+    pub callers_left_out: usize,
 }
 
 /// A node, as this process sees it.
@@ -115,8 +118,27 @@ pub async fn of(named: &BTreeMap<NodeId, u64>, nodes_max: usize, context: &Conte
         let there = (ahead.unwrap_or_default(), Span(2 * skew.0));
         rows.extend(callers.map(|caller| NodeRow::calling(caller, there)));
     }
+    let about = answers.iter().filter_map(|answer| answer.about.as_ref());
+    let callers_left_out = about.map(|about| about.callers_left_out).max().unwrap_or_default();
     let clocks = answers.into_iter().filter_map(|Answer { node, ahead, .. }| Some((node, ahead?)));
-    NodeTable { rows: in_order(rows), clocks: clocks.collect(), left_out }
+    NodeTable { rows: in_order(rows), clocks: clocks.collect(), left_out, callers_left_out }
+}
+
+impl NodeTable {
+    /// Clauses of the nodes that have no row.
+    pub fn lacks(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        if self.left_out > 0 {
+            all.push(format!("{} nodes with fewer agents are not listed", self.left_out));
+        }
+        if self.callers_left_out > 0 {
+            let count = self.callers_left_out;
+            all.push(format!(
+                "{count} more nodes call a node that is listed and does not name them"
+            ));
+        }
+        all
+    }
 }
 
 /// Leaves one row of each node: that of its own answer, or of its last call.
@@ -255,6 +277,21 @@ mod tests {
         ];
         let order: String = in_order(rows).into_iter().map(|row| row.node).collect();
         assert_eq!(order, "ebcdfa");
+    }
+
+    #[test]
+    fn nodes_without_a_row_are_counted() {
+        let lacks = |left_out, callers_left_out| {
+            NodeTable { left_out, callers_left_out, ..NodeTable::default() }.lacks()
+        };
+        assert_eq!(lacks(0, 0), [""; 0]);
+        assert_eq!(
+            lacks(3, 14),
+            [
+                "3 nodes with fewer agents are not listed",
+                "14 more nodes call a node that is listed and does not name them"
+            ]
+        );
     }
 
     #[test]
