@@ -66,6 +66,12 @@ fn of_process(common: &SharedState, findings: &mut Findings) {
     findings.add_if(!feeds.is_running(), Check::Feeds, "the feeds have stopped");
     let is_refused = accept_failures.are_recent();
     findings.add_if(is_refused, Check::Accepts, "connections cannot be accepted");
+    // A server that drains has removed it.
+    let socket = judge.socket.get().filter(|place| !common.is_draining() && !place.is_kept());
+    if let Some(place) = socket {
+        let found = format!("the socket {} was removed or replaced", place.path().display());
+        findings.add(Check::Socket, found);
+    }
     if let Some(disk) = common.store.state().disk {
         of_disk(disk, findings);
     }

@@ -34,7 +34,7 @@ use crate::push::{methods, request_body_drain, routes};
 use crate::settings::{ListenAddress, Role, Settings};
 use crate::system::http_port::{HttpPortLimits, Listener};
 use crate::system::tls::Tls;
-use crate::system::unix_socket::SocketFile;
+use crate::system::unix_socket::{SocketFile, SocketPlace};
 use crate::system::{http_port, unix_socket};
 
 /// Time for the last responses to be sent once no request is in progress.
@@ -136,6 +136,16 @@ impl BoundSocket {
         let bound = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
         let (bound, listener) = bound.map_err(|source| ServeError::listen(address, source))?;
         Ok(Self { address: bound.into(), listener: listener.into(), file: None, is_inherited })
+    }
+
+    /// That of a Unix socket.
+    pub(super) fn place(&self) -> Option<SocketPlace> {
+        match (&self.address, &self.file) {
+            (_, Some(file)) => Some(file.place().clone()),
+            // The file of an inherited one. Without it the operator has removed it already.
+            (ListenAddress::Unix(path), None) => SocketPlace::of(path).ok(),
+            (ListenAddress::Tcp(_), None) => None,
+        }
     }
 
     /// Starts a server on the socket, and keeps a second handle of it.

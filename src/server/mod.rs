@@ -201,6 +201,9 @@ fn public_ports(
     let serve_http =
         |listener| acme::port::serve(listener, settings, origin, &answers, &node.common.limits);
     let http = sockets.http.map(|socket| socket.serve(serve_http)).transpose()?;
+    if let Some(place) = sockets.public.place() {
+        node.common.judge.socket.get_or_init(|| place);
+    }
     let serve = |listener| listen::public_server(settings, listener, node, apis, tls);
     let public = sockets.public.serve(serve)?;
     let (clock, log) = (node.common.clock.clone(), node.common.log.clone());

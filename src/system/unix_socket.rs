@@ -1,25 +1,40 @@
 //! The file of a Unix socket: made at the start of a server, and removed at its end.
 
-use std::fs::{self, Metadata, Permissions};
+use std::fs::{self, File, Metadata, Permissions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Socket, Type};
+use storage::data_dir::sibling;
+use storage::durable;
 
 /// Each user of the machine may connect, as to a port on loopback. The mode of the directory restricts that.
 const MODE: u32 = 0o666;
 
+/// The end of the name of the file beside a socket that the server on it keeps locked.
+const LOCK: &str = ".lock";
+
 /// The file of a socket that this process made. It is removed when this is dropped, unless another file has its name.
 #[derive(Debug)]
 pub struct SocketFile {
+    place: SocketPlace,
+    /// Only its holder removes and makes the socket: of two starts that find one left, one goes on. The file stays.
+    lock: File,
+}
+
+/// The path of a socket, and the file that was there.
+#[derive(Debug, Clone)]
+pub struct SocketPlace {
     path: PathBuf,
-    made: Metadata,
+    /// Device and inode. An open socket keeps its inode, so no other file has it.
+    file: (u64, u64),
 }
 
 /// Listens at a path. A socket that a killed process left there is replaced.
 pub fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
+    let lock = lock(&sibling(path, LOCK))?;
     let listener = match UnixListener::bind(path) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             remove_left(path)?;
@@ -27,9 +42,23 @@ pub fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
         }
         bound => bound?,
     };
-    let file = SocketFile { path: path.to_owned(), made: fs::symlink_metadata(path)? };
+    let file = SocketFile { place: SocketPlace::of(path)?, lock };
     fs::set_permissions(path, Permissions::from_mode(MODE))?;
     Ok((listener, file))
+}
+
+fn lock(path: &Path) -> io::Result<File> {
+    let of_file =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let lock = durable::lock_file(path).map_err(of_file)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => {
+            let why = format!("another process listens there: it holds {}", path.display());
+            Err(io::Error::new(ErrorKind::AddrInUse, why))
+        }
+        Err(TryLockError::Error(error)) => Err(of_file(error)),
+    }
 }
 
 /// Removes a socket if no process listens on it.
@@ -48,19 +77,49 @@ fn remove_left(path: &Path) -> io::Result<()> {
     }
 }
 
+impl SocketPlace {
+    /// The place of a socket that is bound.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let file = id(&fs::symlink_metadata(path)?);
+        Ok(Self { path: path.to_owned(), file })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the path still leads to the socket.
+    pub fn is_kept(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|file| id(&file) == self.file)
+    }
+}
+
+fn id(file: &Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
+}
+
+impl SocketFile {
+    pub fn place(&self) -> &SocketPlace {
+        &self.place
+    }
+}
+
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let id = |file: &Metadata| (file.dev(), file.ino());
-        if fs::symlink_metadata(&self.path).is_ok_and(|file| id(&file) == id(&self.made)) {
+        if self.place.is_kept() {
             // The next server replaces a file that stays.
-            let _ = fs::remove_file(&self.path);
+            let _ = fs::remove_file(&self.place.path);
         }
+        // A child process that was just forked holds the file open too. A failed unlock ends with the process.
+        let _ = self.lock.unlock();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixStream;
+    use std::sync::Barrier;
+    use std::thread;
 
     use super::*;
 
@@ -98,7 +157,38 @@ mod tests {
         let (_listener, file) = bind(&path).unwrap();
         fs::remove_file(&path).unwrap();
         let _other = UnixListener::bind(&path).unwrap();
+        assert!(!file.place().is_kept());
         drop(file);
         assert!(path.exists());
+    }
+
+    #[test]
+    fn of_starts_at_once_on_a_socket_that_was_left_one_goes_on() {
+        const STARTS: usize = 4;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("http.sock");
+        for _ in 0..100 {
+            let _ = fs::remove_file(&path);
+            drop(UnixListener::bind(&path).unwrap());
+            let together = Barrier::new(STARTS);
+            let start = || {
+                together.wait();
+                bind(&path)
+            };
+            let starts: Vec<_> = thread::scope(|scope| {
+                let threads: Vec<_> = (0..STARTS).map(|_| scope.spawn(start)).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            let (bound, refused): (Vec<_>, Vec<_>) = starts.into_iter().partition(Result::is_ok);
+            let [Ok((listener, file))] = &bound[..] else { panic!("{bound:?}, {refused:?}") };
+            assert!(file.place().is_kept());
+            for error in refused.into_iter().filter_map(Result::err) {
+                let why =
+                    format!("another process listens there: it holds {}.lock", path.display());
+                assert_eq!((error.kind(), error.to_string()), (ErrorKind::AddrInUse, why));
+            }
+            UnixStream::connect(&path).unwrap();
+            listener.accept().unwrap();
+        }
     }
 }

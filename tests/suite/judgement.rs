@@ -14,7 +14,7 @@ use crate::harness::{
 use crate::metrics::scrape;
 
 /// The metric of a check.
-fn metric(check: &str, severity: &str) -> String {
+pub(crate) fn metric(check: &str, severity: &str) -> String {
     format!("kalends_health_check{{check=\"{check}\",severity=\"{severity}\"}}")
 }
 

@@ -38,8 +38,12 @@ pub(crate) async fn metrics_url(server: &Server) -> String {
 }
 
 pub(crate) async fn scrape(server: &Server) -> BTreeMap<String, f64> {
+    scrape_at(&metrics_url(server).await).await
+}
+
+pub(crate) async fn scrape_at(url: &str) -> BTreeMap<String, f64> {
     let get = Sender::new();
-    let get = get.request(hyper::Method::GET, &metrics_url(server).await);
+    let get = get.request(hyper::Method::GET, url);
     let answer = get.header("accept", "application/openmetrics-text").send().await;
     assert_eq!((answer.status, answer.header("content-type")), (200, Some(OPEN_METRICS)));
     let text = String::from_utf8(answer.body).expect("metrics are UTF-8 with numbers");

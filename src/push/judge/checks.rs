@@ -65,6 +65,9 @@ checks! {
     Accepts "accepts" Outage
         "User agents and application servers cannot connect."
         "Raise the limit of open files (LimitNOFILE of the unit, or ulimit -n), or free memory.";
+    Socket "socket" Outage
+        "No proxy can connect, so no user agent and no application server reaches this server."
+        "Restart the server. If systemd made the socket, restart its unit kalends.socket.";
     Registry "registry" Outage
         "Messages wait in the store, although their user agents are connected."
         "Restart the server, and report what the log has.";
@@ -97,7 +100,7 @@ checks! {
         "See `kalends nodes` for their state, and start them.";
     Months "months" Warning
         "User agents cannot change to that month, and cannot connect once it has begun."
-        "Run `kalends tables create`, or set create_tables to true.";
+        "Run `kalends tables create`. With `create_tables`, the log has why the server could not make it.";
     BroadcastSource "broadcast_source" Warning
         "User agents see no new broadcasts."
         "Start the service, or correct broadcast_source_url.";

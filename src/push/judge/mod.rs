@@ -23,6 +23,7 @@ pub use checks::{CHECKS, Check, SEVERITIES, Severity};
 pub use maintenance::{MAINTENANCE, MaintenanceCounts};
 
 use crate::settings::{Settings, StoreKind};
+use crate::system::unix_socket::SocketPlace;
 
 /// A week, and a day in which the next backup is made.
 const BACKUP_AGE_MAX: Span = Span::from_secs(8 * 24 * 60 * 60);
@@ -66,6 +67,8 @@ pub struct Judge {
     pub started: Time,
     /// Where the operator's page is, if it is.
     pub operator_page: OnceLock<SocketAddr>,
+    /// Of a public port that is a Unix socket.
+    pub socket: OnceLock<SocketPlace>,
     /// The default of `metrics_listen`, if the server cannot listen there.
     pub metrics_port_taken: OnceLock<SocketAddr>,
     pub maintenance: MaintenanceCounts,
@@ -84,6 +87,7 @@ impl Judge {
             source_failure: Mutex::default(),
             started: now,
             operator_page: OnceLock::new(),
+            socket: OnceLock::new(),
             metrics_port_taken: OnceLock::new(),
             maintenance: MaintenanceCounts::default(),
             backed_up: AtomicU64::new(0),

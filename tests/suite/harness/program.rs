@@ -97,6 +97,10 @@ impl Program {
         signal(self.0.id().expect("the process was not waited for"), "TERM");
     }
 
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.0.try_wait().expect("a process can be waited for").is_some()
+    }
+
     /// Runs the command to its end, at most [`AT_ONCE`].
     pub(crate) async fn run(command: Command) -> ExitOutput {
         Self::start(command).ended().await

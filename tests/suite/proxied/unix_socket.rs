@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -12,7 +13,11 @@ use tokio::net::UnixStream;
 
 use super::proxy_process::{self, Backends, Kind, ProxyProcess};
 use super::server::strangers_are_limited_by;
-use crate::harness::{AT_ONCE, Agent, Program, Sender, Socket, kalends, run, until, within};
+use crate::harness::{
+    AT_ONCE, Agent, Program, Sender, Socket, free_port, kalends, run, until, within,
+};
+use crate::judgement::metric;
+use crate::metrics::scrape_at;
 
 /// The directory of a server: its socket and its data.
 struct Home(TempDir);
@@ -34,17 +39,18 @@ impl Home {
         self.0.path().join("data").display().to_string()
     }
 
-    /// The arguments of a server that listens here.
-    fn arguments(&self, public_url: &str, more: &[&str]) -> Vec<String> {
-        let (listen, data_dir) = (self.listen(), self.data_dir());
+    /// Starts a server that listens here, without metrics unless `more` has their port.
+    fn begin(&self, data_dir: &str, public_url: &str, more: &[&str]) -> Program {
+        let listen = self.listen();
         let first = ["serve", "--listen", &listen, "--public-url", public_url];
-        let rest = ["--data-dir", &data_dir, "--metrics-listen", "off"];
-        [&first[..], &rest[..], more].concat().into_iter().map(str::to_owned).collect()
+        let mut command = kalends(&[&first[..], &["--data-dir", data_dir], more].concat());
+        command.env("KALENDS_METRICS_LISTEN", "off");
+        Program::start(command)
     }
 
     /// Starts a server, and waits until it accepts connections.
     async fn start(&self, public_url: &str, more: &[&str]) -> Program {
-        let server = Program::start(kalends(&self.arguments(public_url, more)));
+        let server = self.begin(&self.data_dir(), public_url, more);
         let accepts = async || UnixStream::connect(self.socket()).await.is_ok();
         until(AT_ONCE, "the server listens", accepts).await;
         server
@@ -62,6 +68,10 @@ impl Home {
         statuses
     }
 }
+
+const URL: &str = "http://push.example.net";
+
+const VERSION: &str = "GET /__version__ HTTP/1.1\r\nHost: a\r\n\r\n";
 
 async fn status(socket: &Path, request: &str) -> String {
     let mut stream = UnixStream::connect(socket).await.expect("the server accepts");
@@ -133,7 +143,7 @@ async fn an_address_behind_nginx_is_limited_over_a_unix_socket() {
 async fn a_peer_on_the_unix_socket_has_the_address_that_it_names_and_is_no_operator() {
     let home = Home::new();
     let limit = ["--address-pushes-per-minute-max=3", "--dev"];
-    let server = home.start("http://push.example.net", &limit).await;
+    let server = home.start(URL, &limit).await;
     let (unknown, limited) = ("HTTP/1.1 404", "HTTP/1.1 429");
     let of = async |header: &str| home.statuses(4, header).await;
     assert_eq!(of("").await, [unknown; 4], "without the header there is no limit");
@@ -146,7 +156,7 @@ async fn a_peer_on_the_unix_socket_has_the_address_that_it_names_and_is_no_opera
     server.kill().await;
 
     let limit = [limit[0], "--loopback-limited"];
-    let _server = home.start("http://push.example.net", &limit).await;
+    let _server = home.start(URL, &limit).await;
     assert_eq!(of("").await, [unknown, unknown, unknown, limited]);
 }
 
@@ -177,7 +187,7 @@ async fn a_server_on_a_unix_socket_answers_health_status_and_the_doctor() {
 #[actix_web::test]
 async fn a_file_that_is_in_use_or_no_socket_is_refused_and_stays() {
     let (home, second) = (Home::new(), Home::new());
-    let _server = home.start("http://push.example.net", &[]).await;
+    let _server = home.start(URL, &[]).await;
     let data_dir = second.data_dir();
     let refused = async |listen: &str, code, expected: &str| {
         let url = "--public-url=http://push.example.net";
@@ -197,6 +207,58 @@ async fn a_file_that_is_in_use_or_no_socket_is_refused_and_stays() {
     assert_eq!(fs::read_to_string(second.socket()).unwrap(), "a text");
     let missing = format!("unix:{}", second.0.path().join("missing/http.sock").display());
     refused(&missing, 2, "RuntimeDirectory=kalends").await;
+}
+
+#[actix_web::test]
+async fn of_two_starts_at_once_on_the_socket_of_a_killed_server_one_serves() {
+    let home = Home::new();
+    let data_dirs = [home.data_dir(), format!("{}-2", home.data_dir())];
+    home.start(URL, &[]).await.kill().await;
+    for _ in 0..8 {
+        assert!(home.socket().exists(), "a killed server leaves its socket");
+        let [mut first, mut second] = data_dirs.each_ref().map(|dir| home.begin(dir, URL, &[]));
+        until(AT_ONCE, "one of them ends", async || first.has_ended() || second.has_ended()).await;
+        let (ended, serves) = if first.has_ended() { (first, second) } else { (second, first) };
+        ended.ended().await.refused_start(1, &["another process listens there", "http.sock.lock"]);
+        let accepts = async || UnixStream::connect(home.socket()).await.is_ok();
+        until(AT_ONCE, "the other listens", accepts).await;
+        assert_eq!(status(&home.socket(), VERSION).await, "HTTP/1.1 200");
+        serves.kill().await;
+    }
+}
+
+#[actix_web::test]
+async fn a_socket_that_was_removed_or_replaced_is_an_outage_until_it_is_back() {
+    let home = Home::new();
+    let metrics = free_port().to_string();
+    let server = home.start(URL, &["--metrics-listen", &metrics]).await;
+    let url = format!("http://{metrics}/metrics");
+    let value = async || scrape_at(&url).await[&metric("socket", "outage")];
+    let data_dir = home.data_dir();
+    let told = async || run(&["status", "--data-dir", &data_dir]).await;
+    assert!(told().await.succeeded().starts_with("Everything works.\n"));
+    assert_eq!(value().await, 1.0);
+
+    let aside = home.0.path().join("aside.sock");
+    fs::rename(home.socket(), &aside).expect("it is there");
+    let found = format!("the socket {} was removed or replaced", home.socket().display());
+    let is_told = async || {
+        let told = told().await;
+        let texts = ["OUTAGE socket, for ", &found, "No proxy can connect", "Restart the server."];
+        assert_eq!(told.code, Some(1), "{told:?}");
+        assert!(texts.iter().all(|text| told.stdout.contains(text)), "{told:?}");
+        assert_eq!(value().await, 0.0);
+    };
+    is_told().await;
+    let other = UnixListener::bind(home.socket()).expect("the name is free");
+    is_told().await;
+    drop(other);
+    fs::rename(&aside, home.socket()).expect("it is replaced");
+    told().await.succeeded();
+    assert_eq!(value().await, 1.0);
+    server.terminate();
+    server.ended().await.succeeded();
+    assert!(!home.socket().exists(), "it is the one that the server made");
 }
 
 #[actix_web::test]
@@ -224,7 +286,7 @@ async fn a_peer_on_the_unix_socket_that_reads_nothing_is_disconnected() {
         Err(error) => error.kind() != ErrorKind::WouldBlock,
     };
     until(AT_ONCE, "the peer is disconnected", is_gone).await;
-    let answer = status(&home.socket(), "GET /__version__ HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let answer = status(&home.socket(), VERSION).await;
     assert_eq!(answer, "HTTP/1.1 200");
     server.kill().await;
 }
