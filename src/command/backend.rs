@@ -51,7 +51,7 @@ pub async fn reach_connections(settings: &Settings) -> Result<Backend, CommandEr
 
 /// The tables that servers share, in the process of the command. `creates` missing ones.
 pub fn open_shared(settings: &Settings, creates: bool) -> Result<Context, CommandError> {
-    let store = store::open(&Settings { create_tables: creates, ..settings.clone() })?;
+    let store = store::open(settings, creates)?;
     Ok(Context::own(store, settings, Servers::Unknown))
 }
 
@@ -81,7 +81,7 @@ pub async fn wait_for_embedded(
             return Err(CommandError::NoStore { dir: settings.data_dir.clone() });
         }
         check_owner(&settings.data_dir)?;
-        match store::open(settings) {
+        match store::open(settings, creates) {
             Err(OpenStoreError::Dir(DirError::InUse { dir })) => {
                 if Instant::now() >= deadline {
                     return Err(CommandError::InUse { dir });

@@ -9,7 +9,9 @@ use storage::durable::NewFile;
 
 use crate::command::{Command, Commands, Failure, Shown};
 use crate::settings::reference::chosen;
-use crate::settings::{Flags, PublicUrl, Role, RoleProblem, Settings, SettingsError};
+use crate::settings::{
+    Flags, ListenAddress, PublicUrl, Role, RoleProblem, Settings, SettingsError,
+};
 
 #[derive(Debug, Args)]
 pub struct Init {
@@ -115,6 +117,7 @@ fn init(args: &Init) -> Result<(), InitError> {
     };
     write(args, &self::chosen(&chosen))?;
     let (file, mut output) = (args.file.display(), stderr());
+    output.write_all(of_socket(&check(&chosen)?.listen).as_bytes())?;
     if !args.start && !starts {
         return Ok(writeln!(
             output,
@@ -126,6 +129,18 @@ fn init(args: &Init) -> Result<(), InitError> {
         done.then_some(()).ok_or(InitError::Unit(verb))?;
     }
     Ok(writeln!(output, "Wrote {file}. {UNIT} runs with it: kalends status --config {file}")?)
+}
+
+/// What a Unix socket needs, in lines.
+fn of_socket(listen: &ListenAddress) -> String {
+    match listen {
+        ListenAddress::Tcp(_) => String::new(),
+        ListenAddress::Unix(path) => format!(
+            "Let the proxy connect to {}. The directory must be there before the start: RuntimeDirectory=kalends in the \
+             unit makes /run/kalends.\n",
+            path.display()
+        ),
+    }
 }
 
 fn systemctl(arguments: &[&str]) -> process::Command {
@@ -161,12 +176,16 @@ fn ask(
     chosen: Chosen,
     asks_for_start: bool,
 ) -> Result<(Chosen, bool), InitError> {
-    check(&chosen)?;
+    let url = match check(&chosen)?.listen.is_unix() {
+        true => {
+            "Public URL that the proxy has, such as https://push.example.net (a server on a Unix socket needs it)"
+        }
+        false => {
+            "Public URL of the server, such as https://push.example.net (empty: only for this machine)"
+        }
+    };
     let mut questions = Questions { input, output, chosen };
-    questions.setting(
-        "public_url",
-        "Public URL of the server, such as https://push.example.net (empty: only for this machine)",
-    )?;
+    questions.setting("public_url", url)?;
     check(&questions.chosen)?.check(Role::All)?;
     questions.proxy()?;
     questions
@@ -325,6 +344,20 @@ mod tests {
         let given = vec![("listen".to_owned(), "unix:/run/a.sock".to_owned())];
         let refused = ask(None::<io::Empty>, io::sink(), given, false);
         assert!(matches!(refused, Err(InitError::Role(RoleProblem::NoOriginOfSocket))));
+    }
+
+    #[test]
+    fn a_unix_socket_is_for_a_proxy_whose_url_is_asked_for() {
+        let given = vec![("listen".to_owned(), "unix:/run/a.sock".to_owned())];
+        let (input, mut shown) = ("https://push.example.net\n\n\n".as_bytes(), Vec::new());
+        let (chosen, _) = ask(Some(input), &mut shown, given, false).unwrap();
+        let shown = String::from_utf8(shown).expect("questions are a text");
+        assert!(shown.starts_with("Public URL that the proxy has, "), "{shown}");
+        assert!(!shown.contains("empty: only for this machine") && !shown.contains("TLS"));
+        let settings = check(&chosen).unwrap();
+        let told = of_socket(&settings.listen);
+        assert!(told.starts_with("Let the proxy connect to /run/a.sock. "), "{told}");
+        assert_eq!(of_socket(&Settings::default().listen), "");
     }
 
     #[test]

@@ -98,7 +98,7 @@ async fn opened(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, ServeError> 
     let (hand_over, opened) = oneshot::channel();
     let owned = settings.clone();
     // After a signal the receiver is gone.
-    thread::spawn(move || _ = hand_over.send(store::open(&owned)));
+    thread::spawn(move || _ = hand_over.send(store::open(&owned, owned.create_tables)));
     let store = opened.await.expect("opening a store does not panic")?;
     copy_marker::check(settings, &*store).await?;
     Ok(store)

@@ -7,17 +7,20 @@ use storage::StoreAdmin;
 use storage::maintenance::Throughput;
 use storage_dynamodb::{Billing, DynamoOpenError, DynamoOptions};
 
+use super::maker_of_tables;
 use super::open_error::OpenStoreError;
 use crate::settings::{BillingMode, PublicUrl, Settings};
 
-pub(super) fn open(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> {
-    let opened = storage_dynamodb::open(&options(settings)).map_err(|error| {
+pub(super) fn open(
+    settings: &Settings,
+    creates: bool,
+) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> {
+    let options = DynamoOptions { create_tables: creates, ..options(settings) };
+    let opened = storage_dynamodb::open(&options).map_err(|error| {
         let remedy = match error {
-            DynamoOpenError::RouterMissing { .. } => {
-                " (`kalends tables create` makes it, or create_tables = true)"
-            }
-            DynamoOpenError::NoRegion => " (dynamodb_region is the setting)",
-            _ => "",
+            DynamoOpenError::RouterMissing { .. } => format!(" ({})", maker_of_tables(settings)),
+            DynamoOpenError::NoRegion => " (dynamodb_region is the setting)".to_owned(),
+            _ => String::new(),
         };
         OpenStoreError::DynamoDb(format!("{error}{remedy}"))
     })?;

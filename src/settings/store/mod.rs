@@ -32,21 +32,31 @@ pub use self::open_error::OpenStoreError;
 pub use self::sqlite::check_restored;
 use super::{Settings, StoreKind};
 
-/// Opens the store and blocks until it is usable.
-pub fn open(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> {
+/// Opens the store and blocks until it is usable. `creates` missing tables of a store that is shared, as a server does
+/// with `create_tables`.
+pub fn open(settings: &Settings, creates: bool) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> {
     match settings.store {
         #[cfg(feature = "sqlite")]
         StoreKind::Embedded => sqlite::open(settings),
         #[cfg(not(feature = "sqlite"))]
         StoreKind::Embedded => Err(OpenStoreError::NotBuilt("SQLite")),
         #[cfg(feature = "dynamodb")]
-        StoreKind::DynamoDb => dynamodb::open(settings),
+        StoreKind::DynamoDb => dynamodb::open(settings, creates),
         #[cfg(not(feature = "dynamodb"))]
         StoreKind::DynamoDb => Err(OpenStoreError::NotBuilt("DynamoDB")),
         #[cfg(feature = "postgresql")]
-        StoreKind::PostgreSql => postgresql::open(settings),
+        StoreKind::PostgreSql => postgresql::open(settings, creates),
         #[cfg(not(feature = "postgresql"))]
         StoreKind::PostgreSql => Err(OpenStoreError::NotBuilt("PostgreSQL")),
+    }
+}
+
+/// What makes the tables that are missing, for an error.
+#[cfg(any(feature = "dynamodb", feature = "postgresql"))]
+fn maker_of_tables(settings: &Settings) -> &'static str {
+    match settings.create_tables {
+        true => "`kalends tables create` makes them, and so does the first start of a server",
+        false => "`kalends tables create` makes them, or a server with create_tables = true",
     }
 }
 

@@ -8,21 +8,26 @@ use std::time::Duration;
 use storage::StoreAdmin;
 use storage_postgresql::{PostgresOpenError, PostgresOptions};
 
+use super::maker_of_tables;
 use super::open_error::OpenStoreError;
 use crate::settings::{PostgresUrl, Settings};
 use crate::system::regular_file;
 
-pub(super) fn open(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> {
-    let opened = storage_postgresql::open(&options(settings)?).map_err(|error| {
+pub(super) fn open(
+    settings: &Settings,
+    creates: bool,
+) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> {
+    let options = PostgresOptions { create_tables: creates, ..options(settings)? };
+    let opened = storage_postgresql::open(&options).map_err(|error| {
         let remedy = match error {
             PostgresOpenError::Missing { .. } => {
-                " (`kalends tables create` makes them, or create_tables = true; postgresql_schema names the schema)"
+                format!(" ({}; postgresql_schema names the schema)", maker_of_tables(settings))
             }
             PostgresOpenError::Address(_) | PostgresOpenError::Unreachable(_) => {
-                " (postgresql_url is the setting)"
+                " (postgresql_url is the setting)".to_owned()
             }
-            PostgresOpenError::Foreign { .. } => " (postgresql_schema is the setting)",
-            _ => "",
+            PostgresOpenError::Foreign { .. } => " (postgresql_schema is the setting)".to_owned(),
+            _ => String::new(),
         };
         let is_final = !matches!(error, PostgresOpenError::Unreachable(_));
         OpenStoreError::PostgreSql { text: format!("{error}{remedy}"), is_final }

@@ -36,7 +36,7 @@ pub enum DynamoOpenError {
     #[error("no DynamoDB is reached at {server}, look at the endpoint and the region: {reason}")]
     Unreachable { server: String, reason: String },
     /// The router table is missing and may not be created.
-    #[error("there is no table {table} at {server}: create it, or allow the creation of tables")]
+    #[error("there is no table {table} at {server}")]
     RouterMissing { table: String, server: String },
     /// The server replies with another error.
     #[error("{0}")]

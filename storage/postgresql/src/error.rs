@@ -169,9 +169,7 @@ pub enum PostgresOpenError {
     #[error("{0}")]
     Unreachable(String),
     /// The tables are missing and may not be created.
-    #[error(
-        "there are no tables of Kalends in the schema {schema} at {server}: create them, or allow the creation of tables"
-    )]
+    #[error("there are no tables of Kalends in the schema {schema} at {server}")]
     Missing { schema: String, server: String },
     #[error("the schema {schema} has tables of another program: name another one")]
     Foreign { schema: String },
@@ -185,7 +183,7 @@ pub enum PostgresOpenError {
     /// An older version of this program made the tables, and this one may not change them.
     #[error(
         "the tables have schema version {found} and this program needs {known}: run what `kalends tables create --print` prints, \
-         or allow the creation of tables"
+         or start a server that may make tables"
     )]
     Older { found: u64, known: u64 },
     #[error("this is PostgreSQL {found}, and 13 or later is needed")]

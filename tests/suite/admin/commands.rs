@@ -199,7 +199,11 @@ async fn preflight_reports_a_missing_table() {
 
     let wire_server = WireServer::start();
     let command = dynamo::launch(&wire_server.url).command(&["preflight"]);
-    Program::run(command).await.failed(1, "`kalends tables create` makes it");
+    let maker = "(`kalends tables create` makes them, and so does the first start of a server)";
+    Program::run(command).await.failed(1, maker);
+    let command = dynamo::launch(&wire_server.url).command(&["preflight", "--create-tables=false"]);
+    let maker = "(`kalends tables create` makes them, or a server with create_tables = true)";
+    Program::run(command).await.failed(1, maker);
 }
 
 #[actix_web::test]
