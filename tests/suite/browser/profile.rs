@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
@@ -71,11 +71,16 @@ const PREFERENCES: &[(&str, &str)] = &[
 pub(super) struct Profile(TempDir);
 
 impl Profile {
-    /// A new profile whose push service is at `push_url`.
+    /// A new profile whose push service is at `push_url`, and which keeps what is downloaded.
     pub(super) fn new(push_url: &str) -> Self {
         let profile = Self(TempDir::new().expect("a temporary directory can be made"));
+        let downloads = profile.downloads();
+        fs::create_dir(&downloads).expect("a profile can be written");
         let mut text = format!("user_pref(\"dom.push.serverURL\", \"{push_url}\");\n");
-        for (name, value) in PREFERENCES {
+        let downloads = format!("\"{}\"", downloads.display());
+        let downloads =
+            [("browser.download.folderList", "2"), ("browser.download.dir", &*downloads)];
+        for (name, value) in PREFERENCES.iter().chain(&downloads) {
             writeln!(text, "user_pref(\"{name}\", {value});").expect("a string takes all");
         }
         fs::write(profile.path().join("user.js"), text).expect("a profile can be written");
@@ -84,5 +89,9 @@ impl Profile {
 
     pub(super) fn path(&self) -> &Path {
         self.0.path()
+    }
+
+    pub(super) fn downloads(&self) -> PathBuf {
+        self.path().join("downloads")
     }
 }

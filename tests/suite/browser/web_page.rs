@@ -1,14 +1,16 @@
 //! The page at `/`, in a real Firefox.
 
+use std::fs;
 use std::time::Instant;
 
+use actix_web::rt::System;
 use serde_json::{Value, json};
 
 use super::firefox::Firefox;
 use super::page_check::{ENTER, TAB, assert_accessible, assert_page};
 use super::profile::Profile;
 use super::turn::Turn;
-use crate::harness::Server;
+use crate::harness::{AT_ONCE, Server, until};
 
 /// Presses the button of the trial without a mouse, and waits for its end. Returns the result, its class and the hops.
 fn try_it(firefox: &mut Firefox) -> (String, String, Vec<String>) {
@@ -163,6 +165,30 @@ fn the_page_of_a_public_server_has_a_code_for_phones() {
     let width = firefox.run(open, &json!([]));
     assert!(width.as_f64().is_some_and(|width| width > 100.0), "{width}");
     assert_page(&mut firefox, "page-public");
+}
+
+#[test]
+fn the_files_for_firefox_arrive_under_their_names_with_the_address() {
+    let _turn = Turn::wait();
+    let server = Server::start();
+    let profile = Profile::new(&server.socket_url());
+    let mut firefox = start(&profile, &server);
+    let mut download = |name: &str| {
+        let click = "document.querySelector(`a[download='${arguments[0]}']`).click();";
+        firefox.run(click, &json!([name]));
+        let file = profile.downloads().join(name);
+        // Firefox reserves the name with an empty file.
+        let is_whole = async || fs::metadata(&file).is_ok_and(|found| found.len() > 0);
+        System::new().block_on(until(AT_ONCE, name, is_whole));
+        fs::read_to_string(file).expect("it is a text")
+    };
+    let user_js = download("user.js");
+    let set = format!("user_pref(\"dom.push.serverURL\", \"{}\");\n", server.socket_url());
+    assert!(user_js.starts_with(&set), "{user_js}");
+    let policies: Value = serde_json::from_str(&download("policies.json")).expect("it is JSON");
+    let set = &policies["policies"]["Preferences"]["dom.push.serverURL"]["Value"];
+    assert_eq!(*set, server.socket_url(), "{policies}");
+    assert_eq!(firefox.take_errors(), [""; 0]);
 }
 
 #[test]
