@@ -1,14 +1,17 @@
 //! What an operator does on the page: each change only after a question, and only by a form of the session.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::Value;
 
 use super::AdminFixture;
 use super::operator_page::{Operator, PORT, body};
-use crate::harness::{AT_ONCE, Agent, Cluster, ClusterPlan, Sender, Server, free_port, run, until};
+use crate::harness::{
+    AT_ONCE, Agent, Cluster, ClusterPlan, Launch, Sender, Server, free_port, run, until,
+};
 use crate::metrics::scrape;
 
 const CONFIRMED: (&str, &str) = ("confirmed", "yes");
@@ -95,6 +98,38 @@ async fn a_backup_is_made_at_once_and_not_while_another_is_under_way() {
     assert!(!body(&operator.get("/admin").await).contains("Back up now"));
     let refused = body(&operator.submit("/admin/backup", &[CONFIRMED]).await);
     assert!(refused.contains("backup_dir is not set"), "{refused}");
+}
+
+#[actix_web::test]
+async fn a_backup_that_takes_long_goes_on_and_the_page_says_so() {
+    let home = tempfile::tempdir().expect("a temporary directory can be made");
+    let [dir, programs, gate] = ["archives", "bin", "gate"].map(|name| home.path().join(name));
+    [&dir, &programs].into_iter().for_each(|dir| fs::create_dir(dir).expect("it is new"));
+    // In place of the one of the machine: it waits for the gate, or for the end of the test, and encrypts nothing.
+    let age = programs.join("age");
+    let (there, open) = (dir.display(), gate.display());
+    let waits = format!("while [ -d '{there}' ] && [ ! -e '{open}' ]; do sleep 0.1; done");
+    fs::write(&age, format!("#!/bin/sh\n{waits}\nexec cat\n")).expect("it is new");
+    fs::set_permissions(&age, Permissions::from_mode(0o755)).expect("it is ours");
+    let backup_dir = format!("--backup-dir={}", dir.display());
+    let recipient = format!("--backup-recipient=age1{}", "q".repeat(58));
+    let mut launch = Launch::default().with(&[PORT, &backup_dir, &recipient]);
+    let path = std::env::var("PATH").expect("the test has one");
+    launch.variables.push(("PATH", format!("{}:{path}", programs.display())));
+    let server = Server::launch(launch);
+    let operator = Operator::signed_in(&server).await;
+
+    let answer = back_up(&operator).await;
+    assert!(answer.contains("The backup takes longer, and goes on."), "{answer}");
+    let second = body(&operator.submit("/admin/backup", &[CONFIRMED]).await);
+    assert!(second.contains("A backup is under way already: wait for it."), "{second}");
+    fs::write(&gate, "").expect("it is new");
+    server.logged("the backup that an operator asked for ended").await;
+    let [name] = &archives(&dir)[..] else { panic!("{:?}", archives(&dir)) };
+    assert!(name.ends_with(".tar.age"), "{name}");
+    let metrics = scrape(&server).await;
+    assert_eq!(metrics["kalends_maintenance_failures_total{task=\"backup\"}"], 0.0);
+    assert!(metrics["kalends_maintenance_last_timestamp_seconds{task=\"backup\"}"] > 1.7e9);
 }
 
 #[actix_web::test]
