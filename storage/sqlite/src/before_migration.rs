@@ -3,6 +3,7 @@
 //! All copies are on disk before the first file is changed. A file that was migrated before a crash keeps its copy, and one
 //! that was not is copied anew: an older version may have written to it since.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use storage::SyncSupport;
@@ -32,6 +33,10 @@ pub(crate) fn copy(
         });
     }
     let copies = dir.join(concat!("before-", env!("CARGO_PKG_VERSION")));
+    // Of a link, not what it leads to.
+    if fs::symlink_metadata(&copies).is_ok_and(|found| !found.is_dir()) {
+        return Err(OpenError::NoDirForCopy { path: copies });
+    }
     durable::create_dir_all(&copies, 0o700).map_err(failed)?;
     for (key, from) in files {
         let to = copies.join(key.to_string());

@@ -52,6 +52,13 @@ pub enum OpenError {
         file.display()
     )]
     NoSpaceForCopy { file: PathBuf, needed_bytes: u64, free_bytes: u64 },
+    /// Through a link, the copies would be written elsewhere.
+    #[error(
+        "{} is no directory, and it is to have the copies of files of an older version: move it away, or make a backup with \
+         the older version and set migration_copy = false",
+        path.display()
+    )]
+    NoDirForCopy { path: PathBuf },
     #[error("cannot copy {} before it is changed: {error}", file.display())]
     Copy { file: PathBuf, error: StoreError },
     /// Another program or the mode of the file keeps SQLite's rollback journal, with which an answered write can be lost.
@@ -98,7 +105,8 @@ impl OpenError {
             | Self::MonthMissing { .. }
             | Self::Foreign { .. }
             | Self::Newer { .. }
-            | Self::NoSpaceForCopy { .. } => true,
+            | Self::NoSpaceForCopy { .. }
+            | Self::NoDirForCopy { .. } => true,
             Self::Denied { is_refused, .. } => *is_refused,
             Self::Unreadable { is_damaged, .. } => *is_damaged,
             // These may end by themselves, or have their own classes.

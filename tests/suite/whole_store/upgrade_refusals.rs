@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
@@ -149,6 +150,28 @@ async fn without_space_for_a_copy_no_file_is_changed_unless_none_is_wanted() {
     assert!(contents(home.path()) == before, "a file was changed");
     close(Embedded::open(home.path(), &EmbeddedOptions::new(64)).expect("it needs no space")).await;
     assert!(!home.path().join(COPIES).exists());
+}
+
+#[actix_web::test]
+async fn copies_are_not_written_through_a_link_nor_over_a_file() {
+    let (home, _month) = copied_samples(false).await;
+    let (copies, elsewhere) = (home.path().join(COPIES), TempDir::new().expect("it can be made"));
+    make_old(home.path(), "");
+    let before = databases(home.path());
+    for is_link in [true, false] {
+        match is_link {
+            true => symlink(elsewhere.path(), &copies).expect("it is new"),
+            false => fs::write(&copies, "a text").expect("it is new"),
+        }
+        let refused = open(home.path(), 0).err().expect("there is no place for the copies");
+        let expected =
+            format!("{} is no directory, and it is to have the copies", copies.display());
+        assert!(refused.is_final() && refused.to_string().starts_with(&expected), "{refused}");
+        assert_eq!(contents(elsewhere.path()), BTreeMap::new());
+        fs::remove_file(&copies).expect("it is still no directory");
+    }
+    close(open(home.path(), 0).expect("the files are old as before")).await;
+    assert_eq!(databases(&copies), before);
 }
 
 /// The next version adds columns, indexes and tables, and names this one as the oldest that may open its files.
