@@ -201,7 +201,8 @@ impl<'a, S: Source> Importer<'a, S> {
             Err(SourceError::Unreadable) => return Ok(Tally::skipped("with unreadable values")),
             values => values?,
         };
-        if values.channels.len() > self.settings().channels_max {
+        // A database may leave out those above the bound, whether they can be read or not.
+        if values.channels.len() + values.channels_unreadable > self.settings().channels_max {
             return Ok(Tally::skipped("with more channels than channels_max"));
         }
         let Some(user) = &values.record else {
@@ -228,6 +229,7 @@ impl<'a, S: Source> Importer<'a, S> {
         }
         tally.users = 1;
         tally.channels = values.channels.len() as u64;
+        tally.channels_unreadable = values.channels_unreadable as u64;
         Ok(tally)
     }
 

@@ -3,7 +3,7 @@
 use state_machine::Uaid;
 use storage_postgresql::{Row, Snapshot, SnapshotError, Statement};
 
-use super::records::{SealedMessage, StoredMessage, User, parse_chid};
+use super::records::{SealedMessage, StoredMessage, User, parse_chids};
 use super::source::{MESSAGES_AT_ONCE, Page, Source, SourceError, SourceUrl, UserValues};
 
 /// The number of users of one page.
@@ -84,11 +84,13 @@ impl Source for PostgresSource {
         let rows = self.snapshot.rows(&self.user, &[&simple(uaid), &channels_max]).await?;
         let row = rows.first().ok_or(SourceError::Unreadable)?;
         let channels: Vec<String> = row.try_get(4).map_err(|_| SourceError::Unreadable)?;
+        let (channels, channels_unreadable) = parse_chids(&channels);
         Ok(UserValues {
             record: record(row)?,
             last_contact: None,
             acked: number(row, 3)?.unwrap_or(0),
-            channels: channels.iter().filter_map(|chid| parse_chid(chid)).collect(),
+            channels,
+            channels_unreadable,
             acked_messages: number(row, 5)?.unwrap_or(0),
         })
     }

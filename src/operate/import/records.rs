@@ -1,6 +1,6 @@
 //! The values of autopush-rs, and what Kalends makes of them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
@@ -94,8 +94,15 @@ impl SealedMessage {
     }
 }
 
+/// The channels with these ids, and how many ids are none.
+pub fn parse_chids(texts: &[String]) -> (BTreeSet<Chid>, usize) {
+    let parsed: Vec<_> = texts.iter().filter_map(|text| parse_chid(text)).collect();
+    let unreadable = texts.len() - parsed.len();
+    (parsed.into_iter().collect(), unreadable)
+}
+
 /// Accepts any form of a UUID: Redis has dashes, and PostgreSQL has none.
-pub fn parse_chid(text: &str) -> Option<Chid> {
+fn parse_chid(text: &str) -> Option<Chid> {
     Uuid::try_parse(text).ok().map(|uuid| Chid(uuid.into_bytes()))
 }
 

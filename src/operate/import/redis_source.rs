@@ -9,7 +9,7 @@ use redis::{
 };
 use state_machine::Uaid;
 
-use super::records::{SealedMessage, User, parse_chid};
+use super::records::{SealedMessage, User, parse_chids};
 use super::source::{MESSAGES_AT_ONCE, Page, Source, SourceError, SourceUrl, UserValues};
 
 /// How long a connection may take.
@@ -141,9 +141,16 @@ impl Source for RedisSource {
         let mut count = cmd("ZCOUNT");
         count.arg(key("msgs")).arg("-inf").arg(acked);
         let acked_messages = count.query_async(&mut self.0.clone()).await.map_err(of_user)?;
-        let channels = channels.iter().filter_map(|chid| parse_chid(chid)).collect();
+        let (channels, channels_unreadable) = parse_chids(&channels);
         let record = record.as_deref().and_then(User::parse);
-        Ok(UserValues { record, last_contact, acked, channels, acked_messages })
+        Ok(UserValues {
+            record,
+            last_contact,
+            acked,
+            channels,
+            channels_unreadable,
+            acked_messages,
+        })
     }
 
     async fn messages(

@@ -71,6 +71,8 @@ pub struct UserValues {
     /// The second of the last message that the agent has acked.
     pub acked: u64,
     pub channels: BTreeSet<Chid>,
+    /// Those whose ids are no UUIDs.
+    pub channels_unreadable: usize,
     /// The number of messages in the database that the agent has acked.
     pub acked_messages: u64,
 }

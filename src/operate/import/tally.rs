@@ -15,6 +15,7 @@ pub struct Tally {
     /// Those of the users that a bridge reaches, by application.
     bridged: BTreeMap<String, u64>,
     pub channels: u64,
+    pub channels_unreadable: u64,
     pub messages: u64,
     pub users_skipped: BTreeMap<&'static str, u64>,
     messages_skipped: BTreeMap<&'static str, u64>,
@@ -53,6 +54,7 @@ impl Tally {
         self.users += other.users;
         other.bridged.into_iter().for_each(|(app, count)| self.add_bridged(&app, count));
         self.channels += other.channels;
+        self.channels_unreadable += other.channels_unreadable;
         self.messages += other.messages;
         other.users_skipped.into_iter().for_each(|(why, count)| self.skip_users(why, count));
         other.messages_skipped.into_iter().for_each(|(why, count)| self.skip_messages(why, count));
@@ -72,9 +74,13 @@ impl Tally {
         if !apps.is_empty() {
             job.note(format!("behind a bridge: {}", apps.join(", "))).await?;
         }
-        for (what, skipped) in
-            [("users", &self.users_skipped), ("messages", &self.messages_skipped)]
-        {
+        let mut channels_skipped = BTreeMap::new();
+        add_count(&mut channels_skipped, "unreadable", self.channels_unreadable);
+        for (what, skipped) in [
+            ("users", &self.users_skipped),
+            ("channels", &channels_skipped),
+            ("messages", &self.messages_skipped),
+        ] {
             for (why, count) in skipped {
                 job.note(format!("skipped {count} {what} {why}")).await?;
             }

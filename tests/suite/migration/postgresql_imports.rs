@@ -80,6 +80,7 @@ async fn odd_rows_are_counted_and_end_no_import() {
             "skipped 1 users of router type adm",
             "skipped 2 users with an expired or unreadable record",
             "skipped 1 users with an unreadable key",
+            "skipped 1 channels unreadable",
             "skipped 1 messages acked",
             "skipped 1 messages expired",
             "skipped 10 messages unreadable",

@@ -23,6 +23,10 @@ impl RedisDatabase {
         self.execute(&["SET", key, value, "EX", "5184000"]);
     }
 
+    pub(super) fn add_unreadable_channel(&mut self, uaid: Uuid) {
+        self.execute(&["RPUSH", &format!("autopush/channels/{uaid}"), "no channel"]);
+    }
+
     pub(super) fn add_unreadable_message(&mut self, uaid: Uuid, id: &str, stored_s: u64) {
         self.set(&format!("autopush/msg/{uaid}/{id}"), "no message");
         self.execute(&["ZADD", &format!("autopush/msgs/{uaid}"), &stored_s.to_string(), id]);

@@ -1,4 +1,4 @@
-//! What only a Redis has: messages without a readable value.
+//! What only a Redis has: messages and channels without a readable value.
 
 use uuid::Uuid;
 
@@ -8,7 +8,7 @@ use super::redis_database::RedisDatabase;
 use crate::harness::unix_now_s;
 
 #[actix_web::test]
-async fn unreadable_messages_are_counted_and_end_no_import() {
+async fn unreadable_messages_and_channels_are_counted_and_end_no_import() {
     let mut autopush = Autopush::<RedisDatabase>::start().await;
     let (now, channel) = (unix_now_s(), Uuid::new_v4());
     let uaid = autopush.user(&[channel]);
@@ -16,9 +16,11 @@ async fn unreadable_messages_are_counted_and_end_no_import() {
     for id in ["02:1:a", "02:2:b"] {
         autopush.database.add_unreadable_message(uaid, id, now);
     }
+    autopush.database.add_unreadable_channel(uaid);
     let [installation, ..] = Installation::each(&autopush.crypto_key);
     let done = installation.import(&autopush.database, STOPPED).await;
     let expected = "imported 1 users (0 behind a bridge), 1 channels and 1 messages\n\
+                    skipped 1 channels unreadable\n\
                     skipped 2 messages unreadable\n";
     assert_eq!(done, expected);
 }
