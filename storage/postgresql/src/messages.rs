@@ -1,5 +1,7 @@
 //! The messages of one month.
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 use state_machine::{
     Chid, Encoding, Message, MessageId, MessageKey, Month, Payload, ReceiptRequest, Span, Time,
@@ -44,9 +46,16 @@ impl MessageCalls for PostgresClient {
             0 => Ok(Stored::Done),
             1 => Ok(Stored::NoSuchChannel),
             2 => Ok(Stored::Outranked(row.message_id(1)?)),
-            _ => transact!(self, |transaction| {
-                store_with_care(&transaction, uaid, month, &message).await
-            }),
+            _ => {
+                let mut gave_way = 0;
+                let stored = transact!(self, |transaction| {
+                    store_with_care(&transaction, uaid, month, &message, &mut gave_way).await
+                })?;
+                if stored == Stored::Done {
+                    self.gave_way.fetch_add(gave_way, Ordering::Relaxed);
+                }
+                Ok(stored)
+            }
         }
     }
 
@@ -126,12 +135,14 @@ impl MessageCalls for PostgresClient {
     }
 }
 
-/// Stores a message that exceeds a bound, or replaces one with a receipt.
+/// Stores a message that exceeds a bound, or replaces one with a receipt. Sets how many gave way, unless the message is
+/// there: an attempt whose commit was not answered has stored it and set that.
 async fn store_with_care(
     transaction: &Transaction<'_>,
     uaid: Uaid,
     month: Month,
     message: &Message,
+    gave_way: &mut u64,
 ) -> Result<Stored, SqlError> {
     let Some(mut replaced) = lock_for_store(transaction, uaid, month, message).await? else {
         return Ok(Stored::NoSuchChannel);
@@ -146,10 +157,10 @@ async fn store_with_care(
         return Ok(Stored::Done);
     }
     let size = replaced.as_ref().map_or(WaitingSize::NOTHING, |there| there.size);
-    let room = waiting_counts::make_room(transaction, uaid, month, message, size).await?;
-    if let Err(scope) = room {
-        return Ok(Stored::Full(scope));
-    }
+    *gave_way = match waiting_counts::make_room(transaction, uaid, month, message, size).await? {
+        Ok(gave_way) => gave_way,
+        Err(scope) => return Ok(Stored::Full(scope)),
+    };
     if let Some(there) = replaced {
         transaction.run_month(month, DELETE_ONE, params![uaid, there.id]).await?;
         if let Some(expected) = there.expected {

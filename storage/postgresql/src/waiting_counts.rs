@@ -1,7 +1,5 @@
 //! How many messages wait for each user agent and in each channel, and which give way to a new one.
 
-use std::sync::atomic::Ordering;
-
 use state_machine::store::FullScope;
 use state_machine::{Message, MessageId, Month, Time, Topic, Uaid};
 use storage::maintenance::WaitingPage;
@@ -16,20 +14,20 @@ use crate::sql::{Columns, params, position};
 /// User agents in a page.
 const USERS_MAX: u64 = 1000;
 
-/// Deletes what has expired or has no channel any more, and what gives way. Returns whose bound the message exceeds even
-/// then.
+/// Deletes what has expired or has no channel any more, and what gives way. Returns how many gave way, or whose bound the
+/// message exceeds even then.
 pub(crate) async fn make_room(
     transaction: &Transaction<'_>,
     uaid: Uaid,
     month: Month,
     message: &Message,
     replaced: WaitingSize,
-) -> Result<Result<(), FullScope>, SqlError> {
+) -> Result<Result<u64, FullScope>, SqlError> {
     let limits = &transaction.client.options.waiting;
     let (counts, expires_at) = read(transaction, uaid, month, message).await?;
     let size = WaitingSize::of(message);
     if limits.exceeded_by(&counts, size, replaced).is_none() {
-        return Ok(Ok(()));
+        return Ok(Ok(0));
     }
     // The endpoint's time of the push.
     let now = message.accepted_at;
@@ -41,7 +39,7 @@ pub(crate) async fn make_room(
     let (counts, _) = read(transaction, uaid, month, message).await?;
     match limits.exceeded_by(&counts, size, replaced) {
         Some(_) if limits.when_full == WhenFull::Replace => {}
-        exceeded => return Ok(exceeded.map_or(Ok(()), Err)),
+        exceeded => return Ok(exceeded.map_or(Ok(0), Err)),
     }
     let topic = message.topic.as_ref().map(Topic::as_str);
     let rows = transaction.run_month(month, LIST, params![uaid, message.chid, topic]).await?;
@@ -52,8 +50,7 @@ pub(crate) async fn make_room(
     };
     let gave_way = deleted.len() as u64;
     transaction.run_month(month, DELETE, params![uaid, deleted]).await?;
-    transaction.client.gave_way.fetch_add(gave_way, Ordering::Relaxed);
-    Ok(Ok(()))
+    Ok(Ok(gave_way))
 }
 
 fn waiting_row(row: &Row) -> Result<WaitingMessage<MessageId>, SqlError> {

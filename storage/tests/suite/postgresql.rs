@@ -9,7 +9,9 @@ use futures_util::future::join_all;
 use postgres_server::{PostgresServer, shared};
 use state_machine::{Chid, Month, Uaid};
 use storage::maintenance::Table;
-use storage::{PageLimit, Store, StoreAdmin, StoreError, Stored};
+use storage::{
+    PageLimit, Store, StoreAdmin, StoreError, Stored, WaitingBound, WaitingLimits, WhenFull,
+};
 use storage_postgresql::{Migration, Postgres, PostgresOpenError, PostgresOptions, statements};
 use tokio::time::sleep;
 
@@ -196,6 +198,35 @@ async fn a_write_that_fails_alone_fails_no_other_of_its_transaction() {
             _ => assert_eq!(answer, Ok(Stored::Done), "{number}"),
         }
     }
+}
+
+/// Fails the first insert of a message, as another transaction in the way does.
+const FAILS_ONCE: &str = "
+    CREATE SEQUENCE {s}.inserts;
+    CREATE FUNCTION {s}.fail_once() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF nextval('{s}.inserts') = 1 THEN RAISE EXCEPTION 'again' USING ERRCODE = '40001'; END IF;
+        RETURN NEW;
+    END $$;
+    CREATE TRIGGER fail_once BEFORE INSERT ON {s}.messages_2026_11 FOR EACH ROW EXECUTE FUNCTION {s}.fail_once()";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_that_gave_way_in_a_repeated_transaction_count_once() {
+    let bound = WaitingBound { messages_max: 2, bytes_max: 0 };
+    let waiting =
+        WaitingLimits { user: bound, when_full: WhenFull::Replace, ..WaitingLimits::NONE };
+    let options = PostgresOptions { waiting, ..on(&shared().url) };
+    let store = with_agents(&options).await;
+    let put = async |number| {
+        let of = names::message(number, channel(), NOW);
+        assert_eq!(store.store_message(agent(0), november(), of).await, Ok(Stored::Done));
+    };
+    put(1).await;
+    put(2).await;
+    shared().sql(&FAILS_ONCE.replace("{s}", &options.schema));
+    put(3).await;
+    let inserts = format!("SELECT last_value FROM {}.inserts", options.schema);
+    assert_eq!(shared().rows(&inserts), [["2"]], "it was repeated");
+    assert_eq!(store.state().messages_gave_way, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
