@@ -26,19 +26,26 @@ use std::sync::Arc;
 use state_machine::Month;
 use storage::StoreError;
 use storage::maintenance::{RecordsByMonth, StoreAdmin};
+use storage::upgrade::UpgradeWatch;
 
 pub use self::open_error::OpenStoreError;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::check_restored;
 use super::{Settings, StoreKind};
 
-/// Opens the store and blocks until it is usable.
-pub fn open(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> {
+/// Opens the store and blocks until it is usable. The watch follows the upgrade of SQLite files.
+pub fn open(
+    settings: &Settings,
+    watch: UpgradeWatch<'_>,
+) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> {
     match settings.store {
         #[cfg(feature = "sqlite")]
-        StoreKind::Embedded => sqlite::open(settings),
+        StoreKind::Embedded => sqlite::open(settings, watch),
         #[cfg(not(feature = "sqlite"))]
-        StoreKind::Embedded => Err(OpenStoreError::NotBuilt("SQLite")),
+        StoreKind::Embedded => {
+            let _unused_without_the_engine = watch;
+            Err(OpenStoreError::NotBuilt("SQLite"))
+        }
         #[cfg(feature = "dynamodb")]
         StoreKind::DynamoDb => dynamodb::open(settings),
         #[cfg(not(feature = "dynamodb"))]
@@ -64,7 +71,10 @@ pub fn statements(settings: &Settings, months: &[Month]) -> Option<String> {
 }
 
 #[cfg(not(feature = "sqlite"))]
-pub fn check_restored(_dir: &std::path::Path) -> Result<(), OpenStoreError> {
+pub fn check_restored(
+    _dir: &std::path::Path,
+    _watch: UpgradeWatch<'_>,
+) -> Result<(), OpenStoreError> {
     Err(OpenStoreError::NotBuilt("SQLite"))
 }
 
