@@ -1,6 +1,7 @@
 # Commands for developers. `make test` runs all checks, and CI runs it.
 
-.PHONY: golden test programs tools lint style deps sqlite check-deps mutants chaos power-loss cluster fuzz idle soak capacity bench deb release cross docs
+.PHONY: golden test programs tools lint style deps sqlite check-deps mutants chaos power-loss cluster fuzz idle soak capacity \
+    bench bench-upgrade deb release cross pi docs
 
 # Most tests wait for servers, and use little of a core meanwhile.
 TEST_THREADS = $(shell expr 3 '*' $$(nproc))
@@ -116,13 +117,21 @@ bench:
 		$(if $(filter write,$(BASELINE)),--write-baseline)
 	./tests/load/bench/plot.py
 
+# How long the start takes that upgrades a store with 300,000 messages, and with a million, and the start after it
+# (docs/performance.md). Needs 2 GB in TMPDIR.
+bench-upgrade:
+	cargo build --release --locked --bin kalends
+	for messages in 300000 1000000; do \
+		./tests/load/upgrade --kalends target/release/kalends --messages $$messages || exit; done
+
 # A Debian package in target/packages, with a stripped binary and its symbols beside it.
 deb:
 	cargo build --release --locked --bin kalends
 	FORMATS=deb packaging/pack target/packages target/release/kalends
 
 # All artefacts of a release in target/release-VERSION, for amd64 and arm64, with static binaries if Rust's musl targets can
-# be installed (docs/releases.md). RELEASE_KEY=FILE signs their sums. Needs no container engine.
+# be installed (docs/releases.md). RELEASE_KEY=FILE signs their sums, BEFORE=FILE is the Debian package of the release
+# before, which is upgraded. The image is tried if podman is there.
 release:
 	packaging/release
 
@@ -130,6 +139,11 @@ release:
 # aarch64-unknown-linux-musl, x86_64-unknown-linux-gnu or x86_64-unknown-linux-musl.
 cross:
 	packaging/cross $(TARGET)
+
+# A binary for arm64 as on a Raspberry Pi, under qemu: a clock that is behind after a restart, and losses of power. BINARY is
+# by default that of `make cross TARGET=aarch64-unknown-linux-musl`. Needs qemu-user-static, /dev/fuse and root.
+pi:
+	packaging/pi $(BINARY)
 
 # The documentation site in target/site, from docs/. Needs Python, graphviz (dot), and mdBook, which is built the first
 # time (5 minutes). Nothing is loaded from elsewhere, by the build or by readers, and each link leads to a page.

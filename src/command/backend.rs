@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use storage::data_dir::{DirError, FileKey, has_databases};
 use storage::owner::OtherOwner;
+use storage::upgrade::UpgradeWatch;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep};
 
 use super::client;
 use super::context::{Context, Servers};
 use super::error::CommandError;
+use super::upgrade;
 use crate::settings::store::{self, OpenStoreError, copy_marker};
 use crate::settings::{Settings, StoreKind};
 
@@ -51,7 +53,7 @@ pub async fn reach_connections(settings: &Settings) -> Result<Backend, CommandEr
 
 /// The tables that servers share, in the process of the command. `creates` missing ones.
 pub fn open_shared(settings: &Settings, creates: bool) -> Result<Context, CommandError> {
-    let store = store::open(settings, creates)?;
+    let store = store::open(settings, creates, UpgradeWatch::NONE)?;
     Ok(Context::own(store, settings, Servers::Unknown))
 }
 
@@ -81,7 +83,7 @@ pub async fn wait_for_embedded(
             return Err(CommandError::NoStore { dir: settings.data_dir.clone() });
         }
         check_owner(&settings.data_dir)?;
-        match store::open(settings, creates) {
+        match upgrade::shown(|watch| store::open(settings, creates, watch)) {
             Err(OpenStoreError::Dir(DirError::InUse { dir })) => {
                 if Instant::now() >= deadline {
                     return Err(CommandError::InUse { dir });

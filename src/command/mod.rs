@@ -7,7 +7,7 @@
 //! it, which is printed as it arrives.
 //!
 //! - [`entry`]: the list of commands and its grammar. [`failure`]: how a command ends.
-//! - [`store_command`]: runs a command on a store; [`backend`] finds the store, [`context`] has what a job knows.
+//! - [`store_command`]: runs a command on a store; [`backend`] finds the store, [`upgrade`] shows its upgrade, [`context`] has what a job knows.
 //! - [`job`]: a job at work, in steps. [`served`]: a job in a server.
 //! - [`client`], [`socket`]: HTTP over `admin.sock`; [`protocol`]: what both know.
 //! - [`output`], [`printer`], [`bar`], [`text`]: output for people, and as JSON.
@@ -32,6 +32,7 @@ pub mod served;
 pub mod socket;
 pub mod store_command;
 pub mod text;
+pub mod upgrade;
 
 pub use backend::Backend;
 pub use context::{Context, Servers};

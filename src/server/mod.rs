@@ -6,6 +6,7 @@
 //! - [`other_servers`]: what differs from the server before on the same tables.
 //! - [`listen`]: the ports; [`accept_drain`]: closing them; [`router_url_check`]: whether other nodes
 //!   reach the router port.
+//! - [`upgrade_log`]: what is logged while the store is upgraded.
 //! - [`maintenance`]: periodic work; [`disk_watch`]: the space of the disk.
 //! - [`shutdown`]: from the signal to the last answer.
 //! - [`ephemeral`]: a server for tests; [`dev_clock`]: the clock that they move.
@@ -36,6 +37,7 @@ mod shutdown;
 pub mod sockets;
 mod startup_log;
 pub mod systemd;
+mod upgrade_log;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -9,12 +9,14 @@ use slog::{Logger, info, warn};
 use state_machine::{Month, Time};
 use storage::data_dir::{DirError, DirLock, check_dir, has_databases};
 use storage::maintenance::PreflightCheck;
+use storage::upgrade::UpgradeWatch;
 use storage::{StoreAdmin, SyncSupport, durable};
 use tokio::sync::oneshot;
 
 use super::error::ServeError;
 use super::maintenance::Upkeep;
 use super::message_id_floor::IdFloor;
+use super::upgrade_log;
 use crate::settings::keys::KeyList;
 use crate::settings::keys::{Keys, KeysError, add};
 use crate::settings::store;
@@ -58,11 +60,11 @@ pub(super) async fn open(
                 true => Keys::load(dir)?,
                 false => Keys::load_or_generate(dir)?,
             };
-            (None, keys, opened(settings).await?)
+            (None, keys, opened(settings, log).await?)
         }
         StoreKind::DynamoDb | StoreKind::PostgreSql => {
             let lock = DirLock::take(dir).map_err(OpenStoreError::from)?;
-            let store = opened(settings).await?;
+            let store = opened(settings, log).await?;
             (Some(lock), keys_beside_tables(role, dir, &*store).await?, store)
         }
     };
@@ -94,11 +96,14 @@ pub(super) async fn open(
 
 /// Opens the store on a thread of its own: the store may take long, and a signal must end the wait. Refuses an unfinished
 /// copy.
-async fn opened(settings: &Settings) -> Result<Arc<dyn StoreAdmin>, ServeError> {
+async fn opened(settings: &Settings, log: &Logger) -> Result<Arc<dyn StoreAdmin>, ServeError> {
     let (hand_over, opened) = oneshot::channel();
-    let owned = settings.clone();
+    let (owned, log) = (settings.clone(), log.clone());
     // After a signal the receiver is gone.
-    thread::spawn(move || _ = hand_over.send(store::open(&owned, owned.create_tables)));
+    thread::spawn(move || {
+        let open = |watch: UpgradeWatch<'_>| store::open(&owned, owned.create_tables, watch);
+        _ = hand_over.send(upgrade_log::logged(&log, open));
+    });
     let store = opened.await.expect("opening a store does not panic")?;
     copy_marker::check(settings, &*store).await?;
     Ok(store)

@@ -8,14 +8,29 @@ use actors::Observe;
 use actors::observe::RegistryState;
 use sd_notify::NotifyState;
 use slog::{Logger, warn};
+use storage::upgrade::{Upgrade, UpgradeStep};
 use tokio::time::{sleep, timeout};
 
 use crate::push::app::AppState;
+
+/// How long a start may be silent after a report of an upgrade, before the service manager ends it.
+const UPGRADE_SILENCE_MAX: Duration = Duration::from_secs(120);
 
 /// The ports listen. Notifies the watchdog from now on, until the process ends.
 pub fn started(node: &AppState) {
     notify(&[NotifyState::Ready], &node.common.log);
     keep_watchdog(node.clone());
+}
+
+/// The store is upgraded, which may take longer than the unit allows for a start.
+pub(super) fn upgrading(upgrade: &Upgrade, log: &Logger) {
+    let status = match upgrade.step {
+        // Without a text the service manager shows none.
+        UpgradeStep::Done => String::new(),
+        _ => format!("upgrading the store, {} %", upgrade.percent()),
+    };
+    let silence = NotifyState::ExtendTimeoutUsec(UPGRADE_SILENCE_MAX.as_micros() as u32);
+    notify(&[silence, NotifyState::Status(&status)], log);
 }
 
 /// The shutdown has begun.

@@ -31,6 +31,7 @@ pub mod registration;
 pub mod rules;
 pub mod store;
 mod sync_support;
+pub mod upgrade;
 pub mod waiting_limits;
 
 pub use feeds::FeedTables;

@@ -54,6 +54,7 @@ const PERIODS: &[(&str, &str, Count)] = &[
     ("src/command/backend.rs", "RETRY_EVERY", Wait),
     ("src/command/bar.rs", "LINE_EVERY", Wait),
     ("src/command/job.rs", "PROGRESS_EVERY", Wait),
+    ("src/command/upgrade.rs", "SHOW_EVERY", Wait),
     ("src/feeds/cli/tail.rs", "POLL", Wait),
     ("src/feeds/cli/tail.rs", "SERVER_RETRY", Wait),
     ("src/feeds/cli/tail_url.rs", "RETRY", Wait),
@@ -159,6 +160,13 @@ const PERIODS: &[(&str, &str, Count)] = &[
     ),
     ("src/server/shutdown.rs", "LOOK_EVERY", Wait),
     ("src/server/shutdown.rs", "PROGRESS_EVERY", Wait),
+    (
+        "src/server/upgrade_log.rs",
+        "REPORT_EVERY",
+        By(
+            "kalends server::upgrade_log::tests::each_report_of_an_upgrade_is_a_line_with_its_percentage",
+        ),
+    ),
     (
         "src/system/parent.rs",
         "LOOK_EVERY",

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::age::{self, Age};
 use super::archive::{self, Manifest};
 use super::{BackupError, STANDARD, open, parent};
-use crate::command::{Command, Commands, Failure, Shown, load};
+use crate::command::{Command, Commands, Failure, Shown, load, upgrade};
 use crate::settings::store::check_restored;
 use crate::settings::{Flags, Settings};
 use crate::system::clock::date;
@@ -75,7 +75,8 @@ fn restore(args: &Restore, settings: &Settings) -> Result<(), BackupError> {
         false => archive::extract((&beginning[..]).chain(archive), extracted.path())?,
     };
     if manifest.tables_in.is_none() {
-        check_restored(extracted.path()).map_err(BackupError::Database)?;
+        upgrade::shown(|watch| check_restored(extracted.path(), watch))
+            .map_err(BackupError::Database)?;
     }
     if !args.check {
         give_name(extracted, target)?;

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use state_machine::Month;
 use storage::StoreError;
 use storage::maintenance::{RecordsByMonth, StoreAdmin};
+use storage::upgrade::UpgradeWatch;
 
 pub use self::open_error::OpenStoreError;
 #[cfg(feature = "sqlite")]
@@ -33,13 +34,20 @@ pub use self::sqlite::check_restored;
 use super::{Settings, StoreKind};
 
 /// Opens the store and blocks until it is usable. `creates` missing tables of a store that is shared, as a server does
-/// with `create_tables`.
-pub fn open(settings: &Settings, creates: bool) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> {
+/// with `create_tables`. The watch follows the upgrade of SQLite files.
+pub fn open(
+    settings: &Settings,
+    creates: bool,
+    watch: UpgradeWatch<'_>,
+) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> {
     match settings.store {
         #[cfg(feature = "sqlite")]
-        StoreKind::Embedded => sqlite::open(settings),
+        StoreKind::Embedded => sqlite::open(settings, watch),
         #[cfg(not(feature = "sqlite"))]
-        StoreKind::Embedded => Err(OpenStoreError::NotBuilt("SQLite")),
+        StoreKind::Embedded => {
+            let _unused_without_the_engine = watch;
+            Err(OpenStoreError::NotBuilt("SQLite"))
+        }
         #[cfg(feature = "dynamodb")]
         StoreKind::DynamoDb => dynamodb::open(settings, creates),
         #[cfg(not(feature = "dynamodb"))]
@@ -74,7 +82,10 @@ pub fn statements(settings: &Settings, months: &[Month]) -> Option<String> {
 }
 
 #[cfg(not(feature = "sqlite"))]
-pub fn check_restored(_dir: &std::path::Path) -> Result<(), OpenStoreError> {
+pub fn check_restored(
+    _dir: &std::path::Path,
+    _watch: UpgradeWatch<'_>,
+) -> Result<(), OpenStoreError> {
     Err(OpenStoreError::NotBuilt("SQLite"))
 }
 

@@ -12,12 +12,14 @@ use state_machine::Month;
 use storage::SyncSupport;
 use storage::data_dir::{BESIDE, DirError, DirLock, FileKey, check_private, free_bytes, sibling};
 use storage::durable;
+use storage::upgrade::{UpgradeStep, UpgradeWatch};
 
 use crate::before_migration;
 use crate::connection::{ConnectionRole, connect, connect_in_any_mode, empty_log, set_wal};
 use crate::error::{OpenError, is_of_full_disk};
 use crate::month_list;
 use crate::schema::{MESSAGES, ROUTER, Schema};
+use crate::upgrade::{OldFile, Upgrading};
 
 pub(crate) struct DataDir {
     path: PathBuf,
@@ -30,10 +32,11 @@ pub(crate) struct MonthFiles(RwLock<BTreeSet<Month>>);
 impl DataDir {
     /// Opens or creates a data directory, and verifies the head of each file: what it is, and of which version. No file is
     /// changed before all are known to be usable. With `migration_copy`, those that are to be migrated are copied first; it
-    /// is the space to leave free.
+    /// is the space to leave free. The watch follows the copies and the migrations.
     pub(crate) fn open(
         path: &Path,
         migration_copy: Option<u64>,
+        watch: UpgradeWatch<'_>,
     ) -> Result<(Self, DirLock, MonthFiles), OpenError> {
         durable::create_dir_all(path, 0o700).map_err(|error| DirError::io(path, error))?;
         let lock = DirLock::take(path)?;
@@ -42,20 +45,23 @@ impl DataDir {
         let months = dir.list_months().map_err(|error| DirError::io(path, error))?;
         dir.ensure_router(&months)?;
         let keys = || iter::once(FileKey::Router).chain(months.iter().copied().map(FileKey::Month));
-        let mut old = Vec::new();
-        for key in keys() {
-            if dir.is_old(key)? {
-                old.push(key);
-            }
-        }
+        let old = keys().filter_map(|key| dir.old(key).transpose());
+        let old = old.collect::<Result<Vec<_>, _>>()?;
         dir.require_listed(&months)?;
+        let upgrading = Upgrading::new(old, migration_copy.is_some(), watch);
         if let Some(free_bytes_min) = migration_copy {
-            let sizes = old.iter().map(|key| dir.bytes(*key)).sum::<io::Result<u64>>();
-            let bytes = sizes.map_err(|error| DirError::io(path, error))?;
-            let files: Vec<_> = old.into_iter().map(|key| (key, dir.path_of(key))).collect();
-            before_migration::copy(path, &files, dir.support, (bytes, free_bytes_min))?;
+            before_migration::check_space(path, &upgrading, free_bytes_min)?;
         }
-        keys().try_for_each(|key| dir.verify(key))?;
+        upgrading.watched(|| {
+            if migration_copy.is_some() {
+                before_migration::copy(path, &upgrading, dir.support)?;
+            }
+            let verify = |key| match upgrading.files.iter().find(|file| file.key == key) {
+                Some(old) => upgrading.step(UpgradeStep::Change(key), old, |_| dir.verify(key)),
+                None => dir.verify(key),
+            };
+            keys().try_for_each(verify)
+        })?;
         // A journal or a log that was removed must not be there again after a power loss.
         dir.sync().map_err(|error| DirError::io(path, error))?;
         dir.list_unlisted(&months)?;
@@ -143,12 +149,16 @@ impl DataDir {
             .map_err(failed)
     }
 
-    /// Whether a file is of an older version. Refuses one that this program cannot use, and changes none.
-    fn is_old(&self, key: FileKey) -> Result<bool, OpenError> {
+    /// A file, if it is of an older version. Refuses one that this program cannot use, and changes none.
+    fn old(&self, key: FileKey) -> Result<Option<OldFile>, OpenError> {
         let path = self.path_of(key);
         let conn = connect_in_any_mode(&path, ConnectionRole::Reader, self.support)
             .map_err(|error| OpenError::unreadable(&path, &error))?;
-        Ok(!schema(key).is_complete(&conn, &path)?)
+        if schema(key).is_complete(&conn, &path)? {
+            return Ok(None);
+        }
+        let bytes = self.bytes(key).map_err(|error| DirError::io(&path, error))?;
+        Ok(Some(OldFile { key, path, bytes }))
     }
 
     /// The size on disk, the write-ahead log included.
@@ -294,7 +304,7 @@ mod tests {
     #[test]
     fn every_write_is_synced_before_it_is_answered() {
         let home = tempfile::tempdir().unwrap();
-        let (dir, _lock, _months) = DataDir::open(home.path(), None).unwrap();
+        let (dir, _lock, _months) = DataDir::open(home.path(), None, UpgradeWatch::NONE).unwrap();
         let conn = dir.connect(FileKey::Router, ConnectionRole::Writer).unwrap();
         assert_eq!(pragma::<String>(&conn, "journal_mode").unwrap(), "wal");
         assert_eq!(pragma::<i64>(&conn, "synchronous").unwrap(), 2, "FULL");
@@ -303,7 +313,7 @@ mod tests {
     #[test]
     fn an_old_log_is_not_applied_to_a_new_file() {
         let home = tempfile::tempdir().unwrap();
-        let (dir, _lock, _months) = DataDir::open(home.path(), None).unwrap();
+        let (dir, _lock, _months) = DataDir::open(home.path(), None, UpgradeWatch::NONE).unwrap();
         let key = FileKey::Month("2026_11".parse().unwrap());
         let log = sibling(&dir.path_of(key), "-wal");
         fs::write(&log, "left by a process that died").unwrap();

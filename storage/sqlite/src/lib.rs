@@ -53,6 +53,7 @@ mod space;
 mod statements;
 mod store;
 mod unwritten;
+mod upgrade;
 mod waiting_counts;
 mod write_connections;
 mod writer;
@@ -70,6 +71,7 @@ use state_machine::{MessageId, Month, Time, Uaid};
 use storage::data_dir::FileKey;
 use storage::registration::NewRecord;
 use storage::store::{StoreError, StoreFuture, answered};
+use storage::upgrade::UpgradeWatch;
 use storage::waiting_limits::WaitingLimits;
 
 pub use self::error::OpenError;
@@ -145,9 +147,18 @@ impl Embedded {
     ///
     /// Blocks while it checks each file and migrates it to the present schema.
     pub fn open(dir: &Path, options: &EmbeddedOptions) -> Result<Self, OpenError> {
+        Self::open_watched(dir, options, UpgradeWatch::NONE)
+    }
+
+    /// The same. The watch follows the migration and the copies before it.
+    pub fn open_watched(
+        dir: &Path,
+        options: &EmbeddedOptions,
+        watch: UpgradeWatch<'_>,
+    ) -> Result<Self, OpenError> {
         let EmbeddedOptions { readers, months_open_max, free_bytes_min, waiting, .. } = *options;
         let migration_copy = options.migration_copy.then_some(free_bytes_min);
-        let (dir, lock, months) = DataDir::open(dir, migration_copy)?;
+        let (dir, lock, months) = DataDir::open(dir, migration_copy, watch)?;
         let (dir, months) = (Arc::new(dir), Arc::new(months));
         let readers = Readers::new(dir.clone(), months.clone(), readers, months_open_max);
         let readers = Arc::new(readers);

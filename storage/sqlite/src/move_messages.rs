@@ -45,6 +45,7 @@ mod tests {
     use std::sync::Arc;
 
     use state_machine::{Chid, Message, MessageId, Span, Time, Urgency};
+    use storage::upgrade::UpgradeWatch;
 
     use super::*;
     use crate::channels;
@@ -77,7 +78,7 @@ mod tests {
     #[test]
     fn moved_messages_are_on_disk_before_the_originals_are_deleted() {
         let home = tempfile::tempdir().unwrap();
-        let (dir, _lock, months) = DataDir::open(home.path(), None).unwrap();
+        let (dir, _lock, months) = DataDir::open(home.path(), None, UpgradeWatch::NONE).unwrap();
         let (dir, months) = (Arc::new(dir), Arc::new(months));
         let readers = Arc::new(Readers::new(dir.clone(), months.clone(), 1, 1));
         let mut files = WriteConnections::new(dir.clone(), months, readers, 2, Arc::default());

@@ -157,6 +157,7 @@ mod tests {
     use std::time::Duration;
 
     use state_machine::Chid;
+    use storage::upgrade::UpgradeWatch;
 
     use super::*;
     use crate::channels;
@@ -166,7 +167,7 @@ mod tests {
 
     /// The readers of a store whose only channels are in one month, and the file of that month.
     fn readers(home: &tempfile::TempDir) -> (Readers, FileKey, std::path::PathBuf) {
-        let (dir, _lock, months) = DataDir::open(home.path(), None).unwrap();
+        let (dir, _lock, months) = DataDir::open(home.path(), None, UpgradeWatch::NONE).unwrap();
         let month = "2026_11".parse().unwrap();
         let key = FileKey::Month(month);
         dir.make(key).unwrap();

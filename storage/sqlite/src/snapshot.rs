@@ -13,6 +13,7 @@ use storage::data_dir::{DirError, FileKey};
 use storage::durable;
 use storage::maintenance::SNAPSHOT_DIR;
 use storage::store::StoreError;
+use storage::upgrade::UpgradeWatch;
 
 use crate::connection::{ConnectionRole, connect};
 use crate::error::{OpenError, WriterError};
@@ -99,9 +100,9 @@ fn pages(key: FileKey, conn: &Connection) -> Result<u64, StoreError> {
 }
 
 /// Checks every database of a restored directory: its schema, its listed months, and its pages. Migrates files of an
-/// older version.
-pub fn check_restored(dir: &Path) -> Result<(), OpenError> {
-    let (opened, _lock, _months) = DataDir::open(dir, None)?;
+/// older version, which the watch follows.
+pub fn check_restored(dir: &Path, watch: UpgradeWatch<'_>) -> Result<(), OpenError> {
+    let (opened, _lock, _months) = DataDir::open(dir, None, watch)?;
     for entry in fs::read_dir(dir).map_err(|error| DirError::io(dir, error))? {
         let path = entry.map_err(|error| DirError::io(dir, error))?.path();
         if path.file_name().and_then(|name| name.to_str()).and_then(FileKey::parse).is_some() {
@@ -131,7 +132,7 @@ mod tests {
     #[test]
     fn a_write_after_the_begin_of_a_snapshot_is_not_in_it() {
         let home = tempfile::tempdir().unwrap();
-        let (dir, _lock, _months) = DataDir::open(home.path(), None).unwrap();
+        let (dir, _lock, _months) = DataDir::open(home.path(), None, UpgradeWatch::NONE).unwrap();
         let writer = dir.connect(FileKey::Router, ConnectionRole::Writer).unwrap();
         run(&writer, "CREATE TABLE written (x); INSERT INTO written VALUES (1)").unwrap();
         let snapshot = Snapshot::begin(&dir, [FileKey::Router].into_iter()).unwrap_or_else(|_| {

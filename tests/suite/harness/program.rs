@@ -39,9 +39,14 @@ fn end_after_limit() {
 /// A running `kalends` process, which is killed when this is dropped.
 pub(crate) struct Program(Child);
 
+/// The program under test: that of this build, or `TESTED`, such as one for another processor (packaging/pi).
+pub(crate) fn tested() -> PathBuf {
+    std::env::var_os("TESTED").map_or(env!("CARGO_BIN_EXE_kalends").into(), PathBuf::from)
+}
+
 /// `kalends` with these arguments, not started yet.
 pub(crate) fn kalends<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
-    let mut command = Command::from(child(env!("CARGO_BIN_EXE_kalends")));
+    let mut command = Command::from(child(tested()));
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.kill_on_drop(true);
     command

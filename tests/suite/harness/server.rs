@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::answer::Answer;
 use super::ports::free_port;
-use super::program::{ExitOutput, Program, child, kalends, signal};
+use super::program::{ExitOutput, Program, child, kalends, signal, tested};
 use super::seen_metrics;
 use super::sender::Sender;
 use super::signer::unix_now_s;
@@ -435,8 +435,7 @@ fn spawn(dir: &Path, before: Option<Ports>, launch: &Launch) -> Result<(Child, P
 }
 
 fn command(dir: &Path, launch: &Launch) -> Command {
-    let tested = Path::new(env!("CARGO_BIN_EXE_kalends"));
-    let program = launch.program.as_deref().unwrap_or(tested);
+    let program = &launch.program.clone().unwrap_or_else(tested);
     if let Some(mib) = launch.disk_mib {
         return on_disk(&data_dir(dir), mib, program);
     }

@@ -8,7 +8,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Packed, answers, lines, succeeded, unpack};
+use super::{PUBLISHER, Packed, answers, lines, succeeded, unpack};
 use crate::harness::child;
 
 /// The unpacked layout of an image for one processor.
@@ -111,6 +111,10 @@ async fn the_image_serves_in_a_root_that_has_nothing_else() {
     let mut layout = Layout::of(&packed);
     let (_, config, layer) = layout.image();
     let config = &config["config"];
+    let [(_, maintainer), (_, downloads)] = PUBLISHER;
+    let labels = ["authors", "url"]
+        .map(|name| &config["Labels"][format!("org.opencontainers.image.{name}")]);
+    assert_eq!(labels, [maintainer, downloads]);
     let layer = layout.folder.path().join(Layout::path(&layer));
     let root = TempDir::new().unwrap();
     unpack(&layer, root.path());

@@ -15,6 +15,12 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::harness::{AT_ONCE, child, run, within};
 
+/// What packaging/publisher has once its owner has filled it in.
+const PUBLISHER: [(&str, &str); 2] = [
+    ("MAINTAINER", "Ada Example <ada@push.example>"),
+    ("DOWNLOADS", "https://push.example/kalends/"),
+];
+
 /// All artefacts, not compressed, signed with a key of their own.
 struct Packed {
     folder: TempDir,
@@ -37,7 +43,8 @@ impl Packed {
         command.arg(folder.path()).arg(env!("CARGO_BIN_EXE_kalends"));
         // The scripts run Cargo, which is no part of what is compiled.
         command.env_remove("RUSTC_WORKSPACE_WRAPPER").env("COMPRESSION", "none");
-        command.env("RELEASE_KEY", key.path().join("key")).envs(variables.iter().copied());
+        command.env("RELEASE_KEY", key.path().join("key")).envs(PUBLISHER);
+        command.envs(variables.iter().copied());
         let output = succeeded(&mut command);
         let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!complaints.contains("NOT"), "{complaints}");

@@ -6,7 +6,7 @@ use std::fs;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Packed, lines, repository, succeeded, unpack};
+use super::{PUBLISHER, Packed, lines, repository, succeeded, unpack};
 use crate::harness::child;
 
 #[test]
@@ -169,6 +169,19 @@ fn the_sums_cover_all_files_and_are_signed_by_the_named_key() {
     };
     assert!(verify("SHA256SUMS"));
     assert!(!verify(listed[0]), "a signature is of one file");
+}
+
+#[test]
+fn the_packages_name_who_publishes_them_and_where() {
+    let packed = Packed::shared();
+    let [(_, maintainer), (_, downloads)] = PUBLISHER;
+    let mut debian = child("dpkg-deb");
+    debian.arg("--field").arg(packed.file(".deb")).args(["Maintainer", "Homepage"]);
+    let expected = [format!("Maintainer: {maintainer}"), format!("Homepage: {downloads}")];
+    assert_eq!(lines(&mut debian), expected);
+    let mut rpm = child("rpm");
+    rpm.args(["-qp", "--queryformat=%{PACKAGER} %{URL}"]).arg(packed.file(".rpm"));
+    assert_eq!(lines(&mut rpm), [format!("{maintainer} {downloads}")]);
 }
 
 #[test]

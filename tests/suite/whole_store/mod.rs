@@ -10,6 +10,7 @@ mod kept;
 mod releases;
 mod samples;
 pub(crate) mod upgrade;
+mod upgrade_progress;
 mod upgrade_refusals;
 
 use std::collections::BTreeSet;

@@ -32,13 +32,13 @@ fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     contents
 }
 
-fn sql(file: &Path, statements: &str) {
+pub(super) fn sql(file: &Path, statements: &str) {
     let conn = Connection::open(file).expect("it is a database");
     conn.execute_batch(statements).unwrap_or_else(|error| panic!("{statements}: {error}"));
 }
 
 /// Undoes the newest migration of each file but `but`.
-fn make_old(dir: &Path, but: &str) {
+pub(super) fn make_old(dir: &Path, but: &str) {
     for file in databases(dir).iter().filter(|file| *file != but) {
         match file == "router.db" {
             true => set_back(&dir.join(file), &ROUTER[..1], ROUTER.len()),
@@ -48,7 +48,7 @@ fn make_old(dir: &Path, but: &str) {
 }
 
 /// A directory with each kind of file, and the name of one of its months.
-async fn copied_samples(keys: bool) -> (TempDir, String) {
+pub(super) async fn copied_samples(keys: bool) -> (TempDir, String) {
     let (_server, dir, _rows) = stopped_with_samples(Launch::default()).await;
     let home = TempDir::new().expect("a temporary directory can be made");
     copy_files(&dir, home.path());

@@ -1,6 +1,7 @@
 use std::sync::mpsc;
 
 use rusqlite::Connection;
+use storage::upgrade::UpgradeWatch;
 use tempfile::TempDir;
 
 use super::*;
@@ -18,7 +19,7 @@ async fn writer() -> (TempDir, Writer) {
 /// A writer whose batches may take this long.
 async fn writer_with(write_batch_time_max: Duration) -> (TempDir, Writer) {
     let home = tempfile::tempdir().unwrap();
-    let (dir, lock, months) = DataDir::open(home.path(), None).unwrap();
+    let (dir, lock, months) = DataDir::open(home.path(), None, UpgradeWatch::NONE).unwrap();
     let (dir, months) = (Arc::new(dir), Arc::new(months));
     let readers = Arc::new(Readers::new(dir.clone(), months.clone(), 1, 1));
     let files = WriteConnections::new(dir, months, readers, 1, Arc::default());

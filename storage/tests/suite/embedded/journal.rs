@@ -5,6 +5,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 use storage::Store;
+use storage::upgrade::UpgradeWatch;
 use storage_sqlite::check_restored;
 use storage_sqlite::{Embedded, EmbeddedOptions};
 
@@ -62,7 +63,7 @@ async fn a_file_with_a_rollback_journal_gets_a_log_at_the_next_start() {
 #[tokio::test]
 async fn a_restored_file_with_a_rollback_journal_gets_a_log() {
     let home = home_with_rollback_journals().await;
-    check_restored(home.path()).unwrap();
+    check_restored(home.path(), UpgradeWatch::NONE).unwrap();
     assert_eq!(FILES.map(|name| has_log(&home.path().join(name))), [true, true]);
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use state_machine::Month;
 use storage::maintenance::SNAPSHOT_DIR;
+use storage::upgrade::UpgradeWatch;
 use storage::{Store, StoreAdmin};
 use storage_sqlite::Embedded;
 use storage_sqlite::check_restored;
@@ -46,7 +47,7 @@ async fn a_snapshot_has_all_files_as_they_were_at_one_moment() {
         true
     });
     store.snapshot(on_step).await.unwrap();
-    check_restored(&snapshot).unwrap();
+    check_restored(&snapshot, UpgradeWatch::NONE).unwrap();
     assert_eq!((rows(&snapshot, month()), rows(&snapshot, month().next())), (1, 1));
     assert!(rows(home.path(), month()) > 1, "writes went on");
     store.close().await.unwrap();
