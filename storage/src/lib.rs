@@ -29,6 +29,7 @@ pub mod receipts;
 pub mod record_row;
 pub mod registration;
 pub mod rules;
+pub mod sql;
 pub mod store;
 mod sync_support;
 pub mod waiting_limits;

@@ -5,14 +5,15 @@ use std::collections::BTreeSet;
 use state_machine::{Chid, Month, Uaid};
 use storage::engine_calls;
 use storage::networked::ChannelCalls;
+use storage::sql::rows::SqlRow;
 
 use crate::client::PostgresClient;
-use crate::error::{SqlError, if_month};
-use crate::sql::{Columns, params};
+use crate::error::{Result, if_month};
+use crate::sql::params;
 
 impl ChannelCalls for PostgresClient {
-    async fn channels(&self, uaid: Uaid, month: Month) -> Result<Option<BTreeSet<Chid>>, SqlError> {
-        let rows = if_month(self.read_month(month, READ, params![uaid]).await)?;
+    async fn channels(&self, uaid: Uaid, month: Month) -> Result<Option<BTreeSet<Chid>>> {
+        let rows = if_month(self.read(Some(month), READ, params![uaid]).await)?;
         let mut channels = None;
         for row in rows {
             let channels = channels.get_or_insert_with(BTreeSet::new);
@@ -31,14 +32,9 @@ impl ChannelCalls for PostgresClient {
             |client| client.add(uaid, month, channels, true);
     }
 
-    async fn remove_channel(
-        &self,
-        uaid: Uaid,
-        months: Vec<Month>,
-        chid: Chid,
-    ) -> Result<(), SqlError> {
+    async fn remove_channel(&self, uaid: Uaid, months: Vec<Month>, chid: Chid) -> Result<()> {
         for month in months {
-            if_month(self.write_month(uaid, month, REMOVE, params![uaid, chid]).await)?;
+            if_month(self.write(uaid, Some(month), REMOVE, params![uaid, chid]).await)?;
         }
         Ok(())
     }
@@ -52,9 +48,9 @@ impl PostgresClient {
         month: Month,
         channels: BTreeSet<Chid>,
         if_new: bool,
-    ) -> Result<(), SqlError> {
+    ) -> Result<()> {
         let channels: Vec<Chid> = channels.into_iter().collect();
-        self.write_month(uaid, month, ADD, params![uaid, channels, if_new]).await.map(drop)
+        self.write(uaid, Some(month), ADD, params![uaid, channels, if_new]).await.map(drop)
     }
 }
 

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Row, Statement};
+use tokio_postgres::{Client, Statement};
 
 use crate::address::{Address, tls_problem};
-use crate::error::SqlError;
-use crate::sql::Query;
+use crate::error::{Result, SqlError};
+use crate::sql::{Query, Row};
 
 /// How connections are made.
 pub(crate) struct Server {
@@ -32,7 +32,7 @@ impl Server {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) async fn connect(&self) -> Result<Connection, SqlError> {
+    pub(crate) async fn connect(&self) -> Result<Connection> {
         if let Some((at, error)) = &*self.failure()
             && at.elapsed() < FAILED_FOR
         {
@@ -48,14 +48,14 @@ impl Server {
 const PREPARED_MAX: usize = 500;
 
 pub(crate) struct Connection {
-    client: Client,
+    pub(crate) client: Client,
     /// None behind a pooler.
     prepared: Option<Mutex<HashMap<String, Statement>>>,
     timeout: Duration,
 }
 
 impl Connection {
-    async fn open(server: &Server) -> Result<Self, SqlError> {
+    pub(crate) async fn open(server: &Server) -> Result<Self> {
         let Server { address, connect_timeout, operation_timeout, .. } = server;
         let unreachable = |reason: &str| SqlError::unreachable(&address.shown, reason);
         // The driver's own limit ends with the TCP connection. This one covers the login too.
@@ -86,9 +86,8 @@ impl Connection {
     }
 
     /// Runs a statement, prepared before if this connection keeps statements.
-    pub(crate) async fn run(&self, query: &Query) -> Result<Vec<Row>, SqlError> {
-        let run = async { self.send(query, self.prepare(query).await?.as_ref()).await };
-        timeout(self.timeout, run).await.map_err(|_| SqlError::late(self.timeout))?
+    pub(crate) async fn run(&self, query: &Query) -> Result<Vec<Row>> {
+        self.in_time(async { self.send(query, self.prepare(query).await?.as_ref()).await }).await
     }
 
     /// Runs a statement that was prepared. Those that are polled together are sent together.
@@ -96,34 +95,38 @@ impl Connection {
         &self,
         query: &Query,
         statement: Option<&Statement>,
-    ) -> Result<Vec<Row>, SqlError> {
-        let run = self.send(query, statement);
-        timeout(self.timeout, run).await.map_err(|_| SqlError::late(self.timeout))?
+    ) -> Result<Vec<Row>> {
+        self.in_time(self.send(query, statement)).await
     }
 
     /// Runs statements without parameters and rows.
-    pub(crate) async fn execute(&self, statements: &str) -> Result<(), SqlError> {
-        let executed = timeout(self.timeout, self.client.batch_execute(statements)).await;
-        Ok(executed.map_err(|_| SqlError::late(self.timeout))??)
+    pub(crate) async fn execute(&self, statements: &str) -> Result<()> {
+        self.in_time(self.client.batch_execute(statements)).await
     }
 
-    async fn send(
+    pub(crate) async fn in_time<T, E: Into<SqlError>>(
         &self,
-        query: &Query,
-        statement: Option<&Statement>,
-    ) -> Result<Vec<Row>, SqlError> {
-        let Some(statement) = statement else {
-            let params: Vec<(&(dyn ToSql + Sync), Type)> =
-                query.params.iter().map(|param| (&*param.value as _, param.of.clone())).collect();
-            return Ok(self.client.query_typed(&query.text, &params).await?);
+        answer: impl Future<Output = Result<T, E>>,
+    ) -> Result<T> {
+        let answer = timeout(self.timeout, answer).await;
+        answer.map_err(|_late| SqlError::late(self.timeout))?.map_err(Into::into)
+    }
+
+    async fn send(&self, query: &Query, statement: Option<&Statement>) -> Result<Vec<Row>> {
+        let values = query.params.iter().map(|param| &*param.value as &(dyn ToSql + Sync));
+        let rows = match statement {
+            Some(statement) => self.client.query(statement, &values.collect::<Vec<_>>()).await,
+            None => {
+                let types = query.params.iter().map(|param| param.of.clone());
+                self.client.query_typed(&query.text, &values.zip(types).collect::<Vec<_>>()).await
+            }
         };
-        let params: Vec<&(dyn ToSql + Sync)> =
-            query.params.iter().map(|param| &*param.value as _).collect();
-        Ok(self.client.query(statement, &params).await?)
+        let rows = rows.map_err(|error| SqlError::from(error).of(query.month))?;
+        Ok(rows.into_iter().map(Row).collect())
     }
 
     /// Prepares a statement, unless it is. None behind a pooler.
-    pub(crate) async fn prepare(&self, query: &Query) -> Result<Option<Statement>, SqlError> {
+    pub(crate) async fn prepare(&self, query: &Query) -> Result<Option<Statement>> {
         let Some(there) = self.kept().map(|kept| kept.get(&query.text).cloned()) else {
             return Ok(None);
         };
@@ -131,7 +134,8 @@ impl Connection {
             return Ok(there);
         }
         let types: Vec<Type> = query.params.iter().map(|param| param.of.clone()).collect();
-        let statement = self.client.prepare_typed(&query.text, &types).await?;
+        let statement = self.client.prepare_typed(&query.text, &types).await;
+        let statement = statement.map_err(|error| SqlError::from(error).of(query.month))?;
         if let Some(mut kept) = self.kept() {
             if kept.len() >= PREPARED_MAX {
                 kept.clear();

@@ -7,8 +7,8 @@ use storage::maintenance::{PREFLIGHT_UAID, PreflightCheck};
 use storage::networked::MonthCalls;
 
 use crate::client::PostgresClient;
-use crate::error::SqlError;
-use crate::sql::{holds, params};
+use crate::error::{Result, SqlError};
+use crate::sql::{NONE, holds};
 
 /// The statements of each table that is no month's. No feed has an empty name.
 const TABLES: [(&str, &str); 5] = [
@@ -59,16 +59,16 @@ const MONTH: &str = "
 pub(crate) async fn run(
     client: &PostgresClient,
     months: BTreeSet<Month>,
-) -> Result<Vec<PreflightCheck>, SqlError> {
+) -> Result<Vec<PreflightCheck>> {
     let mut checks = Vec::new();
     for (what, statements) in TABLES {
-        let tried = try_all(client, client.names.text(statements)).await;
+        let tried = try_all(client, client.names.text(None, statements)).await;
         checks.push(check(format!("read and write {what}"), tried)?);
     }
     let listed = client.months().await?;
     for month in months {
         let outcome = match listed.contains(&month) {
-            true => try_all(client, client.names.month_text(month, MONTH)).await,
+            true => try_all(client, client.names.text(Some(month), MONTH)).await,
             false => Err(SqlError::corrupt(
                 "there is no such table: create it with `kalends tables create`",
             )),
@@ -79,7 +79,7 @@ pub(crate) async fn run(
 }
 
 /// Runs statements, and takes them back.
-async fn try_all(client: &PostgresClient, statements: String) -> Result<(), SqlError> {
+async fn try_all(client: &PostgresClient, statements: String) -> Result<()> {
     let statements = statements.replace("{uaid}", &format!("'{PREFLIGHT_UAID}'::uuid"));
     let transaction = client.begin().await?;
     let tried = transaction.execute(&statements).await;
@@ -88,7 +88,7 @@ async fn try_all(client: &PostgresClient, statements: String) -> Result<(), SqlE
 }
 
 /// An error of the server is the result of a check; one of the connection is an error of the call.
-fn check(what: String, tried: Result<(), SqlError>) -> Result<PreflightCheck, SqlError> {
+fn check(what: String, tried: Result<()>) -> Result<PreflightCheck> {
     match tried {
         Err(error) if error.ends_connection() => Err(error),
         tried => Ok(PreflightCheck { what, outcome: tried.map_err(|error| error.to_string()) }),
@@ -96,11 +96,11 @@ fn check(what: String, tried: Result<(), SqlError>) -> Result<PreflightCheck, Sq
 }
 
 /// Settings of the server with which an answered write can be lost, each with what can be lost.
-pub(crate) async fn risks(client: &PostgresClient) -> Result<Vec<String>, SqlError> {
+pub(crate) async fn risks(client: &PostgresClient) -> Result<Vec<String>> {
     let commit = "SELECT current_setting('synchronous_commit') = 'off'";
     let mut risks = Vec::new();
     for (statement, risk) in [(commit, OF_COMMIT), (ASYNCHRONOUS, OF_STANDBYS)] {
-        let rows = client.read(statement, params![]).await?;
+        let rows = client.read(None, statement, NONE).await?;
         if holds(&rows)? {
             risks.push(risk.to_owned());
         }

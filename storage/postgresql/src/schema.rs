@@ -9,13 +9,13 @@
 
 use state_machine::Month;
 use storage::networked::MonthCalls;
-use tokio_postgres::Row;
+use storage::sql::rows::SqlRow;
 use tokio_postgres::error::SqlState;
 
 use crate::client::{PostgresClient, Transaction, transact};
-use crate::error::{PostgresOpenError, SqlError};
+use crate::error::{PostgresOpenError, Result, SqlError};
 use crate::migrations::{MIGRATIONS, Migration};
-use crate::sql::{Columns, Names, holds, params};
+use crate::sql::{NONE, Names, Row, holds, params};
 
 /// A lock that is held while tables are made or changed. What then waits for a table's lock holds up what comes after it,
 /// and so gives up soon.
@@ -83,8 +83,8 @@ fn to_newest_month(migrations: &[Migration]) -> String {
 /// version.
 pub fn statements(schema: &str, months: &[Month]) -> String {
     let names = Names { schema: schema.to_owned() };
-    let tables = names.text(&format!("{SCHEMA}\n{}", of_no_month(MIGRATIONS)));
-    let months = months.iter().map(|month| names.month_text(*month, &of_month(MIGRATIONS)));
+    let tables = names.text(None, &format!("{SCHEMA}\n{}", of_no_month(MIGRATIONS)));
+    let months = months.iter().map(|month| names.text(Some(*month), &of_month(MIGRATIONS)));
     std::iter::once(tables).chain(months).collect::<Vec<_>>().join("\n")
 }
 
@@ -109,19 +109,19 @@ pub(crate) async fn ensure(client: &PostgresClient) -> Result<(), PostgresOpenEr
 }
 
 /// Makes the tables, or brings them to the newest version with those of all months.
-async fn make(transaction: &Transaction<'_>) -> Result<(), SqlError> {
+async fn make(transaction: &Transaction<'_>) -> Result<()> {
     let PostgresClient { names, migrations, .. } = transaction.client;
     transaction.execute(LOCK).await?;
     // A role that owns a schema may not make others.
     let is_there = "SELECT to_regnamespace('{s}') IS NOT NULL";
-    if !holds(&transaction.run(is_there, params![]).await?)? {
-        transaction.execute(&names.text(SCHEMA)).await?;
+    if !holds(&transaction.run(None, is_there, NONE).await?)? {
+        transaction.execute(&names.text(None, SCHEMA)).await?;
     }
-    transaction.execute(&names.text(&of_no_month(migrations))).await?;
+    transaction.execute(&names.text(None, &of_no_month(migrations))).await?;
     if !migrations.is_empty() {
-        let rows = transaction.run(MONTHS, params![names.schema.as_str()]).await?;
+        let rows = transaction.run(None, MONTHS, params![names.schema.as_str()]).await?;
         for month in decode_months(&rows)? {
-            transaction.execute(&names.month_text(month, &to_newest_month(migrations))).await?;
+            transaction.execute(&names.text(Some(month), &to_newest_month(migrations))).await?;
         }
     }
     Ok(())
@@ -130,13 +130,13 @@ async fn make(transaction: &Transaction<'_>) -> Result<(), SqlError> {
 /// The version in the row of the schema. None without tables.
 async fn version(client: &PostgresClient) -> Result<Option<u64>, PostgresOpenError> {
     let exists = "SELECT to_regclass('{s}.state') IS NOT NULL";
-    if !holds(&client.read(exists, params![]).await?)? {
+    if !holds(&client.read(None, exists, NONE).await?)? {
         return Ok(None);
     }
     let query = "SELECT number FROM {s}.state WHERE name = 'schema'";
     let foreign = || PostgresOpenError::Foreign { schema: client.names.schema.clone() };
     // A table of this name is another program's.
-    let rows = client.read(query, params![]).await.map_err(|error| {
+    let rows = client.read(None, query, NONE).await.map_err(|error| {
         match error.has_code(&[SqlState::UNDEFINED_COLUMN]) {
             true => foreign(),
             false => error.into(),
@@ -147,16 +147,16 @@ async fn version(client: &PostgresClient) -> Result<Option<u64>, PostgresOpenErr
 
 /// The oldest version whose programs can use the tables, which a newer version writes in a row of its own. None if it is
 /// the version itself.
-async fn oldest(client: &PostgresClient) -> Result<Option<u64>, SqlError> {
+async fn oldest(client: &PostgresClient) -> Result<Option<u64>> {
     let query = "SELECT number FROM {s}.state WHERE name = 'schema_oldest'";
-    let rows = client.read(query, params![]).await?;
+    let rows = client.read(None, query, NONE).await?;
     rows.first().map(|row| row.number(0)).transpose()
 }
 
 impl MonthCalls for PostgresClient {
-    async fn ensure_month(&self, month: Month) -> Result<(), SqlError> {
+    async fn ensure_month(&self, month: Month) -> Result<()> {
         let version = newest(self.migrations);
-        if holds(&self.read_month(month, IS_CURRENT, params![version]).await?)? {
+        if holds(&self.read(Some(month), IS_CURRENT, params![version]).await?)? {
             return Ok(());
         }
         if !self.options.create_tables {
@@ -172,22 +172,22 @@ impl MonthCalls for PostgresClient {
                 true => to_newest_month(self.migrations),
                 false => of_month(self.migrations),
             };
-            transaction.execute(&self.names.month_text(month, &statements)).await
+            transaction.execute(&self.names.text(Some(month), &statements)).await
         }
         .await)
     }
 
-    async fn months(&self) -> Result<Vec<Month>, SqlError> {
-        decode_months(&self.read(MONTHS, params![self.names.schema.as_str()]).await?)
+    async fn months(&self) -> Result<Vec<Month>> {
+        decode_months(&self.read(None, MONTHS, params![self.names.schema.as_str()]).await?)
     }
 
     /// Other months are not waited for, nor do they wait.
-    async fn drop_month(&self, month: Month) -> Result<bool, SqlError> {
+    async fn drop_month(&self, month: Month) -> Result<bool> {
         transact!(self, |transaction| async {
             transaction.execute(LOCK).await?;
             let is_there = is_there(&transaction, month).await?;
             if is_there {
-                transaction.execute(&self.names.month_text(month, DROP_MONTH)).await?;
+                transaction.execute(&self.names.text(Some(month), DROP_MONTH)).await?;
             }
             Ok(is_there)
         }
@@ -196,17 +196,14 @@ impl MonthCalls for PostgresClient {
 }
 
 /// Whether the month has its tables.
-pub(crate) async fn is_there(
-    transaction: &Transaction<'_>,
-    month: Month,
-) -> Result<bool, SqlError> {
+pub(crate) async fn is_there(transaction: &Transaction<'_>, month: Month) -> Result<bool> {
     let is_there = "SELECT to_regclass('{s}.messages_{m}') IS NOT NULL";
-    holds(&transaction.run_month(month, is_there, params![]).await?)
+    holds(&transaction.run(Some(month), is_there, NONE).await?)
 }
 
-fn decode_months(rows: &[Row]) -> Result<Vec<Month>, SqlError> {
-    let month = |row: &Row| row.parsed(0, |name| name.trim_start_matches("messages_").parse());
-    rows.iter().map(month).collect()
+fn decode_months(rows: &[Row]) -> Result<Vec<Month>> {
+    let month = |name: &str| name.trim_start_matches("messages_").parse();
+    rows.iter().map(|row| row.some(0, row.parsed(0, month)?)).collect()
 }
 
 /// Whether the month has its tables, in this version.

@@ -115,10 +115,14 @@ fn apply(
 mod tests {
     use state_machine::feed::FeedKey;
     use state_machine::{AckCode, Receipt, ReceiptRequest};
+    use storage::copied_rows::CopiedRow;
+    use storage::sql::feeds::SqlFeeds;
 
     use super::*;
-    use crate::expected_receipts::{DECIDED_MAX, insert};
+    use crate::copied_rows;
     use crate::schema::ROUTER;
+
+    const DECIDED_MAX: usize = RouterFile::COMMIT.receipts;
 
     /// No rule leaves such rows, but a copy of a damaged store may.
     #[test]
@@ -139,7 +143,9 @@ mod tests {
             assert!(
                 finished(rules::write(&RouterFile(&conn), &expected(number), delivered)).unwrap()
             );
-            assert!(insert(&conn, &expected(number)).unwrap());
+            let ExpectedReceipt { request, deadline } = expected(number);
+            let (feed, key) = (request.subscription, request.key);
+            copied_rows::write(&conn, &CopiedRow::ExpectedReceipt { feed, key, deadline }).unwrap();
         }
         let first = finished(rules::expire(&RouterFile(&conn), Time(1000))).unwrap();
         assert_eq!((first.receipts, first.is_more), (0, true));
