@@ -8,7 +8,7 @@ use storage::networked::ChannelCalls;
 use storage::sql::rows::SqlRow;
 
 use crate::client::PostgresClient;
-use crate::error::{Result, if_month};
+use crate::error::{Result, SqlError, if_month};
 use crate::sql::params;
 
 impl ChannelCalls for PostgresClient {
@@ -25,32 +25,20 @@ impl ChannelCalls for PostgresClient {
     }
 
     engine_calls! {
-        add_channels(uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> () =
-            |client| client.add(uaid, month, channels, false);
+        add_channels(uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> () = |client| async {
+            client.write(uaid, Some(month), ADD, params![uaid, channels, false]).await.map(drop)
+        };
 
-        create_channels(uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> () =
-            |client| client.add(uaid, month, channels, true);
-    }
+        create_channels(uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> () = |client| async {
+            client.write(uaid, Some(month), ADD, params![uaid, channels, true]).await.map(drop)
+        };
 
-    async fn remove_channel(&self, uaid: Uaid, months: Vec<Month>, chid: Chid) -> Result<()> {
-        for month in months {
-            if_month(self.write(uaid, Some(month), REMOVE, params![uaid, chid]).await)?;
-        }
-        Ok(())
-    }
-}
-
-impl PostgresClient {
-    /// Adds channels; with `if_new` only if the agent is not known in the month.
-    async fn add(
-        &self,
-        uaid: Uaid,
-        month: Month,
-        channels: BTreeSet<Chid>,
-        if_new: bool,
-    ) -> Result<()> {
-        let channels: Vec<Chid> = channels.into_iter().collect();
-        self.write(uaid, Some(month), ADD, params![uaid, channels, if_new]).await.map(drop)
+        remove_channel(uaid: Uaid, months: Vec<Month>, chid: Chid) -> () = |client| async {
+            for month in months {
+                if_month(client.write(uaid, Some(month), REMOVE, params![uaid, chid]).await)?;
+            }
+            Ok::<_, SqlError>(())
+        };
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use state_machine::{Month, Uaid};
 use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::PostgresOptions;
 use crate::connection::{Connection, Server};
@@ -16,7 +16,7 @@ use crate::migrations::Migration;
 use crate::sql::{Names, Param, Row};
 
 pub struct PostgresClient {
-    server: Arc<Server>,
+    pub(crate) server: Arc<Server>,
     pub(crate) names: Names,
     pub(crate) options: PostgresOptions,
     pub(crate) migrations: &'static [Migration],
@@ -33,7 +33,7 @@ pub struct PostgresClient {
 const ATTEMPTS_MAX: u32 = 5;
 
 /// The pause before another attempt, multiplied by its number.
-const PAUSE: Duration = Duration::from_millis(20);
+pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
 /// Writes that are no agent's are in the order of this one.
 pub(crate) const NO_AGENT: Uaid = Uaid([0; 16]);
@@ -45,7 +45,9 @@ macro_rules! repeated {
         loop {
             attempt += 1;
             match $attempt.await {
-                Err(error) if $client.may_repeat(&error, attempt) => $client.pause(attempt).await,
+                Err(error) if $client.may_repeat(&error, attempt) => {
+                    tokio::time::sleep($crate::client::PAUSE * attempt).await;
+                }
                 done => break done,
             }
         }
@@ -88,11 +90,6 @@ impl PostgresClient {
         }
     }
 
-    /// Hosts and ports of the URL, for errors.
-    pub(crate) fn shown(&self) -> &str {
-        &self.server.address.shown
-    }
-
     /// Runs a write of an agent, on the tables of a month or on the others, in a transaction with others.
     pub(crate) async fn write<P: Into<Param>>(
         &self,
@@ -113,18 +110,10 @@ impl PostgresClient {
     ) -> Result<Vec<Row>> {
         let query = self.names.query(month, template, params);
         let at = self.next_reader.fetch_add(1, Ordering::Relaxed) % self.readers.len();
-        let mut is_first = true;
-        loop {
-            let connection = self.reader(at).await?;
-            match connection.run(&query).await {
-                Err(error) if error.ends_connection() && is_first => {
-                    // Of many reads that lost it, another one may have opened the next.
-                    let mut slot = self.readers[at].lock().await;
-                    slot.take_if(|there| Arc::ptr_eq(there, &connection));
-                    is_first = false;
-                }
-                done => return done,
-            }
+        let read = async || self.reader(at).await?.run(&query).await;
+        match read().await {
+            Err(error) if error.ends_connection() => read().await,
+            done => done,
         }
     }
 
@@ -165,16 +154,12 @@ impl PostgresClient {
     pub(crate) fn may_repeat(&self, error: &SqlError, attempt: u32) -> bool {
         (error.is_conflict() || error.ends_connection()) && attempt < ATTEMPTS_MAX
     }
-
-    pub(crate) async fn pause(&self, attempt: u32) {
-        sleep(PAUSE * attempt).await;
-    }
 }
 
 /// A transaction. If it is dropped, its connection is closed, and nothing of it is done.
 pub(crate) struct Transaction<'a> {
     pub(crate) client: &'a PostgresClient,
-    connection: Connection,
+    pub(crate) connection: Connection,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -188,21 +173,7 @@ impl Transaction<'_> {
         self.connection.run(&self.client.names.query(month, template, params)).await
     }
 
-    /// Runs statements without parameters and rows.
-    pub(crate) async fn execute(&self, statements: &str) -> Result<()> {
-        self.connection.execute(statements).await
-    }
-
-    pub(crate) fn connection(&self) -> &Connection {
-        &self.connection
-    }
-
-    /// Takes back what was done.
-    pub(crate) async fn roll_back(self) {
-        let _taken_back = self.end::<()>(Err(SqlError::conflict())).await;
-    }
-
-    /// Commits if all steps succeeded.
+    /// Commits if all steps succeeded, and takes back what was done if not.
     pub(crate) async fn end<T>(self, steps: Result<T>) -> Result<T> {
         let ended = match &steps {
             Ok(_) => self.connection.execute("COMMIT").await,

@@ -1,6 +1,7 @@
 //! A connection to the server, and its prepared statements.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -52,6 +53,8 @@ pub(crate) struct Connection {
     /// None behind a pooler.
     prepared: Option<Mutex<HashMap<String, Statement>>>,
     timeout: Duration,
+    /// Whether an error has ended it, also if the server does not know.
+    is_lost: AtomicBool,
 }
 
 impl Connection {
@@ -69,7 +72,8 @@ impl Connection {
             }
         })?;
         let prepared = (!server.is_pooled).then(Mutex::default);
-        let connection = Self { client, prepared, timeout: *operation_timeout };
+        let is_lost = AtomicBool::default();
+        let connection = Self { client, prepared, timeout: *operation_timeout, is_lost };
         if !server.is_pooled {
             // What this side has given up, the server ends too, and releases its locks.
             let limit = operation_timeout.as_millis();
@@ -82,7 +86,7 @@ impl Connection {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.client.is_closed()
+        self.is_lost.load(Ordering::Relaxed) || self.client.is_closed()
     }
 
     /// Runs a statement, prepared before if this connection keeps statements.
@@ -108,8 +112,13 @@ impl Connection {
         &self,
         answer: impl Future<Output = Result<T, E>>,
     ) -> Result<T> {
-        let answer = timeout(self.timeout, answer).await;
-        answer.map_err(|_late| SqlError::late(self.timeout))?.map_err(Into::into)
+        let answer = match timeout(self.timeout, answer).await {
+            Ok(answer) => answer.map_err(Into::into),
+            Err(_late) => Err(SqlError::late(self.timeout)),
+        };
+        answer.inspect_err(|error| {
+            self.is_lost.fetch_or(error.ends_connection(), Ordering::Relaxed);
+        })
     }
 
     async fn send(&self, query: &Query, statement: Option<&Statement>) -> Result<Vec<Row>> {

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use state_machine::{Chid, Message, Month, Topic, Uaid};
+use state_machine::{Chid, Month, Topic};
 use storage::copied_rows::{CopiedPage, CopiedRow, PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use storage::engine_calls;
 use storage::maintenance::{CopyProgress, Table};
 use storage::networked::CopyCalls;
-use storage::record_row::RecordRow;
 use storage::rules::record_rows::RecordRows;
 use storage::sql::copies::{self, Copied};
 use storage::sql::rows::SqlRow;
@@ -16,7 +15,7 @@ use storage::store::Cursor;
 
 use crate::client::{PostgresClient, Transaction, transact};
 use crate::error::{Result, SqlError, if_month};
-use crate::sql::{NONE, Row, count, holds, params};
+use crate::sql::{NONE, Row, count, params};
 use crate::{channels, messages};
 
 /// Rows that one step of a copy of a month reads.
@@ -32,37 +31,35 @@ struct Part {
     decode: fn(&Row) -> Result<Copied>,
 }
 
-const VERSIONS: Part = Part {
-    name: "versions",
-    statement: READ_VERSIONS,
-    decode: |row| one(CopiedRow::Version(row.uaid(0)?, row.notification(1)?)),
-};
-const SEQUENCES: Part = Part {
-    name: "sequences",
-    statement: READ_SEQUENCES,
-    decode: |row| one(CopiedRow::Sequence(row.feed_state(0)?)),
-};
-const KEYS: Part =
-    Part { name: "keys", statement: READ_KEYS, decode: |row| copies::read_key(row, 0) };
-const EXPECTED: Part = Part {
-    name: "expected",
-    statement: READ_EXPECTED,
-    decode: |row| copies::read_expected(row, 0),
-};
-const CHANNELS: Part = Part { name: "channels", statement: READ_CHANNELS, decode: decode_channels };
-const MESSAGES: Part = Part {
-    name: "messages",
-    statement: READ_MESSAGES,
-    decode: |row| one(CopiedRow::Message(row.uaid(13)?, row.message(0)?)),
-};
-
 fn parts(table: Table) -> &'static [Part] {
     match table {
         Table::Router => &[],
-        Table::Notifications => &[VERSIONS],
-        Table::Sequences => &[SEQUENCES],
-        Table::Feeds => &[KEYS, EXPECTED],
-        Table::Messages(_) => &[CHANNELS, MESSAGES],
+        Table::Notifications => &[Part {
+            name: "versions",
+            statement: READ_VERSIONS,
+            decode: |row| one(CopiedRow::Version(row.uaid(0)?, row.notification(1)?)),
+        }],
+        Table::Sequences => &[Part {
+            name: "sequences",
+            statement: READ_SEQUENCES,
+            decode: |row| one(CopiedRow::Sequence(row.feed_state(0)?)),
+        }],
+        Table::Feeds => &[
+            Part { name: "keys", statement: READ_KEYS, decode: |row| copies::read_key(row, 0) },
+            Part {
+                name: "expected",
+                statement: READ_EXPECTED,
+                decode: |row| copies::read_expected(row, 0),
+            },
+        ],
+        Table::Messages(_) => &[
+            Part { name: "channels", statement: READ_CHANNELS, decode: decode_channels },
+            Part {
+                name: "messages",
+                statement: READ_MESSAGES,
+                decode: |row| one(CopiedRow::Message(row.uaid(13)?, row.message(0)?)),
+            },
+        ],
     }
 }
 
@@ -77,10 +74,7 @@ async fn read_page(
     rows_max: usize,
 ) -> Result<CopiedPage> {
     if table == Table::Router {
-        let page = client.records(after.as_ref()).await?;
-        let rows = page.rows.into_iter();
-        let rows = rows.map(|row| CopiedRow::Record(RecordRow { node: None, ..row })).collect();
-        return Ok(CopiedPage { rows, next: page.next, ..CopiedPage::default() });
+        return Ok(client.records(after.as_ref()).await?.into());
     }
     let parts = parts(table);
     let (at, after) = match &after {
@@ -94,14 +88,7 @@ async fn read_page(
     };
     let part = &parts[at];
     let params = params![after, rows_max as u64];
-    let rows = match table {
-        Table::Messages(month) => {
-            let rows = client.read(Some(month), part.statement, params).await;
-            let Some(rows) = if_month(rows.map(Some))? else { return Ok(CopiedPage::default()) };
-            rows
-        }
-        _ => client.read(None, part.statement, params).await?,
-    };
+    let rows = client.read(table.month(), part.statement, params).await?;
     let (mut page, mut bytes, mut last) = (CopiedPage::default(), 0, None);
     for row in &rows {
         if bytes >= PAGE_BYTES_MAX {
@@ -130,7 +117,14 @@ fn decode_channels(row: &Row) -> Result<Copied> {
 impl CopyCalls for PostgresClient {
     engine_calls! {
         read_rows(table: Table, after: Option<Cursor>) -> CopiedPage =
-            |client| read_page(client, table, after, PAGE_ROWS_MAX);
+            |client| async move { if_month(read_page(client, table, after, PAGE_ROWS_MAX).await) };
+
+        write_rows(table: Table, rows: Arc<Vec<CopiedRow>>) -> () = |client| async {
+            transact!(client, |transaction| write_page(&transaction, table, &rows).await)
+        };
+
+        copy_rows(from: Month, to: Month, after: Option<Cursor>) -> CopyProgress =
+            |client| copy_page(client, from, to, after);
     }
 
     /// Keys of feeds are read as two rows, and the channels of an agent as one.
@@ -144,34 +138,28 @@ impl CopyCalls for PostgresClient {
         };
         count(&if_month(self.read(table.month(), statement, NONE).await)?)
     }
+}
 
-    async fn write_rows(&self, table: Table, rows: Arc<Vec<CopiedRow>>) -> Result<()> {
-        transact!(self, |transaction| write_page(&transaction, table, &rows).await)
+/// First the channels, because a message is copied only if its channel is registered, then the messages.
+async fn copy_page(
+    client: &PostgresClient,
+    from: Month,
+    to: Month,
+    after: Option<Cursor>,
+) -> Result<CopyProgress> {
+    if from == to {
+        return Ok(CopyProgress::default());
     }
-
-    /// First the channels, because a message is copied only if its channel is registered, then the messages.
-    async fn copy_rows(
-        &self,
-        from: Month,
-        to: Month,
-        after: Option<Cursor>,
-    ) -> Result<CopyProgress> {
-        if from == to {
-            return Ok(CopyProgress::default());
+    let page = read_page(client, Table::Messages(from), after, STEP_ROWS_MAX).await?;
+    let written = transact!(client, |transaction| async {
+        let mut written = 0;
+        for row in &page.rows {
+            written += copy_row(&transaction, to, row).await?;
         }
-        self.read(Some(from), "SELECT 1 FROM {s}.agents_{m} LIMIT 1", NONE).await?;
-        let page = read_page(self, Table::Messages(from), after, STEP_ROWS_MAX).await?;
-        let CopiedPage { rows, next, .. } = page;
-        let written = transact!(self, |transaction| async {
-            let mut written = 0;
-            for row in &rows {
-                written += copy_row(&transaction, to, row).await?;
-            }
-            Ok(written)
-        }
-        .await)?;
-        Ok(CopyProgress { seen: rows.len() as u64, written, next })
+        Ok(written)
     }
+    .await)?;
+    Ok(CopyProgress { seen: page.rows.len() as u64, written, next: page.next })
 }
 
 async fn write_page(transaction: &Transaction<'_>, table: Table, rows: &[CopiedRow]) -> Result<()> {
@@ -182,8 +170,8 @@ async fn write_page(transaction: &Transaction<'_>, table: Table, rows: &[CopiedR
         }
         match row {
             CopiedRow::Channels(uaid, chids) => {
-                let chids: Vec<Chid> = chids.iter().copied().collect();
-                transaction.run(month, channels::ADD, params![*uaid, chids, false]).await?;
+                let params = params![*uaid, chids.clone(), false];
+                transaction.run(month, channels::ADD, params).await?;
             }
             CopiedRow::Message(uaid, message) => {
                 let values = messages::insert_values(*uaid, message);
@@ -196,34 +184,22 @@ async fn write_page(transaction: &Transaction<'_>, table: Table, rows: &[CopiedR
     try_join_all(writes).await.map(drop)
 }
 
-/// Returns the number of rows that were written.
+/// Returns the number of rows that were written. A message never replaces a newer one of its topic.
 async fn copy_row(transaction: &Transaction<'_>, to: Month, row: &CopiedRow) -> Result<u64> {
     let rows = match row {
         CopiedRow::Channels(uaid, chids) => {
-            let chids: Vec<Chid> = chids.iter().copied().collect();
-            let there = params![*uaid, chids.clone()];
-            if holds(&transaction.run(Some(to), CHANNELS_THERE, there).await?)? {
-                return Ok(0);
-            }
-            transaction.run(Some(to), channels::ADD, params![*uaid, chids, false]).await?
+            transaction.run(Some(to), COPY_CHANNELS, params![*uaid, chids.clone()]).await?
         }
-        CopiedRow::Message(uaid, message) => copy_message(transaction, to, *uaid, message).await?,
+        CopiedRow::Message(uaid, message) => {
+            let topic = message.topic.as_ref().map(Topic::as_str);
+            let older = params![*uaid, message.chid, topic, message.id];
+            transaction.run(Some(to), DELETE_OLDER, older).await?;
+            let values = messages::insert_values(*uaid, message);
+            transaction.run(Some(to), COPY_MESSAGE, values).await?
+        }
         _ => Vec::new(),
     };
     Ok(u64::from(!rows.is_empty()))
-}
-
-/// A message never replaces a newer one of its topic.
-async fn copy_message(
-    transaction: &Transaction<'_>,
-    to: Month,
-    uaid: Uaid,
-    message: &Message,
-) -> Result<Vec<Row>> {
-    let topic = message.topic.as_ref().map(Topic::as_str);
-    let older = params![uaid, message.chid, topic, message.id];
-    transaction.run(Some(to), DELETE_OLDER, older).await?;
-    transaction.run(Some(to), COPY_MESSAGE, messages::insert_values(uaid, message)).await
 }
 
 const COUNT_FEEDS: &str = "SELECT 2 * (SELECT count(*) FROM {s}.feed_keys) + (SELECT count(*) FROM {s}.receipts_expected)";
@@ -231,10 +207,11 @@ const COUNT_FEEDS: &str = "SELECT 2 * (SELECT count(*) FROM {s}.feed_keys) + (SE
 const COUNT_MONTH: &str =
     "SELECT (SELECT count(*) FROM {s}.agents_{m}) + (SELECT count(*) FROM {s}.messages_{m})";
 
-/// Whether the agent is known with all of these channels.
-const CHANNELS_THERE: &str = "
-    SELECT EXISTS (SELECT 1 FROM {s}.agents_{m} WHERE uaid = $1)
-        AND NOT EXISTS (SELECT 1 FROM unnest($2::uuid[]) AS n(chid) WHERE NOT EXISTS (
+/// Unless the agent is known with all of these channels.
+const COPY_CHANNELS: &str = "
+    SELECT {s}.add_channels_{m}($1, $2, false)
+    WHERE NOT EXISTS (SELECT 1 FROM {s}.agents_{m} WHERE uaid = $1)
+        OR EXISTS (SELECT 1 FROM unnest($2) AS n(chid) WHERE NOT EXISTS (
             SELECT 1 FROM {s}.channels_{m} c WHERE c.uaid = $1 AND c.chid = n.chid))";
 
 const DELETE_OLDER: &str = "

@@ -1,6 +1,5 @@
 //! Errors of PostgreSQL. None has a key or a payload: details, which have, are left out.
 
-use std::error::Error;
 use std::io;
 use std::time::Duration;
 
@@ -9,12 +8,13 @@ use storage::sql::values::TooLarge;
 use storage::store::StoreError;
 use tokio_postgres::error::SqlState;
 
-use crate::address::AddressError;
+use crate::address::{AddressError, reason};
 
 pub(crate) type Result<T, E = SqlError> = std::result::Result<T, E>;
 
 /// Why a statement failed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{text}")]
 pub struct SqlError {
     pub(crate) kind: ErrorKind,
     /// For an operator's log, without keys and payloads.
@@ -136,7 +136,7 @@ impl From<tokio_postgres::Error> for SqlError {
             let text = format!("PostgreSQL: {} ({})", refusal.message(), refusal.code().code());
             return Self { kind: ErrorKind::Refused(refusal.code().clone()), text };
         }
-        let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+        let reason = reason(&error);
         if reason == "password missing" {
             let kind = ErrorKind::Refused(SqlState::INVALID_PASSWORD);
             return Self::new(kind, "PostgreSQL: no password");
@@ -155,12 +155,6 @@ impl From<SqlError> for StoreError {
             _ if error.has_code(&[SqlState::DISK_FULL]) => Self::NoSpace,
             _ => Self::Failed(error.text),
         }
-    }
-}
-
-impl std::fmt::Display for SqlError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.text)
     }
 }
 
@@ -216,9 +210,9 @@ pub enum PostgresOpenError {
 
 impl From<SqlError> for PostgresOpenError {
     fn from(error: SqlError) -> Self {
-        match error.kind {
-            ErrorKind::Unreachable | ErrorKind::Lost => Self::Unreachable(error.to_string()),
-            _ => Self::Failed(error.to_string()),
+        match error.is_away() {
+            true => Self::Unreachable(error.text),
+            false => Self::Failed(error.text),
         }
     }
 }

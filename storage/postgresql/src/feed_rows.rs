@@ -30,7 +30,7 @@ pub(crate) struct Feeds<'a> {
 
 impl<'a> Feeds<'a> {
     pub(crate) fn writing(transaction: &'a Transaction<'_>) -> Self {
-        let (connection, names) = (transaction.connection(), &transaction.client.names);
+        let (connection, names) = (&transaction.connection, &transaction.client.names);
         Self { connection, names, is_writing: true }
     }
 }

@@ -122,8 +122,7 @@ impl Lane {
         let (begun, (written, committed)) = sent.await;
         // The commit of a transaction that has failed succeeds, and rolls back.
         let written = written.into_iter().collect::<Result<Vec<_>, _>>();
-        let done = begun.and(written).and_then(|written| committed.map(|()| written));
-        done.inspect_err(|error| self.note(error))
+        begun.and(written).and_then(|written| committed.map(|()| written))
     }
 
     /// One write, again if it was in another's way or if its connection ended: writes may be repeated.
@@ -138,7 +137,6 @@ impl Lane {
                 Ok(rows) => return Ok(Written { rows, is_repeated }),
                 Err(error) => error,
             };
-            self.note(&error);
             let may_repeat = error.is_conflict() || error.ends_connection();
             if !may_repeat || attempt >= ATTEMPTS_MAX {
                 return Err(error);
@@ -154,11 +152,5 @@ impl Lane {
             self.connection = Some(self.server.connect().await?);
         }
         Ok(self.connection.as_ref().expect("it was opened"))
-    }
-
-    fn note(&mut self, error: &SqlError) {
-        if error.ends_connection() {
-            self.connection = None;
-        }
     }
 }

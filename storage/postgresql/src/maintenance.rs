@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use state_machine::Time;
+use storage::engine_calls;
 use storage::maintenance::{Capacity, ID_FLOOR_AHEAD_MAX, Table, TableStatus};
 use storage::networked::{MonthCalls, NodeCalls};
 use storage::sql::rows::SqlRow;
@@ -47,15 +48,13 @@ impl NodeCalls for PostgresClient {
         Ok(marks.into_iter().flatten().collect())
     }
 
-    async fn put_key_fingerprints(
-        &self,
-        before: BTreeSet<String>,
-        after: BTreeSet<String>,
-    ) -> Result<bool> {
-        let [before, after] = [before, after].map(|marks| marks.into_iter().collect::<Vec<_>>());
-        self.write(NO_AGENT, None, SWAP, params![before, after])
-            .await
-            .map(|written| written.is_some())
+    engine_calls! {
+        put_key_fingerprints(before: BTreeSet<String>, after: BTreeSet<String>) -> bool =
+            |client| async {
+                let [before, after] = [before, after].map(|marks| Vec::from_iter(marks));
+                let swapped = client.write(NO_AGENT, None, SWAP, params![before, after]).await;
+                swapped.map(|swapped| swapped.is_some())
+            };
     }
 
     async fn id_floor(&self) -> Result<Time> {

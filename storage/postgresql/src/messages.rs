@@ -1,8 +1,9 @@
 //! The messages of one month.
 
-use state_machine::{Chid, Message, MessageId, MessageKey, Month, Time, Uaid};
+use state_machine::{Chid, Message, MessageId, MessageKey, Month, Time, Topic, Uaid};
+use storage::engine_calls;
 use storage::networked::{MessageCalls, MonthCalls};
-use storage::receipts::{Deletion, ExpectedReceipt};
+use storage::receipts::Deletion;
 use storage::rules::receipts as rules;
 use storage::sql::rows::SqlRow;
 use storage::sql::values::{self, Value};
@@ -27,19 +28,10 @@ const MOVED_MAX: u64 = 100;
 impl MessageCalls for PostgresClient {
     /// A message within its bounds that replaces none with a receipt costs one statement.
     async fn store(&self, uaid: Uaid, month: Month, message: Message) -> Result<Stored> {
-        let WaitingLimits { user, channel, .. } = self.options.waiting;
-        let mut values = row_values(uaid, &message);
-        for bound in [user, channel] {
-            values.extend([bound.messages_max, bound.bytes_max].map(Value::from));
-        }
-        let written = self.write(uaid, Some(month), STORE, values).await?;
-        let row =
-            written.rows.first().ok_or_else(|| SqlError::corrupt("a message has no answer"))?;
-        match row.column::<i32>(0)? {
-            0 => Ok(Stored::Done),
-            1 => Ok(Stored::NoSuchChannel),
-            2 => Ok(Stored::Outranked(row.message_id(1)?)),
-            _ => transact!(self, |transaction| {
+        let values = store_values(uaid, &message, &self.options.waiting);
+        match stored(&self.write(uaid, Some(month), STORE, values).await?.rows)? {
+            Some(stored) => Ok(stored),
+            None => transact!(self, |transaction| {
                 store_with_care(&transaction, uaid, month, &message).await
             }),
         }
@@ -90,24 +82,17 @@ impl MessageCalls for PostgresClient {
         Ok(deleted as usize)
     }
 
-    async fn settle(
-        &self,
-        uaid: Uaid,
-        months: Vec<Month>,
-        deletions: Vec<Deletion>,
-    ) -> Result<SettledMessages> {
-        transact!(self, |transaction| settle(&transaction, uaid, &months, &deletions).await)
-    }
+    engine_calls! {
+        settle(uaid: Uaid, months: Vec<Month>, deletions: Vec<Deletion>) -> SettledMessages =
+            |client| async {
+                transact!(client, |transaction| settle(&transaction, uaid, &months, &deletions).await)
+            };
 
-    async fn record_offers(
-        &self,
-        uaid: Uaid,
-        month: Month,
-        messages: Vec<MessageKey>,
-    ) -> Result<()> {
-        let (ids, chids) = columns(&messages);
-        let params = params![uaid, ids, chids];
-        if_month(self.write(uaid, Some(month), RECORD_OFFERS, params).await).map(drop)
+        record_offers(uaid: Uaid, month: Month, messages: Vec<MessageKey>) -> () = |client| async {
+            let (ids, chids) = columns(&messages);
+            let written = client.write(uaid, Some(month), RECORD_OFFERS, params![uaid, ids, chids]);
+            if_month(written.await).map(drop)
+        };
     }
 
     /// In pages of one transaction each.
@@ -128,26 +113,30 @@ async fn store_with_care(
     month: Month,
     message: &Message,
 ) -> Result<Stored> {
-    let Some(mut replaced) = lock_for_store(transaction, uaid, month, message).await? else {
-        return Ok(Stored::NoSuchChannel);
-    };
-    match replaced.take_if(|there| there.id >= message.id) {
-        Some(there) if there.id > message.id => return Ok(Stored::Outranked(there.id)),
-        Some(_) => return Ok(Stored::Done),
-        None => {}
+    // It locks the agent's rows. From then on the message is of a registered channel, and the newest of its topic.
+    let values = store_values(uaid, message, &transaction.client.options.waiting);
+    if let Some(stored) = stored(&transaction.run(Some(month), STORE, values).await?)? {
+        return Ok(stored);
     }
     let found = transaction.run(Some(month), FIND, params![uaid, message.id]).await?;
     if !found.is_empty() {
         return Ok(Stored::Done);
     }
-    let size = replaced.as_ref().map_or(WaitingSize::NOTHING, |there| there.size);
-    let room = waiting_counts::make_room(transaction, uaid, month, message, size).await?;
-    if let Err(scope) = room {
+    let topic = message.topic.as_ref().map(Topic::as_str);
+    let replaced = params![uaid, message.chid, topic];
+    let replaced = transaction.run(Some(month), OF_TOPIC, replaced).await?;
+    let size = match replaced.first() {
+        Some(row) => WaitingSize { messages: 1, bytes: row.number(1)? },
+        None => WaitingSize::NOTHING,
+    };
+    let full = waiting_counts::make_room(transaction, uaid, month, message, size).await?;
+    if let Some(scope) = full {
         return Ok(Stored::Full(scope));
     }
-    if let Some(there) = replaced {
-        transaction.run(Some(month), DELETE_ONE, params![uaid, there.id]).await?;
-        if let Some(expected) = there.expected {
+    for row in &replaced {
+        let replaced = params![uaid, vec![row.message_id(0)?]];
+        transaction.run(Some(month), waiting_counts::DELETE, replaced).await?;
+        if let Some(expected) = row.receipt_of_message(2)? {
             rules::cancel(&Feeds::writing(transaction), &expected).await?;
         }
     }
@@ -155,33 +144,15 @@ async fn store_with_care(
     Ok(Stored::Done)
 }
 
-/// A message of the same topic that waits.
-struct OfTopic {
-    id: MessageId,
-    size: WaitingSize,
-    expected: Option<ExpectedReceipt>,
-}
-
-/// Locks an agent's rows, and reads the message of the same topic. None if the channel is not registered.
-async fn lock_for_store(
-    transaction: &Transaction<'_>,
-    uaid: Uaid,
-    month: Month,
-    message: &Message,
-) -> Result<Option<Option<OfTopic>>> {
-    lock(transaction, uaid, month).await?;
-    let channel = transaction.run(Some(month), CHANNEL, params![uaid, message.chid]).await?;
-    if channel.is_empty() {
-        return Ok(None);
-    }
-    let Some(topic) = &message.topic else { return Ok(Some(None)) };
-    let params = params![uaid, message.chid, topic.as_str()];
-    let rows = transaction.run(Some(month), OF_TOPIC, params).await?;
-    let decode = |row: &Row| {
-        let size = WaitingSize { messages: 1, bytes: row.number(1)? };
-        Ok(OfTopic { id: row.message_id(0)?, size, expected: row.receipt_of_message(2)? })
-    };
-    rows.first().map(decode).transpose().map(Some)
+/// What the function of [`STORE`] has done. None if it has done nothing, as the message needs care.
+fn stored(rows: &[Row]) -> Result<Option<Stored>> {
+    let row = rows.first().ok_or_else(|| SqlError::corrupt("a message has no answer"))?;
+    Ok(match row.column::<i32>(0)? {
+        0 => Some(Stored::Done),
+        1 => Some(Stored::NoSuchChannel),
+        2 => Some(Stored::Outranked(row.message_id(1)?)),
+        _ => None,
+    })
 }
 
 /// Locks the rows of an agent in a month, until the transaction ends.
@@ -193,6 +164,16 @@ pub(crate) async fn lock(transaction: &Transaction<'_>, uaid: Uaid, month: Month
 fn row_values(uaid: Uaid, message: &Message) -> Vec<Value<'_>> {
     let size = i32::try_from(WaitingSize::of(message).bytes).unwrap_or(i32::MAX);
     values::message(uaid, message).into_iter().chain([Value::Medium(size)]).collect()
+}
+
+/// The values of [`STORE`].
+fn store_values<'a>(
+    uaid: Uaid,
+    message: &'a Message,
+    WaitingLimits { user, channel, .. }: &WaitingLimits,
+) -> Vec<Value<'a>> {
+    let bounds = [user.messages_max, user.bytes_max, channel.messages_max, channel.bytes_max];
+    row_values(uaid, message).into_iter().chain(bounds.map(Value::from)).collect()
 }
 
 /// The values of [`INSERT`].
@@ -226,16 +207,7 @@ async fn settle(
             receipts.extend(row.receipt_of_message(0)?.zip(settlement));
         }
     }
-    // The locks of feeds are taken in one order.
-    receipts
-        .sort_by(|(one, _), (other, _)| one.request.subscription.cmp(&other.request.subscription));
-    for (expected, settlement) in receipts {
-        let subscription = &expected.request.subscription;
-        let is_new = rules::settle(&Feeds::writing(transaction), &expected, settlement).await?;
-        if is_new && !settled.subscriptions.contains(subscription) {
-            settled.subscriptions.push(subscription.clone());
-        }
-    }
+    settled.subscriptions = rules::settle_all(&Feeds::writing(transaction), receipts).await?;
     Ok(settled)
 }
 
@@ -284,15 +256,11 @@ pub(crate) async fn delete_expired(client: &PostgresClient, now: Time) -> Result
 
 const LOCK: &str = "SELECT 1 FROM {s}.agents_{m} WHERE uaid = $1 FOR UPDATE";
 
-const CHANNEL: &str = "SELECT 1 FROM {s}.channels_{m} WHERE uaid = $1 AND chid = $2";
-
 const FIND: &str = "SELECT 1 FROM {s}.messages_{m} WHERE uaid = $1 AND id = $2";
 
 const OF_TOPIC: &str = "
     SELECT id, size, receipt, expires_at FROM {s}.messages_{m}
     WHERE uaid = $1 AND chid = $2 AND topic = $3";
-
-const DELETE_ONE: &str = "DELETE FROM {s}.messages_{m} WHERE uaid = $1 AND id = $2";
 
 const STORE: &str = "
     SELECT code, other

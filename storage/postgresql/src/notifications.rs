@@ -1,47 +1,37 @@
 //! SimplePush notifications, one row per channel.
 
+use std::future::ready;
+
 use state_machine::{Chid, Uaid};
-use storage::Notification;
 use storage::networked::VersionCalls;
 use storage::sql::rows::SqlRow;
 use storage::sql::statements::{DELETE_NOTIFICATION, SAVE_NOTIFICATION};
 use storage::sql::values::{self, values};
+use storage::{Notification, engine_calls};
 
 use crate::client::PostgresClient;
-use crate::error::Result;
+use crate::error::{Result, SqlError};
 use crate::sql::params;
 
 impl VersionCalls for PostgresClient {
-    /// The table is made with the router table.
-    async fn ensure_notifications(&self) -> Result<()> {
-        Ok(())
-    }
+    engine_calls! {
+        ensure_notifications() -> () = |_made_with_the_router| ready(Ok::<_, SqlError>(()));
 
-    async fn fetch_notifications(
-        &self,
-        uaid: Uaid,
-        after: Option<Chid>,
-        limit: usize,
-    ) -> Result<Vec<Notification>> {
-        let rows = self.read(None, FETCH, params![uaid, after, limit as u64]).await?;
-        rows.iter().map(|row| row.notification(0)).collect()
-    }
+        fetch_notifications(uaid: Uaid, after: Option<Chid>, limit: usize) -> Vec<Notification> =
+            |client| async {
+                let rows = client.read(None, FETCH, params![uaid, after, limit as u64]).await?;
+                rows.iter().map(|row| row.notification(0)).collect::<Result<_>>()
+            };
 
-    async fn save_notification(&self, uaid: Uaid, notification: Notification) -> Result<bool> {
-        let params = values::notification(uaid, &notification);
-        let saved = self.write(uaid, None, SAVE_NOTIFICATION, params).await;
-        saved.map(|saved| saved.is_some())
-    }
+        save_notification(uaid: Uaid, notification: Notification) -> bool = |client| async {
+            let values = values::notification(uaid, &notification);
+            client.write(uaid, None, SAVE_NOTIFICATION, values).await.map(|saved| saved.is_some())
+        };
 
-    async fn delete_notification(
-        &self,
-        uaid: Uaid,
-        chid: Chid,
-        version: Option<u64>,
-    ) -> Result<bool> {
-        let params = values![uaid, chid, version.map(u64::to_be_bytes)];
-        let deleted = self.write(uaid, None, DELETE_NOTIFICATION, params).await;
-        deleted.map(|deleted| deleted.is_some())
+        delete_notification(uaid: Uaid, chid: Chid, version: Option<u64>) -> bool = |client| async {
+            let values = values![uaid, chid, version.map(u64::to_be_bytes)];
+            client.write(uaid, None, DELETE_NOTIFICATION, values).await.map(|gone| gone.is_some())
+        };
     }
 }
 

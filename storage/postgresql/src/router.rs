@@ -38,14 +38,6 @@ impl RecordRows for PostgresClient {
         })
     }
 
-    async fn change_records(&self, changes: Vec<GuardedChange>) -> Result<u64> {
-        let mut written = 0;
-        for change in changes {
-            written += u64::from(self.change_record(&change).await?.is_done());
-        }
-        Ok(written)
-    }
-
     /// In the order of the uaids.
     async fn records(&self, after: Option<&Cursor>) -> Result<RecordPage> {
         let params =

@@ -25,14 +25,8 @@ pub struct Snapshot(Connection);
 pub enum SnapshotError {
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// The server refused the connection or a statement, with this SQLSTATE.
-    #[error("{text}")]
-    Refused { code: String, text: String },
-    #[error("{0}")]
-    Unreachable(String),
-    /// The connection ended, or the server did not answer in time.
-    #[error("{0}")]
-    Lost(String),
+    #[error(transparent)]
+    Sql(#[from] SqlError),
 }
 
 impl Snapshot {
@@ -81,22 +75,16 @@ impl Snapshot {
 }
 
 impl SnapshotError {
-    /// The SQLSTATE, if the server refused.
+    /// The SQLSTATE, if the server refused the connection or a statement.
     pub fn code(&self) -> Option<&str> {
         match self {
-            Self::Refused { code, .. } => Some(code),
+            Self::Sql(SqlError { kind: ErrorKind::Refused(code), .. }) => Some(code.code()),
             _ => None,
         }
     }
-}
 
-impl From<SqlError> for SnapshotError {
-    fn from(error: SqlError) -> Self {
-        let text = error.to_string();
-        match error.kind {
-            ErrorKind::Refused(code) => Self::Refused { code: code.code().to_owned(), text },
-            ErrorKind::Unreachable => Self::Unreachable(text),
-            _ => Self::Lost(text),
-        }
+    /// Whether there was no connection.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Sql(error) if error.kind == ErrorKind::Unreachable)
     }
 }

@@ -1,13 +1,14 @@
 //! Statements with their parameters, the names in them, and the columns of rows.
 
 use std::borrow::Cow;
-use std::error::Error;
+use std::collections::BTreeSet;
 
 use state_machine::{Chid, MessageId, Month, Time, Uaid};
 use storage::Cursor;
 use storage::sql::rows::SqlRow;
 use storage::sql::values::Value;
-use tokio_postgres::types::{FromSql, ToSql, Type, accepts};
+use tokio_postgres::Column;
+use tokio_postgres::types::{FromSql, ToSql, Type};
 use uuid::Uuid;
 
 use crate::error::{Result, SqlError};
@@ -73,8 +74,8 @@ params_of! {
 
 macro_rules! arrays_of_ids {
     ($($rust:ty => $bytes:expr),*) => {$(
-        impl From<Vec<$rust>> for Param {
-            fn from(ids: Vec<$rust>) -> Self {
+        impl From<$rust> for Param {
+            fn from(ids: $rust) -> Self {
                 let ids = ids.into_iter().map($bytes).map(Uuid::from_bytes);
                 Self::new(Type::UUID_ARRAY, ids.collect::<Vec<_>>())
             }
@@ -82,7 +83,10 @@ macro_rules! arrays_of_ids {
     )*};
 }
 
-arrays_of_ids! { Uaid => |it| it.0, Chid => |it| it.0, MessageId => MessageId::to_bytes }
+arrays_of_ids! {
+    Vec<Uaid> => |it| it.0, Vec<Chid> => |it| it.0, BTreeSet<Chid> => |it| it.0,
+    Vec<MessageId> => MessageId::to_bytes
+}
 
 impl From<Vec<String>> for Param {
     fn from(texts: Vec<String>) -> Self {
@@ -129,26 +133,15 @@ impl Row {
     }
 }
 
-/// A number of any width.
-struct Whole(i64);
-
-impl<'a> FromSql<'a> for Whole {
-    fn from_sql(of: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
-        Ok(Self(match *of {
-            Type::INT2 => i16::from_sql(of, raw)?.into(),
-            Type::INT4 => i32::from_sql(of, raw)?.into(),
-            _ => i64::from_sql(of, raw)?,
-        }))
-    }
-
-    accepts!(INT2, INT4, INT8);
-}
-
 impl SqlRow for Row {
     type Error = SqlError;
 
     fn integer(&self, at: usize) -> Result<Option<i64>> {
-        Ok(self.column::<Option<Whole>>(at)?.map(|number| number.0))
+        match self.0.columns().get(at).map(Column::type_) {
+            Some(&Type::INT2) => Ok(self.column::<Option<i16>>(at)?.map(i64::from)),
+            Some(&Type::INT4) => Ok(self.column::<Option<i32>>(at)?.map(i64::from)),
+            _ => self.column(at),
+        }
     }
 
     fn text(&self, at: usize) -> Result<Option<&str>> {

@@ -24,12 +24,12 @@ pub(crate) async fn make_room(
     month: Month,
     message: &Message,
     replaced: WaitingSize,
-) -> Result<Result<(), FullScope>> {
+) -> Result<Option<FullScope>> {
     let limits = &transaction.client.options.waiting;
     let (counts, expires_at) = read(transaction, uaid, month, message).await?;
     let size = WaitingSize::of(message);
     if limits.exceeded_by(&counts, size, replaced).is_none() {
-        return Ok(Ok(()));
+        return Ok(None);
     }
     // The endpoint's time of the push.
     let now = message.accepted_at;
@@ -41,19 +41,19 @@ pub(crate) async fn make_room(
     let (counts, _) = read(transaction, uaid, month, message).await?;
     match limits.exceeded_by(&counts, size, replaced) {
         Some(_) if limits.when_full == WhenFull::Replace => {}
-        exceeded => return Ok(exceeded.map_or(Ok(()), Err)),
+        exceeded => return Ok(exceeded),
     }
     let topic = message.topic.as_ref().map(Topic::as_str);
     let rows = transaction.run(Some(month), LIST, params![uaid, message.chid, topic]).await?;
     let rows = rows.iter().map(waiting_row).collect::<Result<_, _>>()?;
     let deleted = match limits.give_way(rows, counts, message, replaced) {
         Ok(deleted) => deleted,
-        Err(exceeded) => return Ok(Err(exceeded)),
+        Err(exceeded) => return Ok(Some(exceeded)),
     };
     let gave_way = deleted.len() as u64;
     transaction.run(Some(month), DELETE, params![uaid, deleted]).await?;
     transaction.client.gave_way.fetch_add(gave_way, Ordering::Relaxed);
-    Ok(Ok(()))
+    Ok(None)
 }
 
 fn waiting_row(row: &Row) -> Result<WaitingMessage<MessageId>> {
@@ -118,7 +118,7 @@ const LIST: &str = "
     SELECT id, chid, urgency, size::bigint FROM {s}.messages_{m}
     WHERE uaid = $1 AND NOT (chid = $2 AND topic IS NOT NULL AND topic IS NOT DISTINCT FROM $3)";
 
-const DELETE: &str = "DELETE FROM {s}.messages_{m} WHERE uaid = $1 AND id = ANY($2)";
+pub(crate) const DELETE: &str = "DELETE FROM {s}.messages_{m} WHERE uaid = $1 AND id = ANY($2)";
 
 const PAGE: &str = "
     SELECT uaid, messages, bytes FROM {s}.agents_{m}

@@ -4,7 +4,6 @@ use rusqlite::{Connection, Row, params};
 use state_machine::{Chid, Uaid};
 use storage::copied_rows::{CopiedPage, CopiedRow, PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use storage::maintenance::Table;
-use storage::record_row::RecordRow;
 use storage::rules::finished;
 use storage::rules::record_rows::RecordRows;
 use storage::sql::copies::{self, Copied};
@@ -24,7 +23,7 @@ pub(crate) fn read(
     after: Option<&Cursor>,
 ) -> rusqlite::Result<CopiedPage> {
     match table {
-        Table::Router => read_records(conn, after),
+        Table::Router => finished(RouterFile(conn).records(after)).map(CopiedPage::from),
         Table::Notifications => read_versions(conn, after),
         Table::Sequences => read_sequences(conn, after),
         Table::Feeds => match after.map(|after| after.as_str().strip_prefix(EXPECTED)) {
@@ -73,12 +72,6 @@ pub(crate) fn write(conn: &Connection, row: &CopiedRow) -> rusqlite::Result<()> 
         CopiedRow::Message(uaid, message) => messages::insert_row(conn, *uaid, message).map(drop),
         _ => Ok(()),
     }
-}
-
-fn read_records(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<CopiedPage> {
-    let page = finished(RouterFile(conn).records(after))?;
-    let rows = page.rows.into_iter().map(|row| CopiedRow::Record(RecordRow { node: None, ..row }));
-    Ok(CopiedPage { rows: rows.collect(), next: page.next, ..CopiedPage::default() })
 }
 
 fn read_versions(conn: &Connection, after: Option<&Cursor>) -> rusqlite::Result<CopiedPage> {

@@ -36,11 +36,13 @@ impl SqlFeeds for RouterFile<'_> {
         values: Vec<Value<'_>>,
         bytes_max: usize,
     ) -> rusqlite::Result<Vec<OwnedRow>> {
-        let mut before = 0;
+        // The first row is on the page whatever its size, and the last one shows that it is full.
+        let mut before = None;
         query_while(self, NUMBERED, &values, |row| {
-            let is_within = before < bytes_max;
-            before += row.text(3).ok().flatten().map_or(0, str::len);
-            is_within
+            let is_followed = before.is_none_or(|bytes| bytes < bytes_max);
+            let bytes = row.text(3).ok().flatten().map_or(0, str::len);
+            before = Some(before.unwrap_or(0) + bytes);
+            is_followed
         })
     }
 

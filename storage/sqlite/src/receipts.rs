@@ -6,13 +6,9 @@
 use std::sync::Arc;
 
 use futures_util::TryFutureExt;
-use rusqlite::Connection;
-use state_machine::feed::FeedName;
 use state_machine::{MessageKey, Month, Time, Uaid};
 use storage::data_dir::FileKey;
-use storage::receipts::{
-    Deletion, ExpectedReceipt, ExpiredReceipts, ReceiptTables, Settlement, withdrawal,
-};
+use storage::receipts::{Deletion, ExpectedReceipt, ExpiredReceipts, ReceiptTables, withdrawal};
 use storage::rules::finished;
 use storage::rules::receipts as rules;
 use storage::store::{SettledMessages, StoreFuture};
@@ -90,30 +86,17 @@ fn settle(
         receipts.extend(of_month);
     }
     if !receipts.is_empty() {
-        settled.subscriptions = files.write_receipts(|conn| apply(conn, &receipts))?;
+        settled.subscriptions = files.write_receipts(|conn| {
+            finished(rules::settle_all(&RouterFile(conn), receipts.clone()))
+        })?;
     }
     Ok(settled)
 }
 
-/// Writes or cancels receipts. Returns the subscriptions that have unpublished ones now.
-fn apply(
-    conn: &Connection,
-    settled: &[(ExpectedReceipt, Settlement)],
-) -> rusqlite::Result<Vec<FeedName>> {
-    let mut written = Vec::new();
-    for (expected, settlement) in settled {
-        let subscription = &expected.request.subscription;
-        let is_new = finished(rules::settle(&RouterFile(conn), expected, *settlement))?;
-        if is_new && !written.contains(subscription) {
-            written.push(subscription.clone());
-        }
-    }
-    Ok(written)
-}
-
 #[cfg(test)]
 mod tests {
-    use state_machine::feed::FeedKey;
+    use rusqlite::Connection;
+    use state_machine::feed::{FeedKey, FeedName};
     use state_machine::{AckCode, Receipt, ReceiptRequest};
     use storage::copied_rows::CopiedRow;
     use storage::sql::feeds::SqlFeeds;

@@ -36,14 +36,6 @@ impl RecordRows for RouterFile<'_> {
         Ok(Changed::Done(there))
     }
 
-    async fn change_records(&self, changes: Vec<GuardedChange>) -> rusqlite::Result<u64> {
-        let mut written = 0;
-        for change in changes {
-            written += u64::from(self.change_record(&change).await?.is_done());
-        }
-        Ok(written)
-    }
-
     /// In the order of the rowids.
     async fn records(&self, after: Option<&Cursor>) -> rusqlite::Result<RecordPage> {
         let mut statement = self.prepare_cached(RECORDS)?;

@@ -384,7 +384,7 @@ mod tests {
         sql::statements::DELETE_NOTIFICATION,
         sql::copies::PUT_SEQUENCE,
         router::RECORDS,
-        inactive_users::FIND,
+        sql::inactive_users::FIND,
         row_estimate::RECORDS,
         row_estimate::NOTIFICATIONS,
         notifications::FETCH,

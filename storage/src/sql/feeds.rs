@@ -50,8 +50,8 @@ pub trait SqlFeeds {
         self.query(statement, values).await
     }
 
-    /// The keys of a feed with a number after one and up to another one, by number, at most so many: number, key, version and
-    /// value, and as the fifth column 0 if the value is left out, as those before it have `bytes_max` bytes.
+    /// Number, key, version and value of numbered keys, by number. The values are the feed, the number before the first one, the
+    /// last number and the most rows. The fifth column is 0 if the value is left out, as those before it have `bytes_max` bytes.
     async fn numbered_rows(
         &self,
         values: Vec<Value<'_>>,

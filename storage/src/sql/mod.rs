@@ -6,6 +6,7 @@
 
 pub mod copies;
 pub mod feeds;
+pub mod inactive_users;
 pub mod rows;
 pub mod statements;
 pub mod values;

@@ -42,7 +42,7 @@ pub trait SqlRow {
         value.ok_or_else(|| self.corrupt(at, "a column is null"))
     }
 
-    /// At least 0.
+    /// A number of at least 0: a negative one counts as 0.
     fn number(&self, at: usize) -> Result<u64, Self::Error> {
         let number = self.integer(at)?;
         Ok(self.some(at, number)?.max(0).unsigned_abs())
@@ -88,7 +88,7 @@ pub trait SqlRow {
         known.ok_or_else(|| self.corrupt(at, "an unknown urgency"))
     }
 
-    /// Eight columns.
+    /// A record, in eight columns.
     fn record(&self, at: usize) -> Result<RecordRow, Self::Error> {
         let router_type = self.text(at + 1)?;
         let router_type = self.some(at + 1, router_type)?;
@@ -147,7 +147,7 @@ pub trait SqlRow {
         Ok(self.receipt(at)?.map(|request| ExpectedReceipt { request, deadline }))
     }
 
-    /// Three columns.
+    /// A version, in three columns.
     fn notification(&self, at: usize) -> Result<Notification, Self::Error> {
         let version = self.bytes(at + 1)?.map(<[u8; 8]>::try_from);
         let Some(Ok(version)) = version else {
@@ -173,13 +173,13 @@ pub trait SqlRow {
         value.map_err(|error| self.corrupt(at, &error.to_string()))
     }
 
-    /// Version and number.
+    /// Version and number of a key.
     fn key_row(&self, at: usize) -> Result<KeyRow, Self::Error> {
         let version = Version(self.assigned_here(at)?);
         Ok(KeyRow { version, number: self.assigned(at + 1)?.map(FeedSyncId) })
     }
 
-    /// Seven columns.
+    /// A sequence, in seven columns.
     fn sequence(&self, at: usize) -> Result<Sequence, Self::Error> {
         let mark = match self.assigned(at + 5)? {
             None => None,

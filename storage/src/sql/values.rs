@@ -15,9 +15,9 @@ use crate::rules::feed_rows::KeyRow;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value<'a> {
     Id(Option<[u8; 16]>),
-    /// Of 16 bits.
+    /// Of 16 bits in PostgreSQL.
     Small(Option<i16>),
-    /// Of 32 bits.
+    /// Of 32 bits in PostgreSQL.
     Medium(i32),
     Integer(Option<i64>),
     Flag(bool),
