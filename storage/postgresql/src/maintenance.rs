@@ -51,7 +51,7 @@ impl NodeCalls for PostgresClient {
     engine_calls! {
         put_key_fingerprints(before: BTreeSet<String>, after: BTreeSet<String>) -> bool =
             |client| async {
-                let [before, after] = [before, after].map(|marks| Vec::from_iter(marks));
+                let [before, after] = [before, after].map(Vec::from_iter);
                 let swapped = client.write(NO_AGENT, None, SWAP, params![before, after]).await;
                 swapped.map(|swapped| swapped.is_some())
             };

@@ -7,13 +7,13 @@ use storage::registration::NewRecord;
 use storage::rules::record_rows::{Changed, GuardedChange, RecordPage, RecordRows};
 use storage::sql::rows::SqlRow;
 use storage::sql::statements::{DROP_RECORD, READ_RECORD, WRITE_RECORD};
-use storage::sql::values::{self, values};
+use storage::sql::values;
 use storage::store::{Cursor, RegisterResult};
 
 use crate::columns::{change, position};
 use crate::router_file::RouterFile;
-use crate::sql_rows::{Columns, bound, query};
-use crate::statements::first_row;
+use crate::sql_rows::{Columns, bound};
+use crate::statements::{first_row, has_row};
 
 /// Records in one page.
 const RECORDS_MAX: usize = 1000;
@@ -78,7 +78,7 @@ pub(crate) fn write(
 }
 
 pub(crate) fn drop_user(conn: &Connection, uaid: Uaid) -> rusqlite::Result<bool> {
-    query(conn, DROP_RECORD, &values![uaid]).map(|row| !row.is_empty())
+    has_row(conn, DROP_RECORD, params![uaid.0])
 }
 
 pub(crate) fn drop_bridged(
