@@ -114,10 +114,11 @@ impl Names {
     /// `{s}` in a statement stands for the schema and `{m}` for the month. One that SQLite has too names the schema `main`,
     /// and has `?` before the number of a parameter.
     pub(crate) fn text(&self, month: Option<Month>, template: &str) -> String {
-        let mut text = template.replace("{s}", &self.schema);
-        if text.contains("main.") {
-            text = text.replace("main.", &format!("{}.", self.schema)).replace('?', "$");
-        }
+        let template = match template.contains("main.") {
+            true => Cow::Owned(template.replace("main.", "{s}.").replace('?', "$")),
+            false => Cow::Borrowed(template),
+        };
+        let text = template.replace("{s}", &self.schema);
         match month {
             Some(month) => text.replace("{m}", &month.to_string()),
             None => text,
