@@ -7,12 +7,12 @@
 //! - `storage_postgresql` in a database that many nodes share;
 //! - `storage_dynamodb` in tables that many nodes share.
 //!
-//! They share the [`rules`] above their rows. Those of a server are one [`networked`] store, with the [`queue`] that keeps the
-//! order of an agent's writes. [`durable`] writes files, also those of other crates, and [`data_dir`] is where a server
-//! keeps them.
+//! They share the [`rules`] above their rows, and the first two the statements in [`sql`]. Those of a server are one
+//! [`networked`] store, with the [`queue`] that keeps the order of an agent's writes. [`durable`] writes files, also those of
+//! other crates, and [`data_dir`] is where a server keeps them.
 //!
-//! Architecture Invariant: no other crate than an engine knows a table or SQL, and no engine knows another one. These
-//! crates know no sockets, actors or HTTP.
+//! Architecture Invariant: outside of [`sql`] no other crate than an engine knows a table or SQL, and no engine knows another
+//! one. These crates know no sockets, actors or HTTP.
 
 mod answer;
 pub mod copied_rows;
@@ -29,6 +29,7 @@ pub mod receipts;
 pub mod record_row;
 pub mod registration;
 pub mod rules;
+pub mod sql;
 pub mod store;
 mod sync_support;
 pub mod upgrade;

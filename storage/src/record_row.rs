@@ -30,6 +30,13 @@ impl RecordRow {
         self.recipient.is_some() || RouterType::parse(&self.router_type).is_some()
     }
 
+    /// Whether it is that of an agent with this bridge, application and token.
+    pub fn is_reached_by(&self, recipient: &BridgeRecipient) -> bool {
+        let BridgeRecipient { bridge, app, token, .. } = recipient;
+        let there = self.recipient.as_ref();
+        there.is_some_and(|it| (it.bridge, &it.app, &it.token) == (*bridge, app, token))
+    }
+
     /// The record for a server. None if it counts as none.
     pub fn served(self) -> Option<RouterRecord> {
         let Self { uaid, node, connected_at, last_connect, oldmonth, .. } = self;

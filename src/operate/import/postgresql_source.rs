@@ -187,7 +187,7 @@ impl From<SnapshotError> for SourceError {
             }
             (_, Some("42501")) => "; GRANT SELECT ON router, meta, message to the user of the URL",
             (SnapshotError::Address(_), _) => "",
-            (SnapshotError::Unreachable(_), _) => "; check HOST, PORT and sslmode",
+            _ if error.is_unreachable() => "; check HOST, PORT and sslmode",
             _ => "; run the command again to continue",
         };
         Self::Failed(format!("{error}{remedy}"))

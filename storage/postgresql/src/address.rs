@@ -16,7 +16,7 @@ use rustls::{
     SignatureScheme,
 };
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{Client, Config};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// Why an address cannot be used.
@@ -37,7 +37,8 @@ pub enum AddressError {
 
 pub(crate) struct Address {
     config: Config,
-    tls: Option<MakeRustlsConnect>,
+    /// Not used if the mode is none of TLS.
+    tls: MakeRustlsConnect,
     /// Hosts and ports, for errors.
     pub(crate) shown: String,
 }
@@ -60,7 +61,7 @@ impl Address {
         password: Option<&str>,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, AddressError> {
-        let Parsed { mut config, ssl_mode, root_certificates } = Parsed::of(url)?;
+        let (mut config, ssl_mode, root_certificates) = parse(url)?;
         if config.get_hosts().is_empty() {
             let local = if Path::new(SOCKET_DIR).exists() { SOCKET_DIR } else { "localhost" };
             config.host(variable("PGHOST").unwrap_or_else(|| local.to_owned()));
@@ -71,18 +72,17 @@ impl Address {
             let number = port.parse().map_err(|_| AddressError::Url(format!("port {port}")))?;
             config.port(number);
         }
-        if config.get_user().is_none()
-            && let Some(user) = variable("PGUSER")
-        {
-            config.user(user);
+        type Set = fn(&mut Config, String) -> &mut Config;
+        for (name, is_missing, set) in [
+            ("PGUSER", config.get_user().is_none(), Config::user as Set),
+            ("PGDATABASE", config.get_dbname().is_none(), Config::dbname),
+        ] {
+            if let Some(value) = variable(name).filter(|_| is_missing) {
+                set(&mut config, value);
+            }
         }
-        if config.get_dbname().is_none()
-            && let Some(database) = variable("PGDATABASE")
-        {
-            config.dbname(database);
-        }
-        if let Some(password) = password.map(str::to_owned).or_else(|| variable("PGPASSWORD"))
-            && config.get_password().is_none()
+        if config.get_password().is_none()
+            && let Some(password) = password.map(str::to_owned).or_else(|| variable("PGPASSWORD"))
         {
             config.password(password);
         }
@@ -90,8 +90,7 @@ impl Address {
         config.keepalives_idle(KEEPALIVE).tcp_user_timeout(KEEPALIVE);
         let ssl_mode = ssl_mode.or_else(|| variable("PGSSLMODE"));
         let roots = root_certificates.or_else(|| variable("PGSSLROOTCERT").map(PathBuf::from));
-        let tls = tls(ssl_mode.as_deref(), roots.as_deref(), &config)?;
-        config.ssl_mode(if tls.is_some() { SslMode::Require } else { SslMode::Disable });
+        let tls = tls(ssl_mode.as_deref(), roots.as_deref(), &mut config)?;
         let shown = shown(&config);
         Ok(Self { config, tls, shown })
     }
@@ -104,59 +103,41 @@ impl Address {
 
     /// Opens a session. What it answers is read by a task of its own, until it ends.
     pub(crate) async fn connect(&self) -> Result<Client, tokio_postgres::Error> {
+        let (client, connection) = self.config.connect(self.tls.clone()).await?;
         // An error that ends the connection is that of each statement on it.
-        Ok(match self.tls.clone() {
-            Some(tls) => {
-                let (client, connection) = self.config.connect(tls).await?;
-                drop(tokio::spawn(connection));
-                client
-            }
-            None => {
-                let (client, connection) = self.config.connect(NoTls).await?;
-                drop(tokio::spawn(connection));
-                client
-            }
-        })
+        drop(tokio::spawn(connection));
+        Ok(client)
     }
 }
 
-/// A URL, and what the driver does not read in one.
-struct Parsed {
-    config: Config,
-    ssl_mode: Option<String>,
-    root_certificates: Option<PathBuf>,
-}
-
-impl Parsed {
-    fn of(url: &str) -> Result<Self, AddressError> {
-        let (mut ssl_mode, mut root_certificates) = (None, None);
-        if url.is_empty() {
-            return Ok(Self { config: Config::new(), ssl_mode, root_certificates });
-        }
-        if !["postgresql://", "postgres://"].iter().any(|scheme| url.starts_with(scheme)) {
-            return Err(AddressError::Url("it begins with postgresql://".to_owned()));
-        }
-        let (base, options) = url.split_once('?').unwrap_or((url, ""));
-        let mut others = Vec::new();
-        for option in options.split('&').filter(|option| !option.is_empty()) {
-            match option.split_once('=') {
-                Some(("sslmode", mode)) => ssl_mode = Some(mode.to_owned()),
-                Some(("sslrootcert", file)) => root_certificates = Some(PathBuf::from(file)),
-                _ => others.push(option),
-            }
-        }
-        let rest = match others.is_empty() {
-            true => base.to_owned(),
-            false => format!("{base}?{}", others.join("&")),
-        };
-        // The driver's own words have no part of the URL, which may have a password.
-        let config = rest.parse::<Config>();
-        let config = config.map_err(|error| AddressError::Url(reason(&error)))?;
-        Ok(Self { config, ssl_mode, root_certificates })
+/// Reads a URL. What the driver does not read in one is `sslmode` and `sslrootcert`.
+fn parse(url: &str) -> Result<(Config, Option<String>, Option<PathBuf>), AddressError> {
+    let (mut ssl_mode, mut root_certificates) = (None, None);
+    if url.is_empty() {
+        return Ok((Config::new(), ssl_mode, root_certificates));
     }
+    if !["postgresql://", "postgres://"].iter().any(|scheme| url.starts_with(scheme)) {
+        return Err(AddressError::Url("it begins with postgresql://".to_owned()));
+    }
+    let (base, options) = url.split_once('?').unwrap_or((url, ""));
+    let mut others = Vec::new();
+    for option in options.split('&').filter(|option| !option.is_empty()) {
+        match option.split_once('=') {
+            Some(("sslmode", mode)) => ssl_mode = Some(mode.to_owned()),
+            Some(("sslrootcert", file)) => root_certificates = Some(PathBuf::from(file)),
+            _ => others.push(option),
+        }
+    }
+    let rest = match others.is_empty() {
+        true => base.to_owned(),
+        false => format!("{base}?{}", others.join("&")),
+    };
+    // The driver's own words have no part of the URL, which may have a password.
+    let config = rest.parse::<Config>().map_err(|error| AddressError::Url(reason(&error)))?;
+    Ok((config, ssl_mode, root_certificates))
 }
 
-fn reason(error: &tokio_postgres::Error) -> String {
+pub(crate) fn reason(error: &tokio_postgres::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
@@ -176,8 +157,8 @@ fn shown(config: &Config) -> String {
 fn tls(
     mode: Option<&str>,
     roots: Option<&Path>,
-    config: &Config,
-) -> Result<Option<MakeRustlsConnect>, AddressError> {
+    config: &mut Config,
+) -> Result<MakeRustlsConnect, AddressError> {
     let is_local = |host: &Host| match host {
         Host::Unix(_) => true,
         Host::Tcp(name) => {
@@ -191,8 +172,9 @@ fn tls(
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone());
     let builder = builder.with_safe_default_protocol_versions().expect("the provider has TLS 1.3");
+    config.ssl_mode(if mode == "disable" { SslMode::Disable } else { SslMode::Require });
     let config = match mode {
-        "disable" => return Ok(None),
+        "disable" => builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth(),
         "require" | "verify-ca" => {
             // As with libpq, a file of authorities makes `require` check the certificate.
             let is_checked = mode == "verify-ca" || roots.is_some();
@@ -206,7 +188,7 @@ fn tls(
         "verify-full" => builder.with_root_certificates(root_store(roots)?).with_no_client_auth(),
         other => return Err(AddressError::SslMode(other.to_owned())),
     };
-    Ok(Some(MakeRustlsConnect::new(config)))
+    Ok(MakeRustlsConnect::new(config))
 }
 
 /// The certificates of the file, or those of this machine.
@@ -354,7 +336,8 @@ mod tests {
             ("postgresql://u@localhost/d?sslmode=require", true),
             ("postgresql://u@%2Frun%2Fpostgresql/d", false),
         ] {
-            assert_eq!(parsed(url, &[]).unwrap().tls.is_some(), is_encrypted, "{url}");
+            let mode = parsed(url, &[]).unwrap().config.get_ssl_mode();
+            assert_eq!(mode == SslMode::Require, is_encrypted, "{url}");
         }
     }
 

@@ -5,14 +5,15 @@ use std::collections::BTreeSet;
 use state_machine::{Chid, Month, Uaid};
 use storage::engine_calls;
 use storage::networked::ChannelCalls;
+use storage::sql::rows::SqlRow;
 
 use crate::client::PostgresClient;
-use crate::error::{SqlError, if_month};
-use crate::sql::{Columns, params};
+use crate::error::{Result, SqlError, if_month};
+use crate::sql::params;
 
 impl ChannelCalls for PostgresClient {
-    async fn channels(&self, uaid: Uaid, month: Month) -> Result<Option<BTreeSet<Chid>>, SqlError> {
-        let rows = if_month(self.read_month(month, READ, params![uaid]).await)?;
+    async fn channels(&self, uaid: Uaid, month: Month) -> Result<Option<BTreeSet<Chid>>> {
+        let rows = if_month(self.read(Some(month), READ, params![uaid]).await)?;
         let mut channels = None;
         for row in rows {
             let channels = channels.get_or_insert_with(BTreeSet::new);
@@ -24,37 +25,20 @@ impl ChannelCalls for PostgresClient {
     }
 
     engine_calls! {
-        add_channels(uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> () =
-            |client| client.add(uaid, month, channels, false);
+        add_channels(uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> () = |client| async {
+            client.write(uaid, Some(month), ADD, params![uaid, channels, false]).await.map(drop)
+        };
 
-        create_channels(uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> () =
-            |client| client.add(uaid, month, channels, true);
-    }
+        create_channels(uaid: Uaid, month: Month, channels: BTreeSet<Chid>) -> () = |client| async {
+            client.write(uaid, Some(month), ADD, params![uaid, channels, true]).await.map(drop)
+        };
 
-    async fn remove_channel(
-        &self,
-        uaid: Uaid,
-        months: Vec<Month>,
-        chid: Chid,
-    ) -> Result<(), SqlError> {
-        for month in months {
-            if_month(self.write_month(uaid, month, REMOVE, params![uaid, chid]).await)?;
-        }
-        Ok(())
-    }
-}
-
-impl PostgresClient {
-    /// Adds channels; with `if_new` only if the agent is not known in the month.
-    async fn add(
-        &self,
-        uaid: Uaid,
-        month: Month,
-        channels: BTreeSet<Chid>,
-        if_new: bool,
-    ) -> Result<(), SqlError> {
-        let channels: Vec<Chid> = channels.into_iter().collect();
-        self.write_month(uaid, month, ADD, params![uaid, channels, if_new]).await.map(drop)
+        remove_channel(uaid: Uaid, months: Vec<Month>, chid: Chid) -> () = |client| async {
+            for month in months {
+                if_month(client.write(uaid, Some(month), REMOVE, params![uaid, chid]).await)?;
+            }
+            Ok::<_, SqlError>(())
+        };
     }
 }
 

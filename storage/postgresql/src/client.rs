@@ -6,18 +6,17 @@ use std::time::Duration;
 
 use state_machine::{Month, Uaid};
 use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
-use tokio::time::{sleep, timeout};
-use tokio_postgres::Row;
+use tokio::time::timeout;
 
 use crate::PostgresOptions;
 use crate::connection::{Connection, Server};
-use crate::error::{ErrorKind, SqlError, in_month};
+use crate::error::{ErrorKind, Result, SqlError};
 use crate::lanes::{Lanes, Written};
 use crate::migrations::Migration;
-use crate::sql::{Names, Param, Query};
+use crate::sql::{Names, Param, Row};
 
 pub struct PostgresClient {
-    server: Arc<Server>,
+    pub(crate) server: Arc<Server>,
     pub(crate) names: Names,
     pub(crate) options: PostgresOptions,
     pub(crate) migrations: &'static [Migration],
@@ -34,27 +33,37 @@ pub struct PostgresClient {
 const ATTEMPTS_MAX: u32 = 5;
 
 /// The pause before another attempt, multiplied by its number.
-const PAUSE: Duration = Duration::from_millis(20);
+pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
-/// Runs steps in a transaction, and repeats them if it was in the way of another one.
-macro_rules! transact {
-    ($client:expr, |$transaction:ident| $steps:expr) => {{
+/// Writes that are no agent's are in the order of this one.
+pub(crate) const NO_AGENT: Uaid = Uaid([0; 16]);
+
+/// Repeats what was in the way of another transaction, or whose connection ended.
+macro_rules! repeated {
+    ($client:expr, $attempt:expr) => {{
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let done = match $client.begin().await {
-                Ok($transaction) => {
-                    let done = $steps;
-                    $transaction.end(done).await
+            match $attempt.await {
+                Err(error) if $client.may_repeat(&error, attempt) => {
+                    tokio::time::sleep($crate::client::PAUSE * attempt).await;
                 }
-                Err(error) => Err(error),
-            };
-            match done {
-                Err(error) if $client.may_repeat(&error, attempt) => $client.pause(attempt).await,
                 done => break done,
             }
         }
     }};
+}
+pub(crate) use repeated;
+
+/// Runs steps in a transaction.
+macro_rules! transact {
+    ($client:expr, |$transaction:ident| $steps:expr) => {
+        $crate::client::repeated!($client, async {
+            let $transaction = $client.begin().await?;
+            let done = $steps;
+            $transaction.end(done).await
+        })
+    };
 }
 pub(crate) use transact;
 
@@ -81,76 +90,40 @@ impl PostgresClient {
         }
     }
 
-    /// Hosts and ports of the URL, for errors.
-    pub(crate) fn shown(&self) -> &str {
-        &self.server.address.shown
-    }
-
-    /// Runs a write of an agent, in a transaction with others.
-    pub(crate) async fn write(
+    /// Runs a write of an agent, on the tables of a month or on the others, in a transaction with others.
+    pub(crate) async fn write<P: Into<Param>>(
         &self,
         uaid: Uaid,
+        month: Option<Month>,
         template: &str,
-        params: Vec<Param>,
-    ) -> Result<Written, SqlError> {
-        self.lanes.write(uaid, self.names.query(template, params)).await
-    }
-
-    /// Runs a write of an agent in a month.
-    pub(crate) async fn write_month(
-        &self,
-        uaid: Uaid,
-        month: Month,
-        template: &str,
-        params: Vec<Param>,
-    ) -> Result<Vec<Row>, SqlError> {
-        let query = self.names.of_month(month, template, params);
-        let written = self.lanes.write(uaid, query).await.map(|written| written.rows);
-        in_month(month, written)
-    }
-
-    pub(crate) async fn read(
-        &self,
-        template: &str,
-        params: Vec<Param>,
-    ) -> Result<Vec<Row>, SqlError> {
-        self.run_read(&self.names.query(template, params)).await
-    }
-
-    pub(crate) async fn read_month(
-        &self,
-        month: Month,
-        template: &str,
-        params: Vec<Param>,
-    ) -> Result<Vec<Row>, SqlError> {
-        in_month(month, self.run_read(&self.names.of_month(month, template, params)).await)
+        params: Vec<P>,
+    ) -> Result<Written> {
+        self.lanes.write(uaid, self.names.query(month, template, params)).await
     }
 
     /// Runs a read. It is repeated once if its connection ends.
-    async fn run_read(&self, query: &Query) -> Result<Vec<Row>, SqlError> {
+    pub(crate) async fn read<P: Into<Param>>(
+        &self,
+        month: Option<Month>,
+        template: &str,
+        params: Vec<P>,
+    ) -> Result<Vec<Row>> {
+        let query = self.names.query(month, template, params);
         let at = self.next_reader.fetch_add(1, Ordering::Relaxed) % self.readers.len();
-        let mut is_first = true;
-        loop {
-            let connection = self.reader(at).await?;
-            match connection.run(query).await {
-                Err(error) if error.ends_connection() && is_first => {
-                    // Of many reads that lost it, another one may have opened the next.
-                    let mut slot = self.readers[at].lock().await;
-                    slot.take_if(|there| Arc::ptr_eq(there, &connection));
-                    is_first = false;
-                }
-                done => return done,
-            }
+        let read = async || self.reader(at).await?.run(&query).await;
+        match read().await {
+            Err(error) if error.ends_connection() => read().await,
+            done => done,
         }
     }
 
     /// A connection for reads of several steps, which others use too.
-    pub(crate) async fn any_reader(&self) -> Result<Arc<Connection>, SqlError> {
+    pub(crate) async fn any_reader(&self) -> Result<Arc<Connection>> {
         let at = self.next_reader.fetch_add(1, Ordering::Relaxed) % self.readers.len();
         self.reader(at).await
     }
 
-    async fn reader(&self, at: usize) -> Result<Arc<Connection>, SqlError> {
+    async fn reader(&self, at: usize) -> Result<Arc<Connection>> {
         let mut slot = self.readers[at].lock().await;
         match slot.as_ref().filter(|connection| !connection.is_closed()) {
             Some(open) => Ok(open.clone()),
@@ -163,7 +136,7 @@ impl PostgresClient {
     }
 
     /// Begins a transaction of several steps. It waits for a connection as long as for a statement.
-    pub(crate) async fn begin(&self) -> Result<Transaction<'_>, SqlError> {
+    pub(crate) async fn begin(&self) -> Result<Transaction<'_>> {
         let limit = self.server.operation_timeout;
         let permit = timeout(limit, self.transactions.clone().acquire_owned()).await;
         let permit = permit.map_err(|_| SqlError::late(limit))?.map_err(|_| SqlError::lost())?;
@@ -181,54 +154,27 @@ impl PostgresClient {
     pub(crate) fn may_repeat(&self, error: &SqlError, attempt: u32) -> bool {
         (error.is_conflict() || error.ends_connection()) && attempt < ATTEMPTS_MAX
     }
-
-    pub(crate) async fn pause(&self, attempt: u32) {
-        sleep(PAUSE * attempt).await;
-    }
 }
 
 /// A transaction. If it is dropped, its connection is closed, and nothing of it is done.
 pub(crate) struct Transaction<'a> {
     pub(crate) client: &'a PostgresClient,
-    connection: Connection,
+    pub(crate) connection: Connection,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Transaction<'_> {
-    pub(crate) async fn run(
+    pub(crate) async fn run<P: Into<Param>>(
         &self,
+        month: Option<Month>,
         template: &str,
-        params: Vec<Param>,
-    ) -> Result<Vec<Row>, SqlError> {
-        self.connection.run(&self.client.names.query(template, params)).await
+        params: Vec<P>,
+    ) -> Result<Vec<Row>> {
+        self.connection.run(&self.client.names.query(month, template, params)).await
     }
 
-    pub(crate) async fn run_month(
-        &self,
-        month: Month,
-        template: &str,
-        params: Vec<Param>,
-    ) -> Result<Vec<Row>, SqlError> {
-        let query = self.client.names.of_month(month, template, params);
-        in_month(month, self.connection.run(&query).await)
-    }
-
-    /// Runs statements without parameters and rows.
-    pub(crate) async fn execute(&self, statements: &str) -> Result<(), SqlError> {
-        self.connection.execute(statements).await
-    }
-
-    pub(crate) fn connection(&self) -> &Connection {
-        &self.connection
-    }
-
-    /// Takes back what was done.
-    pub(crate) async fn roll_back(self) {
-        let _taken_back = self.end::<()>(Err(SqlError::conflict())).await;
-    }
-
-    /// Commits if all steps succeeded.
-    pub(crate) async fn end<T>(self, steps: Result<T, SqlError>) -> Result<T, SqlError> {
+    /// Commits if all steps succeeded, and takes back what was done if not.
+    pub(crate) async fn end<T>(self, steps: Result<T>) -> Result<T> {
         let ended = match &steps {
             Ok(_) => self.connection.execute("COMMIT").await,
             Err(error) if error.kind == ErrorKind::Lost => return steps,

@@ -1,16 +1,17 @@
 //! A connection to the server, and its prepared statements.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Row, Statement};
+use tokio_postgres::{Client, Statement};
 
 use crate::address::{Address, tls_problem};
-use crate::error::SqlError;
-use crate::sql::Query;
+use crate::error::{Result, SqlError};
+use crate::sql::{Query, Row};
 
 /// How connections are made.
 pub(crate) struct Server {
@@ -32,7 +33,7 @@ impl Server {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) async fn connect(&self) -> Result<Connection, SqlError> {
+    pub(crate) async fn connect(&self) -> Result<Connection> {
         if let Some((at, error)) = &*self.failure()
             && at.elapsed() < FAILED_FOR
         {
@@ -48,14 +49,16 @@ impl Server {
 const PREPARED_MAX: usize = 500;
 
 pub(crate) struct Connection {
-    client: Client,
+    pub(crate) client: Client,
     /// None behind a pooler.
     prepared: Option<Mutex<HashMap<String, Statement>>>,
     timeout: Duration,
+    /// Whether an error has ended it, also if the server does not know.
+    is_lost: AtomicBool,
 }
 
 impl Connection {
-    async fn open(server: &Server) -> Result<Self, SqlError> {
+    pub(crate) async fn open(server: &Server) -> Result<Self> {
         let Server { address, connect_timeout, operation_timeout, .. } = server;
         let unreachable = |reason: &str| SqlError::unreachable(&address.shown, reason);
         // The driver's own limit ends with the TCP connection. This one covers the login too.
@@ -69,7 +72,8 @@ impl Connection {
             }
         })?;
         let prepared = (!server.is_pooled).then(Mutex::default);
-        let connection = Self { client, prepared, timeout: *operation_timeout };
+        let is_lost = AtomicBool::default();
+        let connection = Self { client, prepared, timeout: *operation_timeout, is_lost };
         if !server.is_pooled {
             // What this side has given up, the server ends too, and releases its locks.
             let limit = operation_timeout.as_millis();
@@ -82,13 +86,12 @@ impl Connection {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.client.is_closed()
+        self.is_lost.load(Ordering::Relaxed) || self.client.is_closed()
     }
 
     /// Runs a statement, prepared before if this connection keeps statements.
-    pub(crate) async fn run(&self, query: &Query) -> Result<Vec<Row>, SqlError> {
-        let run = async { self.send(query, self.prepare(query).await?.as_ref()).await };
-        timeout(self.timeout, run).await.map_err(|_| SqlError::late(self.timeout))?
+    pub(crate) async fn run(&self, query: &Query) -> Result<Vec<Row>> {
+        self.in_time(async { self.send(query, self.prepare(query).await?.as_ref()).await }).await
     }
 
     /// Runs a statement that was prepared. Those that are polled together are sent together.
@@ -96,34 +99,43 @@ impl Connection {
         &self,
         query: &Query,
         statement: Option<&Statement>,
-    ) -> Result<Vec<Row>, SqlError> {
-        let run = self.send(query, statement);
-        timeout(self.timeout, run).await.map_err(|_| SqlError::late(self.timeout))?
+    ) -> Result<Vec<Row>> {
+        self.in_time(self.send(query, statement)).await
     }
 
     /// Runs statements without parameters and rows.
-    pub(crate) async fn execute(&self, statements: &str) -> Result<(), SqlError> {
-        let executed = timeout(self.timeout, self.client.batch_execute(statements)).await;
-        Ok(executed.map_err(|_| SqlError::late(self.timeout))??)
+    pub(crate) async fn execute(&self, statements: &str) -> Result<()> {
+        self.in_time(self.client.batch_execute(statements)).await
     }
 
-    async fn send(
+    pub(crate) async fn in_time<T, E: Into<SqlError>>(
         &self,
-        query: &Query,
-        statement: Option<&Statement>,
-    ) -> Result<Vec<Row>, SqlError> {
-        let Some(statement) = statement else {
-            let params: Vec<(&(dyn ToSql + Sync), Type)> =
-                query.params.iter().map(|param| (&*param.value as _, param.of.clone())).collect();
-            return Ok(self.client.query_typed(&query.text, &params).await?);
+        answer: impl Future<Output = Result<T, E>>,
+    ) -> Result<T> {
+        let answer = match timeout(self.timeout, answer).await {
+            Ok(answer) => answer.map_err(Into::into),
+            Err(_late) => Err(SqlError::late(self.timeout)),
         };
-        let params: Vec<&(dyn ToSql + Sync)> =
-            query.params.iter().map(|param| &*param.value as _).collect();
-        Ok(self.client.query(statement, &params).await?)
+        answer.inspect_err(|error| {
+            self.is_lost.fetch_or(error.ends_connection(), Ordering::Relaxed);
+        })
+    }
+
+    async fn send(&self, query: &Query, statement: Option<&Statement>) -> Result<Vec<Row>> {
+        let values = query.params.iter().map(|param| &*param.value as &(dyn ToSql + Sync));
+        let rows = match statement {
+            Some(statement) => self.client.query(statement, &values.collect::<Vec<_>>()).await,
+            None => {
+                let types = query.params.iter().map(|param| param.of.clone());
+                self.client.query_typed(&query.text, &values.zip(types).collect::<Vec<_>>()).await
+            }
+        };
+        let rows = rows.map_err(|error| SqlError::from(error).of(query.month))?;
+        Ok(rows.into_iter().map(Row).collect())
     }
 
     /// Prepares a statement, unless it is. None behind a pooler.
-    pub(crate) async fn prepare(&self, query: &Query) -> Result<Option<Statement>, SqlError> {
+    pub(crate) async fn prepare(&self, query: &Query) -> Result<Option<Statement>> {
         let Some(there) = self.kept().map(|kept| kept.get(&query.text).cloned()) else {
             return Ok(None);
         };
@@ -131,7 +143,8 @@ impl Connection {
             return Ok(there);
         }
         let types: Vec<Type> = query.params.iter().map(|param| param.of.clone()).collect();
-        let statement = self.client.prepare_typed(&query.text, &types).await?;
+        let statement = self.client.prepare_typed(&query.text, &types).await;
+        let statement = statement.map_err(|error| SqlError::from(error).of(query.month))?;
         if let Some(mut kept) = self.kept() {
             if kept.len() >= PREPARED_MAX {
                 kept.clear();

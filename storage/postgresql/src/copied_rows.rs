@@ -1,26 +1,22 @@
 //! Copies: of a whole store, in pages of rows, and of a month to another one.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use state_machine::{Chid, Message, Month, ReceiptRequest, Topic, Uaid};
+use state_machine::{Chid, Month, Topic};
 use storage::copied_rows::{CopiedPage, CopiedRow, PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use storage::engine_calls;
-use storage::feeds::{FeedKey, FeedName, FeedSyncId, Version};
 use storage::maintenance::{CopyProgress, Table};
 use storage::networked::CopyCalls;
-use storage::receipts::ExpectedReceipt;
-use storage::record_row::RecordRow;
-use storage::rules::feed_rows::KeyRow;
 use storage::rules::record_rows::RecordRows;
+use storage::sql::copies::{self, Copied};
+use storage::sql::rows::SqlRow;
 use storage::store::Cursor;
-use tokio_postgres::Row;
 
 use crate::client::{PostgresClient, Transaction, transact};
-use crate::error::{SqlError, if_month};
-use crate::sql::{Columns, count, exact, holds, params};
-use crate::{channels, feed_rows, messages, notifications, router};
+use crate::error::{Result, SqlError, if_month};
+use crate::sql::{NONE, Row, count, params};
+use crate::{channels, messages};
 
 /// Rows that one step of a copy of a month reads.
 const STEP_ROWS_MAX: usize = 200;
@@ -32,42 +28,42 @@ struct Part {
     /// The last column is the position of a row, as a text. The first parameter is the one after which the page begins, or
     /// null, the second the number of rows.
     statement: &'static str,
-    decode: fn(&Row) -> Result<Decoded, SqlError>,
+    decode: fn(&Row) -> Result<Copied>,
 }
-
-/// What a row is copied as, and the bytes of values in it.
-type Decoded = (Vec<CopiedRow>, usize);
-
-const VERSIONS: Part = Part {
-    name: "versions",
-    statement: READ_VERSIONS,
-    decode: |row| one(CopiedRow::Version(row.uaid(0)?, notifications::decode(1, row)?)),
-};
-const SEQUENCES: Part = Part {
-    name: "sequences",
-    statement: READ_SEQUENCES,
-    decode: |row| one(CopiedRow::Sequence(feed_rows::decode_state(row)?)),
-};
-const KEYS: Part = Part { name: "keys", statement: READ_KEYS, decode: decode_key };
-const EXPECTED: Part = Part { name: "expected", statement: READ_EXPECTED, decode: decode_expected };
-const CHANNELS: Part = Part { name: "channels", statement: READ_CHANNELS, decode: decode_channels };
-const MESSAGES: Part = Part {
-    name: "messages",
-    statement: READ_MESSAGES,
-    decode: |row| one(CopiedRow::Message(row.uaid(13)?, messages::decode(row)?)),
-};
 
 fn parts(table: Table) -> &'static [Part] {
     match table {
         Table::Router => &[],
-        Table::Notifications => &[VERSIONS],
-        Table::Sequences => &[SEQUENCES],
-        Table::Feeds => &[KEYS, EXPECTED],
-        Table::Messages(_) => &[CHANNELS, MESSAGES],
+        Table::Notifications => &[Part {
+            name: "versions",
+            statement: READ_VERSIONS,
+            decode: |row| one(CopiedRow::Version(row.uaid(0)?, row.notification(1)?)),
+        }],
+        Table::Sequences => &[Part {
+            name: "sequences",
+            statement: READ_SEQUENCES,
+            decode: |row| one(CopiedRow::Sequence(row.feed_state(0)?)),
+        }],
+        Table::Feeds => &[
+            Part { name: "keys", statement: READ_KEYS, decode: |row| copies::read_key(row, 0) },
+            Part {
+                name: "expected",
+                statement: READ_EXPECTED,
+                decode: |row| copies::read_expected(row, 0),
+            },
+        ],
+        Table::Messages(_) => &[
+            Part { name: "channels", statement: READ_CHANNELS, decode: decode_channels },
+            Part {
+                name: "messages",
+                statement: READ_MESSAGES,
+                decode: |row| one(CopiedRow::Message(row.uaid(13)?, row.message(0)?)),
+            },
+        ],
     }
 }
 
-fn one(row: CopiedRow) -> Result<Decoded, SqlError> {
+fn one(row: CopiedRow) -> Result<Copied> {
     Ok((vec![row], 0))
 }
 
@@ -76,12 +72,9 @@ async fn read_page(
     table: Table,
     after: Option<Cursor>,
     rows_max: usize,
-) -> Result<CopiedPage, SqlError> {
+) -> Result<CopiedPage> {
     if table == Table::Router {
-        let page = client.records(after.as_ref()).await?;
-        let rows = page.rows.into_iter();
-        let rows = rows.map(|row| CopiedRow::Record(RecordRow { node: None, ..row })).collect();
-        return Ok(CopiedPage { rows, next: page.next, ..CopiedPage::default() });
+        return Ok(client.records(after.as_ref()).await?.into());
     }
     let parts = parts(table);
     let (at, after) = match &after {
@@ -95,14 +88,7 @@ async fn read_page(
     };
     let part = &parts[at];
     let params = params![after, rows_max as u64];
-    let rows = match table {
-        Table::Messages(month) => {
-            let rows = client.read_month(month, part.statement, params).await;
-            let Some(rows) = if_month(rows.map(Some))? else { return Ok(CopiedPage::default()) };
-            rows
-        }
-        _ => client.read(part.statement, params).await?,
-    };
+    let rows = client.read(table.month(), part.statement, params).await?;
     let (mut page, mut bytes, mut last) = (CopiedPage::default(), 0, None);
     for row in &rows {
         if bytes >= PAGE_BYTES_MAX {
@@ -111,7 +97,7 @@ async fn read_page(
         let (read, bytes_read) = (part.decode)(row)?;
         page.rows.extend(read);
         bytes += bytes_read;
-        last = Some(row.column::<&str>(row.len() - 1)?);
+        last = row.text(row.0.len() - 1)?;
     }
     let is_full = bytes >= PAGE_BYTES_MAX || rows.len() == rows_max;
     page.next = match (last.filter(|_| is_full), parts.get(at + 1)) {
@@ -122,161 +108,98 @@ async fn read_page(
     Ok(page)
 }
 
-fn decode_key(row: &Row) -> Result<Decoded, SqlError> {
-    let (feed, key) = (row.parsed(0, FeedName::from_store)?, row.parsed(1, FeedKey::parse)?);
-    let version = Version(row.number(2)?);
-    let number = row.number_or_none(3)?.map(FeedSyncId);
-    let value = feed_rows::value(4, row)?;
-    let bytes = value.as_ref().map_or(0, |value| value.as_str().len());
-    let of_key = CopiedRow::Key { feed: feed.clone(), key: key.clone(), version, number };
-    Ok((vec![of_key, CopiedRow::Value { feed, key, version, number, value }], bytes))
-}
-
-fn decode_expected(row: &Row) -> Result<Decoded, SqlError> {
-    let ExpectedReceipt { request, deadline } = feed_rows::decode_expected(row)?;
-    let ReceiptRequest { subscription: feed, key } = request;
-    one(CopiedRow::ExpectedReceipt { feed, key, deadline })
-}
-
-fn decode_channels(row: &Row) -> Result<Decoded, SqlError> {
+fn decode_channels(row: &Row) -> Result<Copied> {
     let chids = row.column::<Vec<uuid::Uuid>>(1)?;
-    let chids: BTreeSet<Chid> = chids.into_iter().map(|chid| Chid(chid.into_bytes())).collect();
+    let chids = chids.into_iter().map(|chid| Chid(chid.into_bytes())).collect();
     one(CopiedRow::Channels(row.uaid(0)?, chids))
 }
 
 impl CopyCalls for PostgresClient {
     engine_calls! {
         read_rows(table: Table, after: Option<Cursor>) -> CopiedPage =
-            |client| read_page(client, table, after, PAGE_ROWS_MAX);
+            |client| async move { if_month(read_page(client, table, after, PAGE_ROWS_MAX).await) };
+
+        write_rows(table: Table, rows: Arc<Vec<CopiedRow>>) -> () = |client| async {
+            transact!(client, |transaction| write_page(&transaction, table, &rows).await)
+        };
+
+        copy_rows(from: Month, to: Month, after: Option<Cursor>) -> CopyProgress =
+            |client| copy_page(client, from, to, after);
     }
 
     /// Keys of feeds are read as two rows, and the channels of an agent as one.
-    async fn count_rows(&self, table: Table) -> Result<u64, SqlError> {
+    async fn count_rows(&self, table: Table) -> Result<u64> {
         let statement = match table {
             Table::Router => "SELECT count(*) FROM {s}.router",
             Table::Notifications => "SELECT count(*) FROM {s}.notifications",
             Table::Sequences => "SELECT count(*) FROM {s}.sequences",
             Table::Feeds => COUNT_FEEDS,
-            Table::Messages(month) => {
-                return count(&if_month(self.read_month(month, COUNT_MONTH, params![]).await)?);
-            }
+            Table::Messages(_) => COUNT_MONTH,
         };
-        count(&self.read(statement, params![]).await?)
-    }
-
-    async fn write_rows(&self, table: Table, rows: Arc<Vec<CopiedRow>>) -> Result<(), SqlError> {
-        transact!(self, |transaction| write_page(&transaction, table, &rows).await)
-    }
-
-    /// First the channels, because a message is copied only if its channel is registered, then the messages.
-    async fn copy_rows(
-        &self,
-        from: Month,
-        to: Month,
-        after: Option<Cursor>,
-    ) -> Result<CopyProgress, SqlError> {
-        if from == to {
-            return Ok(CopyProgress::default());
-        }
-        self.read_month(from, "SELECT 1 FROM {s}.agents_{m} LIMIT 1", params![]).await?;
-        let page = read_page(self, Table::Messages(from), after, STEP_ROWS_MAX).await?;
-        let CopiedPage { rows, next, .. } = page;
-        let written = transact!(self, |transaction| async {
-            let mut written = 0;
-            for row in &rows {
-                written += copy_row(&transaction, to, row).await?;
-            }
-            Ok(written)
-        }
-        .await)?;
-        Ok(CopyProgress { seen: rows.len() as u64, written, next })
+        count(&if_month(self.read(table.month(), statement, NONE).await)?)
     }
 }
 
-async fn write_page(
-    transaction: &Transaction<'_>,
-    table: Table,
-    rows: &[CopiedRow],
-) -> Result<(), SqlError> {
+/// First the channels, because a message is copied only if its channel is registered, then the messages.
+async fn copy_page(
+    client: &PostgresClient,
+    from: Month,
+    to: Month,
+    after: Option<Cursor>,
+) -> Result<CopyProgress> {
+    if from == to {
+        return Ok(CopyProgress::default());
+    }
+    let page = read_page(client, Table::Messages(from), after, STEP_ROWS_MAX).await?;
+    let written = transact!(client, |transaction| async {
+        let mut written = 0;
+        for row in &page.rows {
+            written += copy_row(&transaction, to, row).await?;
+        }
+        Ok(written)
+    }
+    .await)?;
+    Ok(CopyProgress { seen: page.rows.len() as u64, written, next: page.next })
+}
+
+async fn write_page(transaction: &Transaction<'_>, table: Table, rows: &[CopiedRow]) -> Result<()> {
     let writes = rows.iter().map(async |row| {
-        let (statement, params) = match row {
-            CopiedRow::Record(record) => (router::WRITE, router::write_params(record, true)),
-            CopiedRow::Version(uaid, version) => {
-                (notifications::SAVE, notifications::save_params(*uaid, version))
-            }
-            CopiedRow::Sequence(feed) => {
-                let sequence = feed.sequence;
-                let params = params![
-                    feed.name.as_str(),
-                    exact(sequence.value.0)?,
-                    exact(sequence.version)?,
-                    exact(sequence.keys)?,
-                    exact(sequence.horizon.0)?,
-                    exact(sequence.forgotten.0)?,
-                    sequence.mark.map(|mark| exact(mark.number.0)).transpose()?,
-                    sequence.mark.map(|mark| mark.at),
-                ];
-                (PUT_SEQUENCE, params)
-            }
-            CopiedRow::Key { .. } => return Ok(()),
-            CopiedRow::Value { feed, key, version, number, value } => {
-                let row = KeyRow { version: *version, number: *number };
-                (feed_rows::PUT_KEY, feed_rows::put_params(feed, key, row, value.as_ref())?)
-            }
-            CopiedRow::ExpectedReceipt { feed, key, deadline } => {
-                let request = ReceiptRequest { subscription: feed.clone(), key: key.clone() };
-                let expected = ExpectedReceipt { request, deadline: *deadline };
-                (feed_rows::EXPECT, feed_rows::expected_params(&expected))
-            }
+        let month = table.month();
+        if let Some((statement, values)) = copies::write(row)? {
+            transaction.run(month, statement, values).await?;
+        }
+        match row {
             CopiedRow::Channels(uaid, chids) => {
-                let chids: Vec<Chid> = chids.iter().copied().collect();
-                (channels::ADD, params![*uaid, chids, false])
+                let params = params![*uaid, chids.clone(), false];
+                transaction.run(month, channels::ADD, params).await?;
             }
             CopiedRow::Message(uaid, message) => {
-                (messages::INSERT, messages::insert_params(*uaid, message))
+                let values = messages::insert_values(*uaid, message);
+                transaction.run(month, messages::INSERT, values).await?;
             }
-        };
-        match table {
-            Table::Messages(month) => transaction.run_month(month, statement, params).await?,
-            _ => transaction.run(statement, params).await?,
-        };
+            _ => {}
+        }
         Ok(())
     });
     try_join_all(writes).await.map(drop)
 }
 
-/// Returns the number of rows that were written.
-async fn copy_row(
-    transaction: &Transaction<'_>,
-    to: Month,
-    row: &CopiedRow,
-) -> Result<u64, SqlError> {
+/// Returns the number of rows that were written. A message never replaces a newer one of its topic.
+async fn copy_row(transaction: &Transaction<'_>, to: Month, row: &CopiedRow) -> Result<u64> {
     let rows = match row {
         CopiedRow::Channels(uaid, chids) => {
-            let chids: Vec<Chid> = chids.iter().copied().collect();
-            let there = params![*uaid, chids.clone()];
-            if holds(&transaction.run_month(to, CHANNELS_THERE, there).await?)? {
-                return Ok(0);
-            }
-            transaction.run_month(to, channels::ADD, params![*uaid, chids, false]).await?
+            transaction.run(Some(to), COPY_CHANNELS, params![*uaid, chids.clone()]).await?
         }
-        CopiedRow::Message(uaid, message) => copy_message(transaction, to, *uaid, message).await?,
+        CopiedRow::Message(uaid, message) => {
+            let topic = message.topic.as_ref().map(Topic::as_str);
+            let older = params![*uaid, message.chid, topic, message.id];
+            transaction.run(Some(to), DELETE_OLDER, older).await?;
+            let values = messages::insert_values(*uaid, message);
+            transaction.run(Some(to), COPY_MESSAGE, values).await?
+        }
         _ => Vec::new(),
     };
     Ok(u64::from(!rows.is_empty()))
-}
-
-/// A message never replaces a newer one of its topic.
-async fn copy_message(
-    transaction: &Transaction<'_>,
-    to: Month,
-    uaid: Uaid,
-    message: &Message,
-) -> Result<Vec<Row>, SqlError> {
-    let topic = message.topic.as_ref().map(Topic::as_str);
-    let older = params![uaid, message.chid, topic, message.id];
-    transaction.run_month(to, DELETE_OLDER, older).await?;
-    transaction.run_month(to, COPY_MESSAGE, messages::insert_params(uaid, message)).await
 }
 
 const COUNT_FEEDS: &str = "SELECT 2 * (SELECT count(*) FROM {s}.feed_keys) + (SELECT count(*) FROM {s}.receipts_expected)";
@@ -284,17 +207,11 @@ const COUNT_FEEDS: &str = "SELECT 2 * (SELECT count(*) FROM {s}.feed_keys) + (SE
 const COUNT_MONTH: &str =
     "SELECT (SELECT count(*) FROM {s}.agents_{m}) + (SELECT count(*) FROM {s}.messages_{m})";
 
-const PUT_SEQUENCE: &str = "
-    INSERT INTO {s}.sequences (name, value, version, keys, horizon, forgotten, mark, marked_at)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-    ON CONFLICT (name) DO UPDATE SET
-        value = excluded.value, version = excluded.version, keys = excluded.keys, horizon = excluded.horizon,
-        forgotten = excluded.forgotten, mark = excluded.mark, marked_at = excluded.marked_at";
-
-/// Whether the agent is known with all of these channels.
-const CHANNELS_THERE: &str = "
-    SELECT EXISTS (SELECT 1 FROM {s}.agents_{m} WHERE uaid = $1)
-        AND NOT EXISTS (SELECT 1 FROM unnest($2::uuid[]) AS n(chid) WHERE NOT EXISTS (
+/// Unless the agent is known with all of these channels.
+const COPY_CHANNELS: &str = "
+    SELECT {s}.add_channels_{m}($1, $2, false)
+    WHERE NOT EXISTS (SELECT 1 FROM {s}.agents_{m} WHERE uaid = $1)
+        OR EXISTS (SELECT 1 FROM unnest($2) AS n(chid) WHERE NOT EXISTS (
             SELECT 1 FROM {s}.channels_{m} c WHERE c.uaid = $1 AND c.chid = n.chid))";
 
 const DELETE_OLDER: &str = "

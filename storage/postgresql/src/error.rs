@@ -1,17 +1,20 @@
 //! Errors of PostgreSQL. None has a key or a payload: details, which have, are left out.
 
-use std::error::Error;
 use std::io;
 use std::time::Duration;
 
 use state_machine::Month;
+use storage::sql::values::TooLarge;
 use storage::store::StoreError;
 use tokio_postgres::error::SqlState;
 
-use crate::address::AddressError;
+use crate::address::{AddressError, reason};
+
+pub(crate) type Result<T, E = SqlError> = std::result::Result<T, E>;
 
 /// Why a statement failed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{text}")]
 pub struct SqlError {
     pub(crate) kind: ErrorKind,
     /// For an operator's log, without keys and payloads.
@@ -81,6 +84,14 @@ impl SqlError {
                 && self.text.contains("cache lookup failed")
     }
 
+    /// The error of a statement on the tables of a month, which may be missing.
+    pub(crate) fn of(self, month: Option<Month>) -> Self {
+        match month {
+            Some(month) if self.is_missing() => StoreError::NoSuchMonth(month).into(),
+            _ => self,
+        }
+    }
+
     /// Whether it was in the way of another transaction, and may be repeated.
     pub(crate) fn is_conflict(&self) -> bool {
         self.has_code(&[
@@ -107,17 +118,15 @@ impl SqlError {
     }
 }
 
-/// The tables of this month may be missing.
-pub(crate) fn in_month<T>(month: Month, result: Result<T, SqlError>) -> Result<T, SqlError> {
-    result.map_err(|error| match error.is_missing() {
-        true => StoreError::NoSuchMonth(month).into(),
-        false => error,
-    })
-}
-
 impl From<StoreError> for SqlError {
     fn from(error: StoreError) -> Self {
         Self { text: error.to_string(), kind: ErrorKind::Store(error) }
+    }
+}
+
+impl From<TooLarge> for SqlError {
+    fn from(error: TooLarge) -> Self {
+        Self::corrupt(&error.to_string())
     }
 }
 
@@ -127,7 +136,11 @@ impl From<tokio_postgres::Error> for SqlError {
             let text = format!("PostgreSQL: {} ({})", refusal.message(), refusal.code().code());
             return Self { kind: ErrorKind::Refused(refusal.code().clone()), text };
         }
-        let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+        let reason = reason(&error);
+        if reason == "password missing" {
+            let kind = ErrorKind::Refused(SqlState::INVALID_PASSWORD);
+            return Self::new(kind, "PostgreSQL: no password");
+        }
         let is_of_column = error.to_string().starts_with("error deserializing");
         let kind = if is_of_column { ErrorKind::Corrupt } else { ErrorKind::Lost };
         Self { kind, text: format!("PostgreSQL: {reason}") }
@@ -145,14 +158,8 @@ impl From<SqlError> for StoreError {
     }
 }
 
-impl std::fmt::Display for SqlError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
 /// What a statement on a month returns that may have no table.
-pub(crate) fn if_month<T: Default>(result: Result<T, SqlError>) -> Result<T, SqlError> {
+pub(crate) fn if_month<T: Default>(result: Result<T>) -> Result<T> {
     match result {
         Err(SqlError { kind: ErrorKind::Store(StoreError::NoSuchMonth(_)), .. }) => {
             Ok(T::default())
@@ -201,9 +208,9 @@ pub enum PostgresOpenError {
 
 impl From<SqlError> for PostgresOpenError {
     fn from(error: SqlError) -> Self {
-        match error.kind {
-            ErrorKind::Unreachable | ErrorKind::Lost => Self::Unreachable(error.to_string()),
-            _ => Self::Failed(error.to_string()),
+        match error.is_away() {
+            true => Self::Unreachable(error.text),
+            false => Self::Failed(error.text),
         }
     }
 }

@@ -1,54 +1,36 @@
 //! Inactive users, by the index on `last_connect`, and what a drop deletes.
 
-use state_machine::{LastConnect, Month, Uaid};
-use storage::maintenance::{
-    InactiveUser, InactiveUsers, MonthRange, ROWS_IN_A_STEP, USERS_IN_A_BATCH,
-};
+use state_machine::{Month, Uaid};
+use storage::engine_calls;
+use storage::maintenance::{InactiveUser, InactiveUsers, MonthRange, ROWS_IN_A_STEP};
 use storage::networked::UserCalls;
+use storage::sql::inactive_users as sql;
 use storage::store::Cursor;
 
 use crate::client::PostgresClient;
-use crate::error::{SqlError, if_month};
-use crate::sql::{Columns, count, holds, params, position};
+use crate::error::{Result, if_month};
+use crate::sql::{NONE, count, holds, params, position};
 
 impl UserCalls for PostgresClient {
-    async fn inactive_users(
-        &self,
-        seen: MonthRange,
-        after: Option<Cursor>,
-    ) -> Result<InactiveUsers, SqlError> {
-        let keys = seen.keys();
-        // No agent has a key below the first of its month, so that none is left out here.
-        let before_all = InactiveUser { uaid: Uaid([0; 16]), last_connect: keys.start };
-        let InactiveUser { uaid, last_connect } =
-            position(after.as_ref(), InactiveUser::at)?.unwrap_or(before_all);
-        let params = params![last_connect.0, uaid, keys.end.0, USERS_IN_A_BATCH as u64];
-        let rows = self.read(FIND, params).await?;
-        let users = rows.iter().map(|row| {
-            Ok(InactiveUser { last_connect: LastConnect(row.number(0)?), uaid: row.uaid(1)? })
-        });
-        let users = users.collect::<Result<Vec<_>, SqlError>>()?;
-        let next = users.get(USERS_IN_A_BATCH - 1).map(InactiveUser::cursor);
-        Ok(InactiveUsers { users, next })
+    engine_calls! {
+        inactive_users(seen: MonthRange, after: Option<Cursor>) -> InactiveUsers = |client| async {
+            let (statement, values) = sql::find(seen, position(after.as_ref(), InactiveUser::at)?);
+            sql::page(&client.read(None, statement, values).await?)
+        };
     }
 
-    async fn delete_rows(&self, uaids: Vec<Uaid>, month: Month) -> Result<bool, SqlError> {
+    async fn delete_rows(&self, uaids: Vec<Uaid>, month: Month) -> Result<bool> {
         let Some(first) = uaids.first().copied() else { return Ok(false) };
         let params = params![uaids, ROWS_IN_A_STEP as u64];
-        let rows = if_month(self.write_month(first, month, DELETE, params).await)?;
-        Ok(count(&rows)? > 0)
+        let deleted = if_month(self.write(first, Some(month), DELETE, params).await)?;
+        Ok(count(&deleted.rows)? > 0)
     }
 
-    async fn has_rows(&self, month: Month) -> Result<bool, SqlError> {
-        let rows = if_month(self.read_month(month, HAS_ROWS, params![]).await)?;
+    async fn has_rows(&self, month: Month) -> Result<bool> {
+        let rows = if_month(self.read(Some(month), HAS_ROWS, NONE).await)?;
         holds(&rows)
     }
 }
-
-const FIND: &str = "
-    SELECT last_connect, uaid FROM {s}.router
-    WHERE (last_connect, uaid) > ($1, $2) AND last_connect < $3
-    ORDER BY last_connect, uaid LIMIT $4";
 
 const DELETE: &str = "
     WITH agents AS (DELETE FROM {s}.agents_{m} WHERE uaid = ANY($1) RETURNING 1),

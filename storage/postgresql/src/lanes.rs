@@ -12,11 +12,10 @@ use futures_util::future::{join, join_all};
 use state_machine::Uaid;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
-use tokio_postgres::Row;
 
 use crate::connection::{Connection, Server};
-use crate::error::{ErrorKind, SqlError};
-use crate::sql::Query;
+use crate::error::{ErrorKind, Result, SqlError};
+use crate::sql::{Query, Row};
 
 /// Writes in one transaction.
 const BATCH_MAX: usize = 200;
@@ -32,10 +31,11 @@ pub(crate) struct Lanes(Vec<mpsc::UnboundedSender<Write>>);
 struct Write {
     uaid: Uaid,
     query: Query,
-    reply: oneshot::Sender<Result<Written, SqlError>>,
+    reply: oneshot::Sender<Result<Written>>,
 }
 
 /// The rows that a write returned.
+#[derive(Default)]
 pub(crate) struct Written {
     pub(crate) rows: Vec<Row>,
     /// Whether it may have been executed before, as its connection ended.
@@ -60,7 +60,7 @@ impl Lanes {
         Self((0..count.max(1)).map(start).collect())
     }
 
-    pub(crate) async fn write(&self, uaid: Uaid, query: Query) -> Result<Written, SqlError> {
+    pub(crate) async fn write(&self, uaid: Uaid, query: Query) -> Result<Written> {
         let (reply, answer) = oneshot::channel();
         let at = usize::from(uaid.0[15]) % self.0.len();
         // It is open as long as this engine.
@@ -106,7 +106,7 @@ impl Lane {
     }
 
     /// All in one transaction; none of them if one fails.
-    async fn together(&mut self, batch: &[Write]) -> Result<Vec<Vec<Row>>, SqlError> {
+    async fn together(&mut self, batch: &[Write]) -> Result<Vec<Vec<Row>>> {
         let connection = self.connected().await?;
         let mut statements = Vec::with_capacity(batch.len());
         for write in batch {
@@ -122,12 +122,11 @@ impl Lane {
         let (begun, (written, committed)) = sent.await;
         // The commit of a transaction that has failed succeeds, and rolls back.
         let written = written.into_iter().collect::<Result<Vec<_>, _>>();
-        let done = begun.and(written).and_then(|written| committed.map(|()| written));
-        done.inspect_err(|error| self.note(error))
+        begun.and(written).and_then(|written| committed.map(|()| written))
     }
 
     /// One write, again if it was in another's way or if its connection ended: writes may be repeated.
-    async fn alone(&mut self, query: &Query, mut is_repeated: bool) -> Result<Written, SqlError> {
+    async fn alone(&mut self, query: &Query, mut is_repeated: bool) -> Result<Written> {
         let mut attempt = 1;
         loop {
             let result = match self.connected().await {
@@ -138,7 +137,6 @@ impl Lane {
                 Ok(rows) => return Ok(Written { rows, is_repeated }),
                 Err(error) => error,
             };
-            self.note(&error);
             let may_repeat = error.is_conflict() || error.ends_connection();
             if !may_repeat || attempt >= ATTEMPTS_MAX {
                 return Err(error);
@@ -149,16 +147,10 @@ impl Lane {
         }
     }
 
-    async fn connected(&mut self) -> Result<&Connection, SqlError> {
+    async fn connected(&mut self) -> Result<&Connection> {
         if self.connection.as_ref().is_none_or(Connection::is_closed) {
             self.connection = Some(self.server.connect().await?);
         }
         Ok(self.connection.as_ref().expect("it was opened"))
-    }
-
-    fn note(&mut self, error: &SqlError) {
-        if error.ends_connection() {
-            self.connection = None;
-        }
     }
 }

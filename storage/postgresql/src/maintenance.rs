@@ -2,19 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use state_machine::{Time, Uaid};
+use state_machine::Time;
+use storage::engine_calls;
 use storage::maintenance::{Capacity, ID_FLOOR_AHEAD_MAX, Table, TableStatus};
 use storage::networked::{MonthCalls, NodeCalls};
+use storage::sql::rows::SqlRow;
 
-use crate::client::PostgresClient;
-use crate::error::SqlError;
-use crate::sql::{Columns, count, params};
-
-/// Writes that are no agent's are in the order of this one.
-const NO_AGENT: Uaid = Uaid([0; 16]);
+use crate::client::{NO_AGENT, PostgresClient};
+use crate::error::Result;
+use crate::sql::{NONE, count, params};
 
 /// Of feeds only where there are some: they are as old as the router table.
-pub(crate) async fn statuses(client: &PostgresClient) -> Result<Vec<TableStatus>, SqlError> {
+pub(crate) async fn statuses(client: &PostgresClient) -> Result<Vec<TableStatus>> {
     let months = client.months().await?.into_iter().map(Table::Messages);
     let mut statuses = Vec::new();
     for table in Table::OF_NO_MONTH.into_iter().chain(months) {
@@ -26,10 +25,10 @@ pub(crate) async fn statuses(client: &PostgresClient) -> Result<Vec<TableStatus>
             Table::Messages(month) => format!("messages_{month}"),
         };
         let params = params![client.names.schema.as_str(), name.as_str()];
-        if let Some(row) = client.read(SIZE, params).await?.first() {
+        if let Some(row) = client.read(None, SIZE, params).await?.first() {
             let (estimated, bytes) = (row.number(0)?, row.number(1)?);
             let counted = COUNT.replace("{name}", &name);
-            let items = count(&client.read(&counted, params![COUNTED_MAX]).await?)?;
+            let items = count(&client.read(None, &counted, params![COUNTED_MAX]).await?)?;
             let items = if items < COUNTED_MAX { items } else { items.max(estimated) };
             let is_of_feeds = matches!(table, Table::Sequences | Table::Feeds);
             if is_of_feeds && items == 0 {
@@ -43,29 +42,31 @@ pub(crate) async fn statuses(client: &PostgresClient) -> Result<Vec<TableStatus>
 }
 
 impl NodeCalls for PostgresClient {
-    async fn key_fingerprints(&self) -> Result<BTreeSet<String>, SqlError> {
-        let rows = self.read("SELECT marks FROM {s}.state WHERE name = 'keys'", params![]).await?;
+    async fn key_fingerprints(&self) -> Result<BTreeSet<String>> {
+        let rows = self.read(None, "SELECT marks FROM {s}.state WHERE name = 'keys'", NONE).await?;
         let marks = rows.first().map(|row| row.column::<Vec<String>>(0)).transpose()?;
         Ok(marks.into_iter().flatten().collect())
     }
 
-    async fn put_key_fingerprints(
-        &self,
-        before: BTreeSet<String>,
-        after: BTreeSet<String>,
-    ) -> Result<bool, SqlError> {
-        let [before, after] = [before, after].map(|marks| marks.into_iter().collect::<Vec<_>>());
-        self.write(NO_AGENT, SWAP, params![before, after]).await.map(|written| written.is_some())
+    engine_calls! {
+        put_key_fingerprints(before: BTreeSet<String>, after: BTreeSet<String>) -> bool =
+            |client| async {
+                let [before, after] = [before, after].map(Vec::from_iter);
+                let swapped = client.write(NO_AGENT, None, SWAP, params![before, after]).await;
+                swapped.map(|swapped| swapped.is_some())
+            };
     }
 
-    async fn id_floor(&self) -> Result<Time, SqlError> {
+    async fn id_floor(&self) -> Result<Time> {
         let floor = "SELECT number FROM {s}.state WHERE name = 'id_floor'";
-        let rows = self.read(floor, params![]).await?;
+        let rows = self.read(None, floor, NONE).await?;
         count(&rows).map(Time)
     }
 
-    async fn raise_id_floor(&self, floor: Time) -> Result<(), SqlError> {
-        self.write(NO_AGENT, RAISE, params![floor, floor + ID_FLOOR_AHEAD_MAX]).await.map(drop)
+    async fn raise_id_floor(&self, floor: Time) -> Result<()> {
+        self.write(NO_AGENT, None, RAISE, params![floor, floor + ID_FLOOR_AHEAD_MAX])
+            .await
+            .map(drop)
     }
 }
 

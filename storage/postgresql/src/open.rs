@@ -9,7 +9,7 @@ use crate::connection::Server;
 use crate::error::PostgresOpenError;
 use crate::migrations::Migration;
 use crate::schema;
-use crate::sql::{Columns, params};
+use crate::sql::NONE;
 
 /// Connects, and ensures the tables.
 pub(crate) async fn client(
@@ -31,7 +31,7 @@ pub(crate) async fn client(
 
 /// Refuses a server that is too old, or that does not sync its disk.
 async fn check_server(client: &PostgresClient) -> Result<(), PostgresOpenError> {
-    let rows = client.read(SERVER, params![]).await?;
+    let rows = client.read(None, SERVER, NONE).await?;
     let Some(row) = rows.first() else { return Ok(()) };
     let version: i32 = row.column(0)?;
     if version < VERSION_MIN {

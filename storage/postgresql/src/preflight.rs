@@ -7,44 +7,25 @@ use storage::maintenance::{PREFLIGHT_UAID, PreflightCheck};
 use storage::networked::MonthCalls;
 
 use crate::client::PostgresClient;
-use crate::error::SqlError;
-use crate::sql::{holds, params};
+use crate::error::{Result, SqlError};
+use crate::sql::{NONE, holds};
 
-/// The statements of each table that is no month's. No feed has an empty name.
-const TABLES: [(&str, &str); 5] = [
-    (
-        "router",
-        "INSERT INTO {s}.router VALUES ({uaid}, 'preflight', NULL, 1, 0, '1970_01', NULL, NULL);
-         UPDATE {s}.router SET connected_at = 2 WHERE uaid = {uaid};
-         SELECT 1 FROM {s}.router WHERE uaid = {uaid};
-         DELETE FROM {s}.router WHERE uaid = {uaid}",
-    ),
-    (
-        "notifications",
-        "INSERT INTO {s}.notifications VALUES ({uaid}, {uaid}, '\\x00');
-         SELECT 1 FROM {s}.notifications WHERE uaid = {uaid};
-         DELETE FROM {s}.notifications WHERE uaid = {uaid}",
-    ),
-    (
-        "sequences",
-        "INSERT INTO {s}.sequences VALUES ('', 0, 0, 0);
-         UPDATE {s}.sequences SET keys = 1 WHERE name = '';
-         DELETE FROM {s}.sequences WHERE name = ''",
-    ),
-    (
-        "feed_keys and receipts_expected",
-        "INSERT INTO {s}.feed_keys VALUES ('', '', 1, NULL, NULL);
-         DELETE FROM {s}.feed_keys WHERE feed = '';
-         INSERT INTO {s}.receipts_expected VALUES ('', '', 0);
-         DELETE FROM {s}.receipts_expected WHERE feed = ''",
-    ),
-    (
-        "state and health",
-        "UPDATE {s}.state SET number = number WHERE name = 'id_floor';
-         INSERT INTO {s}.health VALUES (-1, 1);
-         DELETE FROM {s}.health WHERE session = -1",
-    ),
+/// A row of each table that a node adds rows to, and what finds it. No feed has an empty name.
+const ROWS: [(&str, &str, &str); 6] = [
+    ("router", "{uaid}, 'preflight', NULL, 1, 0, '1970_01', NULL, NULL", "uaid = {uaid}"),
+    ("notifications", "{uaid}, {uaid}, '\\x00'", "uaid = {uaid}"),
+    ("sequences", "'', 0, 0, 0", "name = ''"),
+    ("feed_keys", "'', '', 1, NULL, NULL", "feed = ''"),
+    ("receipts_expected", "'', '', 0", "feed = ''"),
+    ("health", "-1, 1", "session = -1"),
 ];
+
+const WRITE: &str = "
+    INSERT INTO {s}.{table} VALUES ({row});
+    UPDATE {s}.{table} SET {key} WHERE {key};
+    DELETE FROM {s}.{table} WHERE {key}";
+
+const STATE: &str = "UPDATE {s}.state SET number = number WHERE name = 'id_floor'";
 
 const MONTH: &str = "
     SELECT {s}.add_channels_{m}({uaid}, ARRAY[{uaid}], false);
@@ -59,16 +40,20 @@ const MONTH: &str = "
 pub(crate) async fn run(
     client: &PostgresClient,
     months: BTreeSet<Month>,
-) -> Result<Vec<PreflightCheck>, SqlError> {
+) -> Result<Vec<PreflightCheck>> {
     let mut checks = Vec::new();
-    for (what, statements) in TABLES {
-        let tried = try_all(client, client.names.text(statements)).await;
-        checks.push(check(format!("read and write {what}"), tried)?);
+    let of_rows = ROWS.iter().map(|(table, row, key)| {
+        let statements = WRITE.replace("{table}", table).replace("{row}", row);
+        (*table, statements.replace("{key}", key))
+    });
+    for (table, statements) in of_rows.chain([("state", STATE.to_owned())]) {
+        let tried = try_all(client, client.names.text(None, &statements)).await;
+        checks.push(check(format!("read and write {table}"), tried)?);
     }
     let listed = client.months().await?;
     for month in months {
         let outcome = match listed.contains(&month) {
-            true => try_all(client, client.names.month_text(month, MONTH)).await,
+            true => try_all(client, client.names.text(Some(month), MONTH)).await,
             false => Err(SqlError::corrupt(
                 "there is no such table: create it with `kalends tables create`",
             )),
@@ -79,16 +64,16 @@ pub(crate) async fn run(
 }
 
 /// Runs statements, and takes them back.
-async fn try_all(client: &PostgresClient, statements: String) -> Result<(), SqlError> {
+async fn try_all(client: &PostgresClient, statements: String) -> Result<()> {
     let statements = statements.replace("{uaid}", &format!("'{PREFLIGHT_UAID}'::uuid"));
     let transaction = client.begin().await?;
-    let tried = transaction.execute(&statements).await;
-    transaction.roll_back().await;
+    let tried = transaction.connection.execute(&statements).await;
+    let _taken_back = transaction.end::<()>(Err(SqlError::conflict())).await;
     tried
 }
 
 /// An error of the server is the result of a check; one of the connection is an error of the call.
-fn check(what: String, tried: Result<(), SqlError>) -> Result<PreflightCheck, SqlError> {
+fn check(what: String, tried: Result<()>) -> Result<PreflightCheck> {
     match tried {
         Err(error) if error.ends_connection() => Err(error),
         tried => Ok(PreflightCheck { what, outcome: tried.map_err(|error| error.to_string()) }),
@@ -96,11 +81,11 @@ fn check(what: String, tried: Result<(), SqlError>) -> Result<PreflightCheck, Sq
 }
 
 /// Settings of the server with which an answered write can be lost, each with what can be lost.
-pub(crate) async fn risks(client: &PostgresClient) -> Result<Vec<String>, SqlError> {
+pub(crate) async fn risks(client: &PostgresClient) -> Result<Vec<String>> {
     let commit = "SELECT current_setting('synchronous_commit') = 'off'";
     let mut risks = Vec::new();
     for (statement, risk) in [(commit, OF_COMMIT), (ASYNCHRONOUS, OF_STANDBYS)] {
-        let rows = client.read(statement, params![]).await?;
+        let rows = client.read(None, statement, NONE).await?;
         if holds(&rows)? {
             risks.push(risk.to_owned());
         }

@@ -1,20 +1,22 @@
 //! The rows of the router table.
 
-use state_machine::{BridgeRecipient, LastConnect, Month, NodeId, RouterRecord, Time, Uaid};
+use state_machine::{BridgeRecipient, Month, RouterRecord, Time, Uaid};
 use storage::maintenance::DROPPED;
 use storage::networked::{RecordCalls, RouterCalls};
 use storage::record_row::RecordRow;
-use storage::registration::{self, NewRecord};
+use storage::registration::NewRecord;
 use storage::rules::record_rows::{
     Changed, GuardedChange, RecordChange, RecordGuard, RecordPage, RecordRows,
 };
+use storage::sql::rows::SqlRow;
+use storage::sql::statements::{DROP_RECORD, READ_RECORD, WRITE_RECORD};
+use storage::sql::values;
 use storage::store::{Cursor, RegisterResult};
 use storage::{record_rules, router_rules};
-use tokio_postgres::Row;
 
 use crate::client::{PostgresClient, Transaction, transact};
-use crate::error::SqlError;
-use crate::sql::{Columns, Param, params, position};
+use crate::error::{Result, SqlError};
+use crate::sql::{NONE, Param, params, position};
 
 /// Records in one page.
 const RECORDS_MAX: u64 = 1000;
@@ -22,34 +24,26 @@ const RECORDS_MAX: u64 = 1000;
 impl RecordRows for PostgresClient {
     type Error = SqlError;
 
-    async fn record(&self, uaid: Uaid) -> Result<Option<RecordRow>, SqlError> {
-        let rows = self.read(READ, params![uaid]).await?;
-        rows.first().map(decode).transpose()
+    async fn record(&self, uaid: Uaid) -> Result<Option<RecordRow>> {
+        let rows = self.read(None, READ_RECORD, params![uaid]).await?;
+        rows.first().map(|row| row.record(0)).transpose()
     }
 
-    async fn change_record(&self, change: &GuardedChange) -> Result<Changed, SqlError> {
+    async fn change_record(&self, change: &GuardedChange) -> Result<Changed> {
         let (statement, params) = change_query(change);
-        let written = self.write(change.uaid, &statement, params).await?;
-        Ok(match written.rows.first().map(decode).transpose()? {
+        let written = self.write(change.uaid, None, &statement, params).await?;
+        Ok(match written.rows.first().map(|row| row.record(0)).transpose()? {
             Some(before) => Changed::Done(before),
             None => Changed::Refused(None),
         })
     }
 
-    async fn change_records(&self, changes: Vec<GuardedChange>) -> Result<u64, SqlError> {
-        let mut written = 0;
-        for change in changes {
-            written += u64::from(self.change_record(&change).await?.is_done());
-        }
-        Ok(written)
-    }
-
     /// In the order of the uaids.
-    async fn records(&self, after: Option<&Cursor>) -> Result<RecordPage, SqlError> {
+    async fn records(&self, after: Option<&Cursor>) -> Result<RecordPage> {
         let params =
             params![position(after, |after| Uaid::parse(after.as_str()).ok())?, RECORDS_MAX];
-        let rows = self.read(RECORDS, params).await?;
-        let rows = rows.iter().map(decode).collect::<Result<Vec<_>, _>>()?;
+        let rows = self.read(None, RECORDS, params).await?;
+        let rows = rows.iter().map(|row| row.record(0)).collect::<Result<Vec<_>, _>>()?;
         let last = rows.last().filter(|_| rows.len() as u64 == RECORDS_MAX);
         let next = last.map(|last| Cursor::new(last.uaid.to_string()));
         Ok(RecordPage { rows, next, unreadable: 0 })
@@ -98,33 +92,30 @@ impl RouterCalls for PostgresClient {
     router_rules!();
 
     /// A known agent costs one statement.
-    async fn register(&self, new: NewRecord) -> Result<RegisterResult, SqlError> {
+    async fn register(&self, new: NewRecord) -> Result<RegisterResult> {
         let mut is_repeated = false;
         if let Some(node) = &new.node {
             let (router_type, node) = (new.router_type.as_str(), node.as_str());
             let params = params![new.uaid, router_type, node, new.connected_at, new.last_connect.0];
-            let written = self.write(new.uaid, RECONNECT, params).await?;
+            let written = self.write(new.uaid, None, RECONNECT, params).await?;
             is_repeated = written.is_repeated;
-            if let Some(before) = written.rows.first().map(decode).transpose()? {
+            if let Some(before) = written.rows.first().map(|row| row.record(0)).transpose()? {
                 return Ok(new.registered(Some(&before)));
             }
         }
         transact!(self, |transaction| register_in(&transaction, &new, is_repeated).await)
     }
 
-    async fn drop_user(&self, uaid: Uaid) -> Result<bool, SqlError> {
-        self.write(uaid, DROP, params![uaid]).await.map(|dropped| dropped.is_some())
+    async fn drop_user(&self, uaid: Uaid) -> Result<bool> {
+        self.write(uaid, None, DROP_RECORD, params![uaid]).await.map(|dropped| dropped.is_some())
     }
 
-    async fn drop_bridged(&self, uaid: Uaid, recipient: BridgeRecipient) -> Result<bool, SqlError> {
+    async fn drop_bridged(&self, uaid: Uaid, recipient: BridgeRecipient) -> Result<bool> {
         transact!(self, |transaction| async {
-            let there = locked(&transaction, uaid).await?.and_then(|row| row.recipient);
-            let is_it = there.is_some_and(|there| {
-                (there.bridge, &there.app, &there.token)
-                    == (recipient.bridge, &recipient.app, &recipient.token)
-            });
+            let there = locked(&transaction, uaid).await?;
+            let is_it = there.is_some_and(|there| there.is_reached_by(&recipient));
             if is_it {
-                transaction.run(DROP, params![uaid]).await?;
+                transaction.run(None, DROP_RECORD, params![uaid]).await?;
             }
             Ok(is_it)
         }
@@ -132,31 +123,33 @@ impl RouterCalls for PostgresClient {
     }
 
     /// Writes the row of its session: nodes do not wait for each other.
-    async fn check(&self) -> Result<(), SqlError> {
+    async fn check(&self) -> Result<()> {
         let random = Uaid(fastrand::u128(..).to_be_bytes());
-        self.read(RECORDS, params![Some(random), 1_u64]).await?;
-        self.write(random, CHECK, params![]).await.map(drop)
+        self.read(None, RECORDS, params![Some(random), 1_u64]).await?;
+        self.write(random, None, CHECK, NONE).await.map(drop)
     }
 }
 
 impl RecordCalls for PostgresClient {
     record_rules!();
 
-    async fn create_record(&self, record: RouterRecord) -> Result<bool, SqlError> {
-        let (uaid, params) = (record.uaid, write_params(&record.into(), false));
-        self.write(uaid, WRITE, params).await.map(|written| written.is_some())
+    async fn create_record(&self, record: RouterRecord) -> Result<bool> {
+        let record = RecordRow::from(record);
+        let params = values::record(&record, false);
+        let written = self.write(record.uaid, None, &write(), params).await;
+        written.map(|written| written.is_some())
     }
 
-    async fn delete_uaids(&self, uaids: Vec<Uaid>) -> Result<(), SqlError> {
+    async fn delete_uaids(&self, uaids: Vec<Uaid>) -> Result<()> {
         let Some(first) = uaids.first().copied() else { return Ok(()) };
         let delete = "DELETE FROM {s}.router WHERE uaid = ANY($1) AND router_type = $2";
-        self.write(first, delete, params![uaids, DROPPED]).await.map(drop)
+        self.write(first, None, delete, params![uaids, DROPPED]).await.map(drop)
     }
 }
 
-async fn locked(transaction: &Transaction<'_>, uaid: Uaid) -> Result<Option<RecordRow>, SqlError> {
-    let rows = transaction.run(&format!("{READ} FOR UPDATE"), params![uaid]).await?;
-    rows.first().map(decode).transpose()
+async fn locked(transaction: &Transaction<'_>, uaid: Uaid) -> Result<Option<RecordRow>> {
+    let rows = transaction.run(None, &format!("{READ_RECORD} FOR UPDATE"), params![uaid]).await?;
+    rows.first().map(|row| row.record(0)).transpose()
 }
 
 /// Registers an agent, unless the record's `connected_at` is as new.
@@ -164,7 +157,7 @@ async fn register_in(
     transaction: &Transaction<'_>,
     new: &NewRecord,
     is_repeated: bool,
-) -> Result<RegisterResult, SqlError> {
+) -> Result<RegisterResult> {
     let there = locked(transaction, new.uaid).await?;
     let result = new.over(there.as_ref());
     match (&result, there) {
@@ -173,9 +166,10 @@ async fn register_in(
             return Ok(new.registered(Some(&RecordRow { node: None, ..there })));
         }
         (RegisterResult::Registered(record, _), there) => {
-            let params = write_params(&record.clone().into(), there.is_some());
+            let record = RecordRow::from(record.clone());
+            let params = values::record(&record, there.is_some());
             // A record that another transaction makes meanwhile is not replaced.
-            if transaction.run(WRITE, params).await?.is_empty() {
+            if transaction.run(None, &write(), params).await?.is_empty() {
                 return Err(SqlError::conflict());
             }
         }
@@ -184,45 +178,14 @@ async fn register_in(
     Ok(result)
 }
 
-/// The parameters of [`WRITE`].
-pub(crate) fn write_params(record: &RecordRow, may_replace: bool) -> Vec<Param> {
-    params![
-        record.uaid,
-        record.router_type.as_str(),
-        record.node.as_ref().map(NodeId::as_str),
-        record.connected_at,
-        record.last_connect.0,
-        text(record.curmonth).unwrap_or_default(),
-        text(record.oldmonth),
-        record.recipient.as_ref().map(|recipient| registration::encode(recipient).to_string()),
-        may_replace,
-    ]
-}
-
-pub(crate) fn decode(row: &Row) -> Result<RecordRow, SqlError> {
-    let router_type: &str = row.column(1)?;
-    let data: Option<&str> = row.column(7)?;
-    let curmonth: &str = row.column(5)?;
-    let no_month = |_| SqlError::corrupt("a record has no month");
-    Ok(RecordRow {
-        uaid: row.uaid(0)?,
-        router_type: router_type.to_owned(),
-        recipient: registration::recipient(router_type, || serde_json::from_str(data?).ok()),
-        node: row.column::<Option<&str>>(2)?.map(NodeId::new),
-        connected_at: Time(row.number(3)?),
-        last_connect: LastConnect(row.number(4)?),
-        curmonth: Some(curmonth.parse().map_err(no_month)?),
-        oldmonth: row.parsed_or_none(6, str::parse::<Month>)?,
-    })
+/// Returns a row if it has written the record.
+fn write() -> String {
+    format!("{WRITE_RECORD} RETURNING 1")
 }
 
 fn text(month: Option<Month>) -> Option<String> {
     month.map(|month| month.to_string())
 }
-
-const READ: &str = "
-    SELECT uaid, router_type, node_id, connected_at, last_connect, curmonth, oldmonth, router_data
-    FROM {s}.router WHERE uaid = $1";
 
 /// From the first one, if there is no uaid before them.
 const RECORDS: &str = "
@@ -248,25 +211,6 @@ const CHANGE: &str = "
         AND ($6::text IS NULL OR t.curmonth = $6)
         AND ($7::text IS NULL OR coalesce(t.oldmonth, '') = $7)
     RETURNING t.uaid, t.router_type, t.node_id, t.connected_at, t.last_connect, t.curmonth, t.oldmonth, t.router_data";
-
-/// The last parameter is whether a record that is there is replaced. It keeps the data of a recipient that this program
-/// cannot read.
-pub(crate) const WRITE: &str = "
-    INSERT INTO {s}.router AS r
-        (uaid, router_type, node_id, connected_at, last_connect, curmonth, oldmonth, router_data)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-    ON CONFLICT (uaid) DO UPDATE SET
-        router_type = excluded.router_type,
-        node_id = excluded.node_id,
-        connected_at = excluded.connected_at,
-        last_connect = excluded.last_connect,
-        curmonth = excluded.curmonth,
-        oldmonth = excluded.oldmonth,
-        router_data = coalesce(excluded.router_data, r.router_data)
-        WHERE $9
-    RETURNING 1";
-
-const DROP: &str = "DELETE FROM {s}.router WHERE uaid = $1 RETURNING 1";
 
 const CHECK: &str = "
     INSERT INTO {s}.health (session, checks) VALUES (pg_backend_pid() % 64, 1)

@@ -9,13 +9,13 @@
 
 use state_machine::Month;
 use storage::networked::MonthCalls;
-use tokio_postgres::Row;
+use storage::sql::rows::SqlRow;
 use tokio_postgres::error::SqlState;
 
 use crate::client::{PostgresClient, Transaction, transact};
-use crate::error::{PostgresOpenError, SqlError};
+use crate::error::{PostgresOpenError, Result, SqlError};
 use crate::migrations::{MIGRATIONS, Migration};
-use crate::sql::{Columns, Names, holds, params};
+use crate::sql::{NONE, Names, Row, holds, params};
 
 /// A lock that is held while tables are made or changed. What then waits for a table's lock holds up what comes after it,
 /// and so gives up soon.
@@ -83,80 +83,72 @@ fn to_newest_month(migrations: &[Migration]) -> String {
 /// version.
 pub fn statements(schema: &str, months: &[Month]) -> String {
     let names = Names { schema: schema.to_owned() };
-    let tables = names.text(&format!("{SCHEMA}\n{}", of_no_month(MIGRATIONS)));
-    let months = months.iter().map(|month| names.month_text(*month, &of_month(MIGRATIONS)));
+    let tables = names.text(None, &format!("{SCHEMA}\n{}", of_no_month(MIGRATIONS)));
+    let months = months.iter().map(|month| names.text(Some(*month), &of_month(MIGRATIONS)));
     std::iter::once(tables).chain(months).collect::<Vec<_>>().join("\n")
 }
 
 /// Makes or changes the tables, or compares their version with the one that this program knows.
 pub(crate) async fn ensure(client: &PostgresClient) -> Result<(), PostgresOpenError> {
     let known = newest(client.migrations);
-    match version(client).await? {
-        Some(found) if found == known => Ok(()),
-        Some(found) if found > known => match oldest(client).await? {
-            Some(oldest) if oldest <= known => Ok(()),
-            _ => Err(PostgresOpenError::Newer { found, known }),
-        },
+    match versions(client).await? {
+        Some((found, oldest)) if found == known || found > known && oldest <= known => Ok(()),
+        Some((found, _)) if found > known => Err(PostgresOpenError::Newer { found, known }),
         _ if client.options.create_tables => {
             Ok(transact!(client, |transaction| make(&transaction).await)?)
         }
-        Some(found) => Err(PostgresOpenError::Older { found, known }),
+        Some((found, _)) => Err(PostgresOpenError::Older { found, known }),
         None => Err(PostgresOpenError::Missing {
             schema: client.names.schema.clone(),
-            server: client.shown().to_owned(),
+            server: client.server.address.shown.clone(),
         }),
     }
 }
 
 /// Makes the tables, or brings them to the newest version with those of all months.
-async fn make(transaction: &Transaction<'_>) -> Result<(), SqlError> {
+async fn make(transaction: &Transaction<'_>) -> Result<()> {
     let PostgresClient { names, migrations, .. } = transaction.client;
-    transaction.execute(LOCK).await?;
+    transaction.connection.execute(LOCK).await?;
     // A role that owns a schema may not make others.
     let is_there = "SELECT to_regnamespace('{s}') IS NOT NULL";
-    if !holds(&transaction.run(is_there, params![]).await?)? {
-        transaction.execute(&names.text(SCHEMA)).await?;
+    if !holds(&transaction.run(None, is_there, NONE).await?)? {
+        transaction.connection.execute(&names.text(None, SCHEMA)).await?;
     }
-    transaction.execute(&names.text(&of_no_month(migrations))).await?;
+    transaction.connection.execute(&names.text(None, &of_no_month(migrations))).await?;
     if !migrations.is_empty() {
-        let rows = transaction.run(MONTHS, params![names.schema.as_str()]).await?;
+        let rows = transaction.run(None, MONTHS, params![names.schema.as_str()]).await?;
         for month in decode_months(&rows)? {
-            transaction.execute(&names.month_text(month, &to_newest_month(migrations))).await?;
+            transaction
+                .connection
+                .execute(&names.text(Some(month), &to_newest_month(migrations)))
+                .await?;
         }
     }
     Ok(())
 }
 
-/// The version in the row of the schema. None without tables.
-async fn version(client: &PostgresClient) -> Result<Option<u64>, PostgresOpenError> {
-    let exists = "SELECT to_regclass('{s}.state') IS NOT NULL";
-    if !holds(&client.read(exists, params![]).await?)? {
-        return Ok(None);
-    }
-    let query = "SELECT number FROM {s}.state WHERE name = 'schema'";
+/// The version in the row of the schema, and the oldest one whose programs can use the tables. A newer version writes that in a
+/// row of its own, if it is not the version itself. None without tables.
+async fn versions(client: &PostgresClient) -> Result<Option<(u64, u64)>, PostgresOpenError> {
     let foreign = || PostgresOpenError::Foreign { schema: client.names.schema.clone() };
-    // A table of this name is another program's.
-    let rows = client.read(query, params![]).await.map_err(|error| {
-        match error.has_code(&[SqlState::UNDEFINED_COLUMN]) {
-            true => foreign(),
-            false => error.into(),
-        }
-    })?;
-    rows.first().map(|row| row.number(0).map_err(Into::into)).ok_or_else(foreign)?.map(Some)
+    let rows = match client.read(None, VERSIONS, NONE).await {
+        Err(error) if error.has_code(&[SqlState::UNDEFINED_TABLE]) => return Ok(None),
+        // A table of this name is another program's.
+        Err(error) if error.has_code(&[SqlState::UNDEFINED_COLUMN]) => return Err(foreign()),
+        rows => rows?,
+    };
+    let numbers = rows.iter().map(|row| row.number(0)).collect::<Result<Vec<_>>>()?;
+    let version = *numbers.first().ok_or_else(foreign)?;
+    Ok(Some((version, *numbers.get(1).unwrap_or(&version))))
 }
 
-/// The oldest version whose programs can use the tables, which a newer version writes in a row of its own. None if it is
-/// the version itself.
-async fn oldest(client: &PostgresClient) -> Result<Option<u64>, SqlError> {
-    let query = "SELECT number FROM {s}.state WHERE name = 'schema_oldest'";
-    let rows = client.read(query, params![]).await?;
-    rows.first().map(|row| row.number(0)).transpose()
-}
+const VERSIONS: &str = "
+    SELECT number FROM {s}.state WHERE name IN ('schema', 'schema_oldest') ORDER BY name";
 
 impl MonthCalls for PostgresClient {
-    async fn ensure_month(&self, month: Month) -> Result<(), SqlError> {
+    async fn ensure_month(&self, month: Month) -> Result<()> {
         let version = newest(self.migrations);
-        if holds(&self.read_month(month, IS_CURRENT, params![version]).await?)? {
+        if holds(&self.read(Some(month), IS_CURRENT, params![version]).await?)? {
             return Ok(());
         }
         if !self.options.create_tables {
@@ -167,27 +159,27 @@ impl MonthCalls for PostgresClient {
             )));
         }
         transact!(self, |transaction| async {
-            transaction.execute(LOCK).await?;
+            transaction.connection.execute(LOCK).await?;
             let statements = match is_there(&transaction, month).await? {
                 true => to_newest_month(self.migrations),
                 false => of_month(self.migrations),
             };
-            transaction.execute(&self.names.month_text(month, &statements)).await
+            transaction.connection.execute(&self.names.text(Some(month), &statements)).await
         }
         .await)
     }
 
-    async fn months(&self) -> Result<Vec<Month>, SqlError> {
-        decode_months(&self.read(MONTHS, params![self.names.schema.as_str()]).await?)
+    async fn months(&self) -> Result<Vec<Month>> {
+        decode_months(&self.read(None, MONTHS, params![self.names.schema.as_str()]).await?)
     }
 
     /// Other months are not waited for, nor do they wait.
-    async fn drop_month(&self, month: Month) -> Result<bool, SqlError> {
+    async fn drop_month(&self, month: Month) -> Result<bool> {
         transact!(self, |transaction| async {
-            transaction.execute(LOCK).await?;
+            transaction.connection.execute(LOCK).await?;
             let is_there = is_there(&transaction, month).await?;
             if is_there {
-                transaction.execute(&self.names.month_text(month, DROP_MONTH)).await?;
+                transaction.connection.execute(&self.names.text(Some(month), DROP_MONTH)).await?;
             }
             Ok(is_there)
         }
@@ -196,17 +188,14 @@ impl MonthCalls for PostgresClient {
 }
 
 /// Whether the month has its tables.
-pub(crate) async fn is_there(
-    transaction: &Transaction<'_>,
-    month: Month,
-) -> Result<bool, SqlError> {
+pub(crate) async fn is_there(transaction: &Transaction<'_>, month: Month) -> Result<bool> {
     let is_there = "SELECT to_regclass('{s}.messages_{m}') IS NOT NULL";
-    holds(&transaction.run_month(month, is_there, params![]).await?)
+    holds(&transaction.run(Some(month), is_there, NONE).await?)
 }
 
-fn decode_months(rows: &[Row]) -> Result<Vec<Month>, SqlError> {
-    let month = |row: &Row| row.parsed(0, |name| name.trim_start_matches("messages_").parse());
-    rows.iter().map(month).collect()
+fn decode_months(rows: &[Row]) -> Result<Vec<Month>> {
+    let month = |name: &str| name.trim_start_matches("messages_").parse();
+    rows.iter().map(|row| row.some(0, row.parsed(0, month)?)).collect()
 }
 
 /// Whether the month has its tables, in this version.

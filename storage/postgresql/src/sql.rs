@@ -1,19 +1,24 @@
 //! Statements with their parameters, the names in them, and the columns of rows.
 
-use std::error::Error;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 
-use state_machine::{Chid, MessageId, Month, Time, Uaid, Urgency};
+use state_machine::{Chid, MessageId, Month, Time, Uaid};
 use storage::Cursor;
-use tokio_postgres::Row;
+use storage::sql::rows::SqlRow;
+use storage::sql::values::Value;
+use tokio_postgres::Column;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 use uuid::Uuid;
 
-use crate::error::SqlError;
+use crate::error::{Result, SqlError};
 
 /// A statement and its parameters.
 pub(crate) struct Query {
     pub(crate) text: String,
     pub(crate) params: Vec<Param>,
+    /// Its tables may be missing.
+    pub(crate) month: Option<Month>,
 }
 
 /// A parameter, and its type for servers that keep no prepared statement.
@@ -28,141 +33,147 @@ macro_rules! params {
 }
 pub(crate) use params;
 
-macro_rules! param_types {
-    ($($rust:ty: $of:expr => |$value:ident| $convert:expr;)*) => {$(
+/// The parameters of a statement without any.
+pub(crate) const NONE: Vec<Param> = Vec::new();
+
+impl Param {
+    fn new(of: Type, value: impl ToSql + Sync + Send + 'static) -> Self {
+        Self { value: Box::new(value), of }
+    }
+}
+
+impl From<Value<'_>> for Param {
+    fn from(value: Value<'_>) -> Self {
+        match value {
+            Value::Id(id) => Self::new(Type::UUID, id.map(Uuid::from_bytes)),
+            Value::Small(number) => Self::new(Type::INT2, number),
+            Value::Medium(number) => Self::new(Type::INT4, number),
+            Value::Integer(number) => Self::new(Type::INT8, number),
+            Value::Flag(flag) => Self::new(Type::BOOL, flag),
+            Value::Text(text) => Self::new(Type::TEXT, text.map(Cow::into_owned)),
+            Value::AnyText(text) => Self::new(Type::BYTEA, text.map(|it| it.as_bytes().to_vec())),
+            Value::Bytes(bytes) => Self::new(Type::BYTEA, bytes.map(Cow::into_owned)),
+        }
+    }
+}
+
+macro_rules! params_of {
+    ($($rust:ty),*) => {$(
         impl From<$rust> for Param {
-            fn from($value: $rust) -> Self {
-                Self { value: Box::new($convert), of: $of }
+            fn from(value: $rust) -> Self {
+                Value::from(value).into()
             }
         }
     )*};
 }
 
-param_types! {
-    Uaid: Type::UUID => |uaid| Uuid::from_bytes(uaid.0);
-    Chid: Type::UUID => |chid| Uuid::from_bytes(chid.0);
-    MessageId: Type::UUID => |id| Uuid::from_bytes(id.to_bytes());
-    Option<MessageId>: Type::UUID => |id| id.map(|id| Uuid::from_bytes(id.to_bytes()));
-    Vec<Uaid>: Type::UUID_ARRAY => |all| all.iter().map(|it| Uuid::from_bytes(it.0)).collect::<Vec<_>>();
-    Vec<Chid>: Type::UUID_ARRAY => |all| all.iter().map(|it| Uuid::from_bytes(it.0)).collect::<Vec<_>>();
-    Vec<MessageId>: Type::UUID_ARRAY =>
-        |all| all.iter().map(|it| Uuid::from_bytes(it.to_bytes())).collect::<Vec<_>>();
-    Vec<String>: Type::TEXT_ARRAY => |texts| texts;
-    Time: Type::INT8 => |time| to_i64(time.0);
-    u64: Type::INT8 => |number| to_i64(number);
-    i64: Type::INT8 => |number| number;
-    i32: Type::INT4 => |number| number;
-    i16: Type::INT2 => |number| number;
-    Option<i16>: Type::INT2 => |number| number;
-    Option<i64>: Type::INT8 => |number| number;
-    Option<Chid>: Type::UUID => |chid| chid.map(|chid| Uuid::from_bytes(chid.0));
-    Option<Uaid>: Type::UUID => |uaid| uaid.map(|uaid| Uuid::from_bytes(uaid.0));
-    Option<Time>: Type::INT8 => |time| time.map(|time| to_i64(time.0));
-    bool: Type::BOOL => |it| it;
-    String: Type::TEXT => |text| text;
-    Option<String>: Type::TEXT => |text| text;
-    &str: Type::TEXT => |text| text.to_owned();
-    Option<&str>: Type::TEXT => |text| text.map(str::to_owned);
-    &[u8]: Type::BYTEA => |bytes| bytes.to_vec();
-    Option<&[u8]>: Type::BYTEA => |bytes| bytes.map(<[u8]>::to_vec);
+params_of! {
+    Uaid, Option<Uaid>, Chid, Option<Chid>, MessageId, Option<MessageId>, Time, Option<Time>, u64,
+    Option<u64>, bool, &str, Option<&str>, String, Option<String>
 }
 
-/// Where the tables are: `{s}` in a statement stands for the schema, `{m}` for a month.
+macro_rules! arrays_of_ids {
+    ($($rust:ty => $bytes:expr),*) => {$(
+        impl From<$rust> for Param {
+            fn from(ids: $rust) -> Self {
+                let ids = ids.into_iter().map($bytes).map(Uuid::from_bytes);
+                Self::new(Type::UUID_ARRAY, ids.collect::<Vec<_>>())
+            }
+        }
+    )*};
+}
+
+arrays_of_ids! {
+    Vec<Uaid> => |it| it.0, Vec<Chid> => |it| it.0, BTreeSet<Chid> => |it| it.0,
+    Vec<MessageId> => MessageId::to_bytes
+}
+
+impl From<Vec<String>> for Param {
+    fn from(texts: Vec<String>) -> Self {
+        Self::new(Type::TEXT_ARRAY, texts)
+    }
+}
+
+/// Where the tables are.
 pub(crate) struct Names {
     pub(crate) schema: String,
 }
 
 impl Names {
-    pub(crate) fn query(&self, template: &str, params: Vec<Param>) -> Query {
-        Query { text: self.text(template), params }
-    }
-
-    /// A statement on the tables of a month.
-    pub(crate) fn of_month(&self, month: Month, template: &str, params: Vec<Param>) -> Query {
-        Query { text: self.month_text(month, template), params }
-    }
-
-    pub(crate) fn text(&self, template: &str) -> String {
-        template.replace("{s}", &self.schema)
-    }
-
-    pub(crate) fn month_text(&self, month: Month, template: &str) -> String {
-        self.text(template).replace("{m}", &month.to_string())
-    }
-}
-
-/// Saturates: PostgreSQL's integers are signed.
-pub(crate) fn to_i64(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
-}
-
-/// A number that must not be saturated, because it would be assigned twice.
-pub(crate) fn exact(number: u64) -> Result<i64, SqlError> {
-    i64::try_from(number).map_err(|_| SqlError::corrupt("a number is too large"))
-}
-
-/// Reads the columns of a row.
-pub(crate) trait Columns {
-    fn column<'a, T: FromSql<'a>>(&'a self, at: usize) -> Result<T, SqlError>;
-
-    fn number(&self, at: usize) -> Result<u64, SqlError> {
-        Ok(self.column::<i64>(at)?.max(0).unsigned_abs())
-    }
-
-    fn number_or_none(&self, at: usize) -> Result<Option<u64>, SqlError> {
-        Ok(self.column::<Option<i64>>(at)?.map(|number| number.max(0).unsigned_abs()))
-    }
-
-    fn uaid(&self, at: usize) -> Result<Uaid, SqlError> {
-        Ok(Uaid(self.column::<Uuid>(at)?.into_bytes()))
-    }
-
-    fn chid(&self, at: usize) -> Result<Chid, SqlError> {
-        Ok(Chid(self.column::<Uuid>(at)?.into_bytes()))
-    }
-
-    fn message_id(&self, at: usize) -> Result<MessageId, SqlError> {
-        Ok(MessageId::from_bytes(self.column::<Uuid>(at)?.into_bytes()))
-    }
-
-    fn urgency(&self, at: usize) -> Result<Urgency, SqlError> {
-        let column: i16 = self.column(at)?;
-        let known = Urgency::ALL.into_iter().find(|urgency| urgency_column(*urgency) == column);
-        known.ok_or_else(|| SqlError::corrupt("an unknown urgency"))
-    }
-
-    /// A text that is parsed.
-    fn parsed<T, E: Error>(
+    /// A statement on the tables of a month, or on the others.
+    pub(crate) fn query<P: Into<Param>>(
         &self,
-        at: usize,
-        parse: impl FnOnce(&str) -> Result<T, E>,
-    ) -> Result<T, SqlError> {
-        parse(self.column(at)?).map_err(|error| SqlError::corrupt(&error.to_string()))
+        month: Option<Month>,
+        template: &str,
+        params: Vec<P>,
+    ) -> Query {
+        let params = params.into_iter().map(Into::into).collect();
+        Query { text: self.text(month, template), params, month }
     }
 
-    fn parsed_or_none<T, E: Error>(
-        &self,
-        at: usize,
-        parse: impl FnOnce(&str) -> Result<T, E>,
-    ) -> Result<Option<T>, SqlError> {
-        let text = self.column::<Option<&str>>(at)?.map(parse).transpose();
-        text.map_err(|error| SqlError::corrupt(&error.to_string()))
+    /// `{s}` in a statement stands for the schema and `{m}` for the month. One that SQLite has too names the schema `main`,
+    /// and has `?` before the number of a parameter.
+    pub(crate) fn text(&self, month: Option<Month>, template: &str) -> String {
+        let template = match template.contains("main.") {
+            true => Cow::Owned(template.replace("main.", "{s}.").replace('?', "$")),
+            false => Cow::Borrowed(template),
+        };
+        let text = template.replace("{s}", &self.schema);
+        match month {
+            Some(month) => text.replace("{m}", &month.to_string()),
+            None => text,
+        }
     }
 }
 
-impl Columns for Row {
-    fn column<'a, T: FromSql<'a>>(&'a self, at: usize) -> Result<T, SqlError> {
-        self.try_get(at).map_err(SqlError::from)
+pub(crate) struct Row(pub(crate) tokio_postgres::Row);
+
+impl Row {
+    pub(crate) fn column<'a, T: FromSql<'a>>(&'a self, at: usize) -> Result<T> {
+        self.0.try_get(at).map_err(SqlError::from)
+    }
+}
+
+impl SqlRow for Row {
+    type Error = SqlError;
+
+    fn integer(&self, at: usize) -> Result<Option<i64>> {
+        match self.0.columns().get(at).map(Column::type_) {
+            Some(&Type::INT2) => Ok(self.column::<Option<i16>>(at)?.map(i64::from)),
+            Some(&Type::INT4) => Ok(self.column::<Option<i32>>(at)?.map(i64::from)),
+            _ => self.column(at),
+        }
+    }
+
+    fn text(&self, at: usize) -> Result<Option<&str>> {
+        self.column(at)
+    }
+
+    fn any_text(&self, at: usize) -> Result<Option<&str>> {
+        let text = self.bytes(at)?.map(std::str::from_utf8).transpose();
+        text.map_err(|error| self.corrupt(at, &error.to_string()))
+    }
+
+    fn bytes(&self, at: usize) -> Result<Option<&[u8]>> {
+        self.column(at)
+    }
+
+    fn id(&self, at: usize) -> Result<[u8; 16]> {
+        self.column::<Uuid>(at).map(Uuid::into_bytes)
+    }
+
+    fn corrupt(&self, _at: usize, what: &str) -> SqlError {
+        SqlError::corrupt(what)
     }
 }
 
 /// The first number of the first row; 0 without rows.
-pub(crate) fn count(rows: &[Row]) -> Result<u64, SqlError> {
+pub(crate) fn count(rows: &[Row]) -> Result<u64> {
     rows.first().map_or(Ok(0), |row| row.number(0))
 }
 
 /// The first column of the first row; false without rows.
-pub(crate) fn holds(rows: &[Row]) -> Result<bool, SqlError> {
+pub(crate) fn holds(rows: &[Row]) -> Result<bool> {
     rows.first().map_or(Ok(false), |row| row.column(0))
 }
 
@@ -170,16 +181,7 @@ pub(crate) fn holds(rows: &[Row]) -> Result<bool, SqlError> {
 pub(crate) fn position<T>(
     after: Option<&Cursor>,
     parse: impl FnOnce(&Cursor) -> Option<T>,
-) -> Result<Option<T>, SqlError> {
+) -> Result<Option<T>> {
     let of = |after| parse(after).ok_or_else(|| SqlError::corrupt("the position of a page"));
     after.map(of).transpose()
-}
-
-pub(crate) fn urgency_column(urgency: Urgency) -> i16 {
-    match urgency {
-        Urgency::VeryLow => 0,
-        Urgency::Low => 1,
-        Urgency::Normal => 2,
-        Urgency::High => 3,
-    }
 }

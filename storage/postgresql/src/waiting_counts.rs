@@ -3,13 +3,13 @@
 use state_machine::store::FullScope;
 use state_machine::{Message, MessageId, Month, Time, Topic, Uaid};
 use storage::maintenance::WaitingPage;
+use storage::sql::rows::SqlRow;
 use storage::store::Cursor;
 use storage::waiting_limits::{WaitingCounts, WaitingMessage, WaitingSize, WhenFull};
-use tokio_postgres::Row;
 
 use crate::client::{PostgresClient, Transaction};
-use crate::error::{SqlError, if_month};
-use crate::sql::{Columns, params, position};
+use crate::error::{Result, if_month};
+use crate::sql::{Row, params, position};
 
 /// User agents in a page.
 const USERS_MAX: u64 = 1000;
@@ -22,7 +22,7 @@ pub(crate) async fn make_room(
     month: Month,
     message: &Message,
     replaced: WaitingSize,
-) -> Result<Result<u64, FullScope>, SqlError> {
+) -> Result<Result<u64, FullScope>> {
     let limits = &transaction.client.options.waiting;
     let (counts, expires_at) = read(transaction, uaid, month, message).await?;
     let size = WaitingSize::of(message);
@@ -32,28 +32,28 @@ pub(crate) async fn make_room(
     // The endpoint's time of the push.
     let now = message.accepted_at;
     if expires_at <= now {
-        transaction.run_month(month, DELETE_EXPIRED, params![uaid, now]).await?;
-        transaction.run_month(month, SET_EXPIRY, params![uaid]).await?;
+        transaction.run(Some(month), DELETE_EXPIRED, params![uaid, now]).await?;
+        transaction.run(Some(month), SET_EXPIRY, params![uaid]).await?;
     }
-    transaction.run_month(month, DELETE_UNREGISTERED, params![uaid]).await?;
+    transaction.run(Some(month), DELETE_UNREGISTERED, params![uaid]).await?;
     let (counts, _) = read(transaction, uaid, month, message).await?;
     match limits.exceeded_by(&counts, size, replaced) {
         Some(_) if limits.when_full == WhenFull::Replace => {}
         exceeded => return Ok(exceeded.map_or(Ok(0), Err)),
     }
     let topic = message.topic.as_ref().map(Topic::as_str);
-    let rows = transaction.run_month(month, LIST, params![uaid, message.chid, topic]).await?;
+    let rows = transaction.run(Some(month), LIST, params![uaid, message.chid, topic]).await?;
     let rows = rows.iter().map(waiting_row).collect::<Result<_, _>>()?;
     let deleted = match limits.give_way(rows, counts, message, replaced) {
         Ok(deleted) => deleted,
         Err(exceeded) => return Ok(Err(exceeded)),
     };
     let gave_way = deleted.len() as u64;
-    transaction.run_month(month, DELETE, params![uaid, deleted]).await?;
+    transaction.run(Some(month), DELETE, params![uaid, deleted]).await?;
     Ok(Ok(gave_way))
 }
 
-fn waiting_row(row: &Row) -> Result<WaitingMessage<MessageId>, SqlError> {
+fn waiting_row(row: &Row) -> Result<WaitingMessage<MessageId>> {
     let (id, chid) = (row.message_id(0)?, row.chid(1)?);
     Ok(WaitingMessage { key: id, id, chid, urgency: row.urgency(2)?, bytes: row.number(3)? })
 }
@@ -64,8 +64,8 @@ async fn read(
     uaid: Uaid,
     month: Month,
     message: &Message,
-) -> Result<(WaitingCounts, Time), SqlError> {
-    let rows = transaction.run_month(month, READ, params![uaid, message.chid]).await?;
+) -> Result<(WaitingCounts, Time)> {
+    let rows = transaction.run(Some(month), READ, params![uaid, message.chid]).await?;
     let Some(row) = rows.first() else { return Ok((WaitingCounts::default(), Time(u64::MAX))) };
     let user = WaitingSize { messages: row.number(0)?, bytes: row.number(1)? };
     let channel = WaitingSize { messages: row.number(2)?, bytes: row.number(3)? };
@@ -78,10 +78,10 @@ pub(crate) async fn page(
     client: &PostgresClient,
     month: Month,
     after: Option<Cursor>,
-) -> Result<WaitingPage, SqlError> {
+) -> Result<WaitingPage> {
     let params =
         params![position(after.as_ref(), |after| Uaid::parse(after.as_str()).ok())?, USERS_MAX];
-    let rows = if_month(client.read_month(month, PAGE, params).await)?;
+    let rows = if_month(client.read(Some(month), PAGE, params).await)?;
     let mut page = WaitingPage::default();
     for row in &rows {
         page.messages += row.number(1)?;
@@ -115,7 +115,7 @@ const LIST: &str = "
     SELECT id, chid, urgency, size::bigint FROM {s}.messages_{m}
     WHERE uaid = $1 AND NOT (chid = $2 AND topic IS NOT NULL AND topic IS NOT DISTINCT FROM $3)";
 
-const DELETE: &str = "DELETE FROM {s}.messages_{m} WHERE uaid = $1 AND id = ANY($2)";
+pub(crate) const DELETE: &str = "DELETE FROM {s}.messages_{m} WHERE uaid = $1 AND id = ANY($2)";
 
 const PAGE: &str = "
     SELECT uaid, messages, bytes FROM {s}.agents_{m}

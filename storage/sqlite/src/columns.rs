@@ -4,6 +4,8 @@ use std::error::Error;
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, Params};
+use storage::sql::values::TooLarge;
+pub(crate) use storage::sql::values::to_i64;
 use storage::store::Cursor;
 
 /// Executes a statement. Returns whether it changed a row.
@@ -13,11 +15,6 @@ pub(crate) fn change(
     parameters: impl Params,
 ) -> rusqlite::Result<bool> {
     Ok(conn.prepare_cached(statement)?.execute(parameters)? > 0)
-}
-
-/// Saturates: SQLite's integers are signed.
-pub(crate) fn to_i64(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 pub(crate) fn from_i64(value: i64) -> u64 {
@@ -31,6 +28,11 @@ pub(crate) fn corrupt(
     problem: impl Into<Box<dyn Error + Send + Sync>>,
 ) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, stored, problem.into())
+}
+
+/// A saturated number would be assigned twice. An addition in SQL overflows to a real number, which a strict table rejects.
+pub(crate) fn too_large(error: TooLarge) -> rusqlite::Error {
+    rusqlite::Error::ToSqlConversionFailure(error.into())
 }
 
 /// The rowid of a position.

@@ -5,9 +5,11 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, params};
 use state_machine::Uaid;
 use storage::maintenance::CopyProgress;
+use storage::sql::rows::SqlRow;
 use storage::store::Cursor;
 
 use crate::columns::corrupt;
+use crate::sql_rows::Columns;
 use crate::{channels, messages};
 
 /// Rows that one step reads; the channels of one user agent are never divided.
@@ -81,7 +83,7 @@ fn copy_messages(from: &Connection, to: &Connection, after: i64) -> rusqlite::Re
     let mut copied = CopyProgress::default();
     let mut last = after;
     while let Some(row) = rows.next()? {
-        let message = messages::decode(row)?;
+        let message = Columns(row).message(0)?;
         copied.seen += 1;
         copied.written += u64::from(messages::insert(to, Uaid(row.get(13)?), &message)?);
         last = row.get(14)?;

@@ -1,6 +1,5 @@
 //! The contract of feeds: the rule of each method, in a job of the writer or in a read.
 
-use rusqlite::params;
 use storage::data_dir::FileKey;
 use storage::feeds::{
     FeedKey, FeedMark, FeedName, FeedPage, FeedState, FeedSyncId, FeedTables, FeedValue, Forgotten,
@@ -8,12 +7,14 @@ use storage::feeds::{
 };
 use storage::rules::feeds::{self as rules, Rewrite};
 use storage::rules::finished;
+use storage::sql::feeds as sql;
+use storage::sql::rows::SqlRow;
 use storage::store::{PageLimit, StoreFuture, answered};
 
 use crate::Embedded;
-use crate::columns::{change, to_i64};
-use crate::feed_rows::{MARK, list, to_column};
+use crate::columns::too_large;
 use crate::router_file::RouterFile;
+use crate::sql_rows::query;
 
 impl FeedTables for Embedded {
     /// The tables are part of the router's file.
@@ -78,14 +79,17 @@ impl FeedTables for Embedded {
         })
     }
 
-    fn mark_feed(&self, feed: FeedName, FeedMark { number, at }: FeedMark) -> StoreFuture<()> {
+    fn mark_feed(&self, feed: FeedName, mark: FeedMark) -> StoreFuture<()> {
         self.write(None, FileKey::Router, move |conn| {
-            let row = params![feed.as_str(), to_column(number.0)?, to_i64(at.0)];
-            change(conn, MARK, row).map(drop)
+            let (statement, values) = sql::mark(&feed, mark).map_err(too_large)?;
+            query(conn, statement, &values).map(drop)
         })
     }
 
     fn feeds(&self, after: Option<FeedName>, limit: usize) -> StoreFuture<Vec<FeedState>> {
-        self.read(FileKey::Router, |conn| list(conn, after.as_ref(), limit))
+        self.read(FileKey::Router, |conn| {
+            let (statement, values) = sql::list(after.as_ref(), limit);
+            query(conn, statement, &values)?.iter().map(|row| row.feed_state(0)).collect()
+        })
     }
 }

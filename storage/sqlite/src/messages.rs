@@ -2,17 +2,16 @@
 
 use std::ops::RangeInclusive;
 
-use bytes::Bytes;
 use rusqlite::types::Type;
-use rusqlite::{Connection, Row, params};
-use state_machine::{
-    Chid, Encoding, Message, MessageId, MessageKey, Payload, ReceiptRequest, Span, Time, Topic,
-    Uaid, Urgency,
-};
+use rusqlite::{Connection, params};
+use state_machine::{Message, MessageId, MessageKey, Time, Uaid};
 use storage::receipts::{Deletion, ExpectedReceipt, Settlement};
+use storage::sql::rows::SqlRow;
+use storage::sql::values::{self, Value};
 use storage::store::{Cursor, Page, PageLimit};
 
 use crate::columns::{change, corrupt, from_i64, to_i64};
+use crate::sql_rows::{Columns, bound};
 
 /// Rows that one fetch reads, expired ones included: bounds its cost.
 pub(crate) const SCAN_ROWS_MAX: usize = 1000;
@@ -48,24 +47,9 @@ fn insert_by(
     uaid: Uaid,
     message: &Message,
 ) -> rusqlite::Result<bool> {
-    let (encoding, encryption, crypto_key) = encoding_columns(message.payload.as_ref());
-    let parameters = params![
-        uaid.0,
-        message.id.to_bytes(),
-        to_i64(message.kept_until().0),
-        message.chid.0,
-        message.topic.as_ref().map(Topic::as_str),
-        urgency_column(message.urgency),
-        to_i64(message.accepted_at.0),
-        to_i64(message.ttl.0),
-        encoding,
-        encryption,
-        crypto_key,
-        message.payload.as_ref().map(|payload| &*payload.data),
-        message.offers,
-        message.receipt.as_ref().map(|receipt| receipt.to_column()),
-    ];
-    change(conn, statement, parameters)
+    let mut values = values::message(uaid, message);
+    values.push(Value::Medium(message.offers.into()));
+    change(conn, statement, bound(&values))
 }
 
 pub(crate) fn fetch(
@@ -93,7 +77,7 @@ pub(crate) fn fetch(
             let first = expired.as_ref().map_or(id, |expired| *expired.start());
             *expired = Some(first..=id);
         } else {
-            let message = decode(row)?;
+            let message = Columns(row).message(0)?;
             // The row of a message with a receipt is kept for a while after its TTL.
             if now < message.expires_at() {
                 bytes += message.payload.as_ref().map_or(0, |payload| payload.data.len());
@@ -135,7 +119,7 @@ pub(crate) fn settle(
         let mut rows = statement.query(parameters)?;
         while let Some(row) = rows.next()? {
             deleted += 1;
-            receipts.extend(expected(0, row)?.zip(*settlement));
+            receipts.extend(Columns(row).receipt_of_message(0)?.zip(*settlement));
         }
     }
     Ok((deleted, receipts))
@@ -156,7 +140,8 @@ pub(crate) fn of_topic(
     let mut statement = conn.prepare_cached(OF_TOPIC)?;
     let mut rows = statement.query(params![uaid.0, message.chid.0, topic.as_str()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    Ok(Some(OfTopic { id: MessageId::from_bytes(row.get(0)?), receipt: expected(1, row)? }))
+    let row = Columns(row);
+    Ok(Some(OfTopic { id: row.message_id(0)?, receipt: row.receipt_of_message(1)? }))
 }
 
 pub(crate) fn record_offers(
@@ -210,7 +195,7 @@ pub(crate) fn copy_page(
         if copied == PAGE_ROWS_MAX {
             return Ok(last);
         }
-        let message = decode(row)?;
+        let message = Columns(row).message(0)?;
         match of_topic(to, uaid, &message)?.filter(|there| there.id != message.id) {
             Some(_) => replaced.extend(ExpectedReceipt::of(&message)),
             None => drop(insert(to, uaid, &message)?),
@@ -229,78 +214,10 @@ pub(crate) fn delete_all(conn: &Connection, uaid: Uaid) -> rusqlite::Result<()> 
     change(conn, DELETE_ALL, params![uaid.0]).map(|_is_changed| ())
 }
 
-/// Reads the columns of [`FETCH`].
-pub(crate) fn decode(row: &Row<'_>) -> rusqlite::Result<Message> {
-    let topic = row.get_ref(3)?.as_str_or_null()?.map(Topic::parse).transpose();
-    Ok(Message {
-        id: MessageId::from_bytes(row.get(0)?),
-        chid: Chid(row.get(2)?),
-        topic: topic.map_err(|error| corrupt(3, Type::Text, error))?,
-        urgency: urgency(row.get(4)?)?,
-        accepted_at: Time(from_i64(row.get(5)?)),
-        ttl: Span(from_i64(row.get(6)?)),
-        offers: u8::try_from(row.get::<_, i64>(11)?).unwrap_or(u8::MAX),
-        receipt: receipt(12, row)?.map(Box::new),
-        payload: payload(row)?,
-    })
-}
-
-fn receipt(column: usize, row: &Row<'_>) -> rusqlite::Result<Option<ReceiptRequest>> {
-    let Some(text) = row.get_ref(column)?.as_str_or_null()? else { return Ok(None) };
-    let request = ReceiptRequest::from_column(text);
-    request.map(Some).ok_or_else(|| corrupt(column, Type::Text, "not a receipt"))
-}
-
-/// The receipt that a row names in this column, and its deadline in the next one.
-fn expected(column: usize, row: &Row<'_>) -> rusqlite::Result<Option<ExpectedReceipt>> {
-    let deadline = Time(from_i64(row.get(column + 1)?));
-    Ok(receipt(column, row)?.map(|request| ExpectedReceipt { request, deadline }))
-}
-
-fn payload(row: &Row<'_>) -> rusqlite::Result<Option<Payload>> {
-    let text = |column| row.get::<_, String>(column).map(String::into_boxed_str);
-    let encoding = match row.get(7)? {
-        None => return Ok(None),
-        Some(AES128GCM) => Encoding::Aes128Gcm,
-        Some(AESGCM) => Encoding::AesGcm { encryption: text(8)?, crypto_key: text(9)? },
-        Some(_) => return Err(corrupt(7, Type::Integer, "an unknown encoding")),
-    };
-    let data = Bytes::copy_from_slice(row.get_ref(10)?.as_blob()?);
-    Ok(Some(Payload { data, encoding }))
-}
-
-fn encoding_columns(payload: Option<&Payload>) -> (Option<i64>, Option<&str>, Option<&str>) {
-    match payload.map(|payload| &payload.encoding) {
-        // A SimplePush version has a table of its own.
-        None | Some(Encoding::Plain) => (None, None, None),
-        Some(Encoding::Aes128Gcm) => (Some(AES128GCM), None, None),
-        Some(Encoding::AesGcm { encryption, crypto_key }) => {
-            (Some(AESGCM), Some(encryption), Some(crypto_key))
-        }
-    }
-}
-
-fn urgency_column(urgency: Urgency) -> i64 {
-    match urgency {
-        Urgency::VeryLow => 0,
-        Urgency::Low => 1,
-        Urgency::Normal => 2,
-        Urgency::High => 3,
-    }
-}
-
-pub(crate) fn urgency(column: i64) -> rusqlite::Result<Urgency> {
-    let known = Urgency::ALL.into_iter().find(|urgency| urgency_column(*urgency) == column);
-    known.ok_or_else(|| corrupt(4, Type::Integer, "an unknown urgency"))
-}
-
-const AES128GCM: i64 = 1;
-const AESGCM: i64 = 2;
-
 pub(crate) const STORE: &str = "
     INSERT INTO messages
         (uaid, id, expires_at, chid, topic, urgency, accepted_at, ttl,
-         encoding, encryption, crypto_key, data, offers, receipt)
+         encoding, encryption, crypto_key, data, receipt, offers)
     SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14
     WHERE EXISTS (SELECT 1 FROM channels WHERE uaid = ?1 AND chid = ?4)
     ON CONFLICT (uaid, chid, topic) WHERE topic IS NOT NULL DO UPDATE SET
@@ -321,7 +238,7 @@ pub(crate) const STORE: &str = "
 pub(crate) const INSERT_ROW: &str = "
     INSERT OR IGNORE INTO messages
         (uaid, id, expires_at, chid, topic, urgency, accepted_at, ttl,
-         encoding, encryption, crypto_key, data, offers, receipt)
+         encoding, encryption, crypto_key, data, receipt, offers)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
 
 pub(crate) const FETCH: &str = "

@@ -4,10 +4,14 @@ use rusqlite::{Connection, params};
 use state_machine::{Chid, Uaid};
 use storage::data_dir::FileKey;
 use storage::notifications::{Notification, NotificationTable};
+use storage::sql::rows::SqlRow;
+use storage::sql::statements::{DELETE_NOTIFICATION, SAVE_NOTIFICATION};
+use storage::sql::values::{self, values};
 use storage::store::{StoreFuture, answered};
 
 use crate::Embedded;
-use crate::columns::{change, to_i64};
+use crate::columns::to_i64;
+use crate::sql_rows::{Columns, query};
 
 impl NotificationTable for Embedded {
     /// The table is part of the router's file.
@@ -24,10 +28,9 @@ impl NotificationTable for Embedded {
         self.read(FileKey::Router, |conn| {
             let after = after.as_ref().map_or(&[][..], |chid| &chid.0);
             let mut statement = conn.prepare_cached(FETCH)?;
-            let rows =
-                statement.query_map(params![uaid.0, after, to_i64(limit as u64)], |row| {
-                    let version = u64::from_be_bytes(row.get(1)?);
-                    Ok(Notification { chid: Chid(row.get(0)?), version, data: row.get(2)? })
+            let rows = statement
+                .query_map(params![uaid.0, after, to_i64(limit as u64)], |row| {
+                    Columns(row).notification(0)
                 })?;
             rows.collect()
         })
@@ -54,8 +57,8 @@ pub(crate) fn save(
     uaid: Uaid,
     notification: &Notification,
 ) -> rusqlite::Result<bool> {
-    let Notification { chid, version, data } = notification;
-    change(conn, SAVE, params![uaid.0, chid.0, version.to_be_bytes(), data])
+    let values = values::notification(uaid, notification);
+    query(conn, SAVE_NOTIFICATION, &values).map(|saved| !saved.is_empty())
 }
 
 pub(crate) fn delete(
@@ -64,18 +67,10 @@ pub(crate) fn delete(
     chid: Chid,
     version: Option<u64>,
 ) -> rusqlite::Result<bool> {
-    change(conn, DELETE, params![uaid.0, chid.0, version.map(u64::to_be_bytes)])
+    let values = values![uaid, chid, version.map(u64::to_be_bytes)];
+    query(conn, DELETE_NOTIFICATION, &values).map(|deleted| !deleted.is_empty())
 }
 
 pub(crate) const FETCH: &str = "
     SELECT chid, version, data FROM notifications
     WHERE uaid = ?1 AND chid > ?2 ORDER BY chid LIMIT ?3";
-
-pub(crate) const SAVE: &str = "
-    INSERT INTO notifications (uaid, chid, version, data) VALUES (?1, ?2, ?3, ?4)
-    ON CONFLICT (uaid, chid) DO UPDATE SET version = excluded.version, data = excluded.data
-        WHERE excluded.version > notifications.version";
-
-pub(crate) const DELETE: &str = "
-    DELETE FROM notifications
-    WHERE uaid = ?1 AND chid = ?2 AND (?3 IS NULL OR version <= ?3)";

@@ -10,12 +10,13 @@ use storage::feeds::{FeedKey, FeedName, FeedSyncId, FeedValue};
 use storage::maintenance::PREFLIGHT_UAID;
 use storage::notifications::Notification;
 use storage::registration::NewRecord;
+use storage::rules::feed_rows::FeedRows;
 use storage::rules::feeds as rules;
 use storage::rules::finished;
 use storage::store::{PageLimit, Registration};
 
 use crate::router_file::RouterFile;
-use crate::{channels, feed_rows, messages, notifications, router};
+use crate::{channels, messages, notifications, router};
 
 const CHID: Chid = Chid([0xde; 16]);
 
@@ -51,7 +52,8 @@ fn try_feed(conn: &Connection) -> rusqlite::Result<()> {
     let page = finished(rules::fetch(&RouterFile(conn), &feed, FeedSyncId::NONE, limit))?;
     let there = page.filter(|page| page.updates.len() == 1);
     there.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
-    feed_rows::remove(conn, &feed)
+    while finished(RouterFile(conn).remove_ended(Time(1000)))?.1 {}
+    Ok(())
 }
 
 /// Writes, reads and removes a channel and a message.

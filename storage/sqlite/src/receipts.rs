@@ -6,13 +6,9 @@
 use std::sync::Arc;
 
 use futures_util::TryFutureExt;
-use rusqlite::Connection;
-use state_machine::feed::FeedName;
 use state_machine::{MessageKey, Month, Time, Uaid};
 use storage::data_dir::FileKey;
-use storage::receipts::{
-    Deletion, ExpectedReceipt, ExpiredReceipts, ReceiptTables, Settlement, withdrawal,
-};
+use storage::receipts::{Deletion, ExpectedReceipt, ExpiredReceipts, ReceiptTables, withdrawal};
 use storage::rules::finished;
 use storage::rules::receipts as rules;
 use storage::store::{SettledMessages, StoreFuture};
@@ -90,35 +86,26 @@ fn settle(
         receipts.extend(of_month);
     }
     if !receipts.is_empty() {
-        settled.subscriptions = files.write_receipts(|conn| apply(conn, &receipts))?;
+        settled.subscriptions = files.write_receipts(|conn| {
+            finished(rules::settle_all(&RouterFile(conn), receipts.clone()))
+        })?;
     }
     Ok(settled)
 }
 
-/// Writes or cancels receipts. Returns the subscriptions that have unpublished ones now.
-fn apply(
-    conn: &Connection,
-    settled: &[(ExpectedReceipt, Settlement)],
-) -> rusqlite::Result<Vec<FeedName>> {
-    let mut written = Vec::new();
-    for (expected, settlement) in settled {
-        let subscription = &expected.request.subscription;
-        let is_new = finished(rules::settle(&RouterFile(conn), expected, *settlement))?;
-        if is_new && !written.contains(subscription) {
-            written.push(subscription.clone());
-        }
-    }
-    Ok(written)
-}
-
 #[cfg(test)]
 mod tests {
-    use state_machine::feed::FeedKey;
+    use rusqlite::Connection;
+    use state_machine::feed::{FeedKey, FeedName};
     use state_machine::{AckCode, Receipt, ReceiptRequest};
+    use storage::copied_rows::CopiedRow;
+    use storage::sql::feeds::SqlFeeds;
 
     use super::*;
-    use crate::expected_receipts::{DECIDED_MAX, insert};
+    use crate::copied_rows;
     use crate::schema::ROUTER;
+
+    const DECIDED_MAX: usize = RouterFile::COMMIT.receipts;
 
     /// No rule leaves such rows, but a copy of a damaged store may.
     #[test]
@@ -139,7 +126,9 @@ mod tests {
             assert!(
                 finished(rules::write(&RouterFile(&conn), &expected(number), delivered)).unwrap()
             );
-            assert!(insert(&conn, &expected(number)).unwrap());
+            let ExpectedReceipt { request, deadline } = expected(number);
+            let (feed, key) = (request.subscription, request.key);
+            copied_rows::write(&conn, &CopiedRow::ExpectedReceipt { feed, key, deadline }).unwrap();
         }
         let first = finished(rules::expire(&RouterFile(&conn), Time(1000))).unwrap();
         assert_eq!((first.receipts, first.is_more), (0, true));

@@ -1,16 +1,19 @@
 //! The SQL of the router table.
 
-use rusqlite::types::Type;
-use rusqlite::{Connection, Row, params};
-use state_machine::{BridgeRecipient, LastConnect, Month, NodeId, RouterRecord, Time, Uaid};
+use rusqlite::{Connection, params};
+use state_machine::{BridgeRecipient, RouterRecord, Uaid};
 use storage::record_row::RecordRow;
-use storage::registration::{self, NewRecord};
+use storage::registration::NewRecord;
 use storage::rules::record_rows::{Changed, GuardedChange, RecordPage, RecordRows};
+use storage::sql::rows::SqlRow;
+use storage::sql::statements::{DROP_RECORD, READ_RECORD, WRITE_RECORD};
+use storage::sql::values;
 use storage::store::{Cursor, RegisterResult};
 
-use crate::columns::{change, corrupt, from_i64, position, to_i64};
+use crate::columns::{change, position};
 use crate::router_file::RouterFile;
-use crate::statements::first_row;
+use crate::sql_rows::{Columns, bound};
+use crate::statements::{first_row, has_row};
 
 /// Records in one page.
 const RECORDS_MAX: usize = 1000;
@@ -33,23 +36,15 @@ impl RecordRows for RouterFile<'_> {
         Ok(Changed::Done(there))
     }
 
-    async fn change_records(&self, changes: Vec<GuardedChange>) -> rusqlite::Result<u64> {
-        let mut written = 0;
-        for change in changes {
-            written += u64::from(self.change_record(&change).await?.is_done());
-        }
-        Ok(written)
-    }
-
     /// In the order of the rowids.
     async fn records(&self, after: Option<&Cursor>) -> rusqlite::Result<RecordPage> {
         let mut statement = self.prepare_cached(RECORDS)?;
         let mut rows = statement.query(params![position(after)?, RECORDS_MAX as i64])?;
         let mut page = RecordPage::default();
         while let Some(row) = rows.next()? {
-            page.rows.push(decode(row)?);
+            page.rows.push(Columns(row).record(0)?);
             if page.rows.len() == RECORDS_MAX {
-                page.next = Some(Cursor::new(row.get::<_, i64>(0)?.to_string()));
+                page.next = Some(Cursor::new(row.get::<_, i64>(8)?.to_string()));
             }
         }
         Ok(page)
@@ -61,7 +56,8 @@ pub(crate) fn read(conn: &Connection, uaid: Uaid) -> rusqlite::Result<Option<Rou
 }
 
 fn row(conn: &Connection, uaid: Uaid) -> rusqlite::Result<Option<RecordRow>> {
-    first_row(&mut *conn.prepare_cached(READ)?, params![uaid.0], decode)
+    let mut statement = conn.prepare_cached(READ_RECORD)?;
+    first_row(&mut statement, params![uaid.0], |row| Columns(row).record(0))
 }
 
 pub(crate) fn register(conn: &Connection, new: &NewRecord) -> rusqlite::Result<RegisterResult> {
@@ -78,22 +74,11 @@ pub(crate) fn write(
     record: &RecordRow,
     may_replace: bool,
 ) -> rusqlite::Result<bool> {
-    let parameters = params![
-        record.uaid.0,
-        record.router_type,
-        record.node.as_ref().map(NodeId::as_str),
-        to_i64(record.connected_at.0),
-        to_i64(record.last_connect.0),
-        record.curmonth.map(|month| month.to_string()),
-        record.oldmonth.map(|month| month.to_string()),
-        record.recipient.as_ref().map(|recipient| registration::encode(recipient).to_string()),
-        may_replace,
-    ];
-    change(conn, WRITE, parameters)
+    change(conn, WRITE_RECORD, bound(&values::record(record, may_replace)))
 }
 
 pub(crate) fn drop_user(conn: &Connection, uaid: Uaid) -> rusqlite::Result<bool> {
-    change(conn, DROP, params![uaid.0])
+    has_row(conn, DROP_RECORD, params![uaid.0])
 }
 
 pub(crate) fn drop_bridged(
@@ -101,12 +86,8 @@ pub(crate) fn drop_bridged(
     uaid: Uaid,
     recipient: &BridgeRecipient,
 ) -> rusqlite::Result<bool> {
-    let is_it = |there: &BridgeRecipient| {
-        (there.bridge, &there.app, &there.token)
-            == (recipient.bridge, &recipient.app, &recipient.token)
-    };
-    match row(conn, uaid)?.and_then(|there| there.recipient) {
-        Some(there) if is_it(&there) => drop_user(conn, uaid),
+    match row(conn, uaid)? {
+        Some(there) if there.is_reached_by(recipient) => drop_user(conn, uaid),
         _ => Ok(false),
     }
 }
@@ -116,50 +97,9 @@ pub(crate) fn check(conn: &Connection) -> rusqlite::Result<()> {
     change(conn, CHECK, []).map(|_is_changed| ())
 }
 
-fn decode(row: &Row<'_>) -> rusqlite::Result<RecordRow> {
-    let (router_type, data) = (row.get_ref(2)?.as_str()?, row.get_ref(8)?.as_str_or_null()?);
-    let month = |column: usize| {
-        let text = row.get_ref(column)?.as_str_or_null()?;
-        let month = text.map(str::parse::<Month>).transpose();
-        month.map_err(|error| corrupt(column, Type::Text, error))
-    };
-    Ok(RecordRow {
-        uaid: Uaid(row.get(1)?),
-        router_type: router_type.to_owned(),
-        recipient: registration::recipient(router_type, || serde_json::from_str(data?).ok()),
-        node: row.get_ref(3)?.as_str_or_null()?.map(NodeId::new),
-        connected_at: Time(from_i64(row.get(4)?)),
-        last_connect: LastConnect(from_i64(row.get(5)?)),
-        curmonth: month(6)?,
-        oldmonth: month(7)?,
-    })
-}
-
-pub(crate) const READ: &str = "
-    SELECT rowid, uaid, router_type, node_id, connected_at, last_connect, curmonth, oldmonth, router_data
-    FROM router WHERE uaid = ?1";
-
 pub(crate) const RECORDS: &str = "
-    SELECT rowid, uaid, router_type, node_id, connected_at, last_connect, curmonth, oldmonth, router_data
+    SELECT uaid, router_type, node_id, connected_at, last_connect, curmonth, oldmonth, router_data, rowid
     FROM router WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
-
-/// The last parameter is whether a record that is there is replaced. It keeps the data of a recipient that this program cannot
-/// read.
-pub(crate) const WRITE: &str = "
-    INSERT INTO router
-        (uaid, router_type, node_id, connected_at, last_connect, curmonth, oldmonth, router_data)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
-    ON CONFLICT (uaid) DO UPDATE SET
-        router_type = excluded.router_type,
-        node_id = excluded.node_id,
-        connected_at = excluded.connected_at,
-        last_connect = excluded.last_connect,
-        curmonth = excluded.curmonth,
-        oldmonth = excluded.oldmonth,
-        router_data = ifnull(excluded.router_data, router_data)
-        WHERE ?9";
-
-pub(crate) const DROP: &str = "DELETE FROM router WHERE uaid = ?1";
 
 const CHECK: &str = "
     INSERT INTO health (id, checks) VALUES (1, 1)

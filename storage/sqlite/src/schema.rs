@@ -282,10 +282,12 @@ fn apply(conn: &mut Connection, migrations: &[&str], versions: Versions) -> rusq
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test looks at the first row")]
 mod tests {
+    use storage::sql;
+
     use super::*;
     use crate::{
-        channels, copied_rows, copy_table, expected_receipts, feed_rows, inactive_users, messages,
-        notifications, read_check, router, row_estimate, waiting_counts,
+        channels, copied_rows, copy_table, feed_rows, inactive_users, messages, notifications,
+        read_check, router, row_estimate, waiting_counts,
     };
 
     const FIRST: Schema =
@@ -375,43 +377,22 @@ mod tests {
     }
 
     const ROUTER_STATEMENTS: &[&str] = &[
-        router::READ,
-        router::WRITE,
+        sql::statements::READ_RECORD,
+        sql::statements::WRITE_RECORD,
+        sql::statements::DROP_RECORD,
+        sql::statements::SAVE_NOTIFICATION,
+        sql::statements::DELETE_NOTIFICATION,
+        sql::copies::PUT_SEQUENCE,
         router::RECORDS,
-        router::DROP,
-        inactive_users::FIND,
+        sql::inactive_users::FIND,
         row_estimate::RECORDS,
         row_estimate::NOTIFICATIONS,
         notifications::FETCH,
-        notifications::SAVE,
-        notifications::DELETE,
-        feed_rows::KEY,
-        feed_rows::VALUE,
-        feed_rows::PUT_KEY,
-        feed_rows::REMOVE_KEY,
-        feed_rows::COUNT_KEY,
-        feed_rows::UNCOUNT_KEYS,
-        feed_rows::SEQUENCE,
-        feed_rows::PENDING,
         feed_rows::NUMBERED,
-        feed_rows::ADVANCE,
-        feed_rows::LIST,
-        feed_rows::RAISE,
-        feed_rows::MARK,
-        feed_rows::REMOVE_KEYS,
-        feed_rows::REMOVE_SEQUENCE,
-        expected_receipts::EXPECT,
-        expected_receipts::IS_EXPECTED,
-        expected_receipts::REMOVE,
-        expected_receipts::DUE,
-        feed_rows::ENDED,
-        feed_rows::REMOVE_KEYS_PAGE,
-        expected_receipts::REMOVE_EXPECTED,
-        expected_receipts::ALL,
         copied_rows::VERSIONS,
         copied_rows::SEQUENCES,
         copied_rows::KEYS,
-        copied_rows::PUT_SEQUENCE,
+        copied_rows::EXPECTED_ROWS,
         read_check::RANDOM_RECORD,
     ];
 
@@ -452,7 +433,8 @@ mod tests {
     /// The plan names the used index, or has a SCAN.
     #[test]
     fn no_statement_reads_more_than_an_index_leads_it_to() {
-        for (schema, statements) in [(ROUTER, ROUTER_STATEMENTS), (MESSAGES, MESSAGE_STATEMENTS)] {
+        let of_router = [ROUTER_STATEMENTS, &sql::feeds::STATEMENTS].concat();
+        for (schema, statements) in [(ROUTER, &*of_router), (MESSAGES, MESSAGE_STATEMENTS)] {
             let mut conn = Connection::open_in_memory().unwrap();
             schema.create(&mut conn, file()).unwrap();
             for statement in statements {

@@ -7,12 +7,14 @@ use rusqlite::{Connection, Row, params};
 use state_machine::store::FullScope;
 use state_machine::{Chid, Message, MessageId, MessageKey, Time, Topic, Uaid};
 use storage::maintenance::WaitingPage;
+use storage::sql::rows::SqlRow;
 use storage::store::Cursor;
 use storage::waiting_limits::{
     WaitingCounts, WaitingLimits, WaitingMessage, WaitingSize, WhenFull,
 };
 
 use crate::columns::{change, corrupt, from_i64, to_i64};
+use crate::sql_rows::Columns;
 use crate::statements::has_row;
 use crate::{channels, messages};
 
@@ -83,10 +85,10 @@ fn replace(
 }
 
 fn waiting_row(row: &Row<'_>) -> rusqlite::Result<WaitingMessage<MessageKey>> {
-    let (id, chid) = (MessageId::from_bytes(row.get(0)?), Chid(row.get(1)?));
-    let urgency = messages::urgency(row.get(2)?)?;
-    let bytes = from_i64(row.get(3)?);
-    Ok(WaitingMessage { key: MessageKey { id, chid, topic: None }, id, chid, urgency, bytes })
+    let row = Columns(row);
+    let (id, chid, urgency) = (row.message_id(0)?, row.chid(1)?, row.urgency(2)?);
+    let key = MessageKey { id, chid, topic: None };
+    Ok(WaitingMessage { key, id, chid, urgency, bytes: row.number(3)? })
 }
 
 /// What waits, and a time before which no message of the user agent expires.

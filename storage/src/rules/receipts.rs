@@ -4,7 +4,7 @@
 
 use futures_util::StreamExt;
 use futures_util::stream;
-use state_machine::feed::Version;
+use state_machine::feed::{FeedName, Version};
 use state_machine::{Receipt, ReceiptRequest, Time};
 
 use super::feed_rows::{
@@ -68,6 +68,24 @@ pub async fn settle<R: FeedRows>(
         Settlement::Acked(code) => write(rows, expected, Receipt::Delivered(code)).await,
         Settlement::Withdrawn => cancel(rows, expected).await.map(|()| false),
     }
+}
+
+/// Decides receipts in the order of their subscriptions, in which feeds are locked. Returns the subscriptions that have
+/// something to publish now. Calls what [`settle`] calls.
+pub async fn settle_all<R: FeedRows>(
+    rows: &R,
+    mut receipts: Vec<(ExpectedReceipt, Settlement)>,
+) -> Result<Vec<FeedName>, R::Error> {
+    let mut written = Vec::new();
+    receipts
+        .sort_by(|(one, _), (other, _)| one.request.subscription.cmp(&other.request.subscription));
+    for (expected, settlement) in receipts {
+        if settle(rows, &expected, settlement).await? {
+            written.push(expected.request.subscription);
+        }
+    }
+    written.dedup();
+    Ok(written)
 }
 
 /// Writes a receipt, unless one says already that the message was delivered. Returns whether one waits to be published now,

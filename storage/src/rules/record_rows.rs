@@ -2,6 +2,7 @@
 
 use state_machine::{LastConnect, Month, NodeId, Time, Uaid};
 
+use crate::copied_rows::{CopiedPage, CopiedRow};
 use crate::maintenance::DROPPED;
 use crate::record_row::RecordRow;
 use crate::store::Cursor;
@@ -20,7 +21,13 @@ pub trait RecordRows {
     async fn change_record(&self, change: &GuardedChange) -> Result<Changed, Self::Error>;
 
     /// Makes a page of changes, each if its guards hold. Returns the number of changed records.
-    async fn change_records(&self, changes: Vec<GuardedChange>) -> Result<u64, Self::Error>;
+    async fn change_records(&self, changes: Vec<GuardedChange>) -> Result<u64, Self::Error> {
+        let mut changed = 0;
+        for change in changes {
+            changed += u64::from(self.change_record(&change).await?.is_done());
+        }
+        Ok(changed)
+    }
 
     /// A page of the records, in an order that no change of them changes.
     async fn records(&self, after: Option<&Cursor>) -> Result<RecordPage, Self::Error>;
@@ -32,6 +39,15 @@ pub struct RecordPage {
     /// Served ones among them with a month that cannot be read.
     pub unreadable: u64,
     pub next: Option<Cursor>,
+}
+
+/// A page of a copy has no nodes: no agent is connected to one.
+impl From<RecordPage> for CopiedPage {
+    fn from(page: RecordPage) -> Self {
+        let rows = page.rows.into_iter();
+        let rows = rows.map(|row| CopiedRow::Record(RecordRow { node: None, ..row })).collect();
+        Self { rows, next: page.next, ..Self::default() }
+    }
 }
 
 /// A change of one record.

@@ -141,14 +141,6 @@ impl<E: Execute> RecordRows for Rows<'_, E> {
         Ok(before.map_or(Changed::Refused(None), |before| Changed::Done(*before)))
     }
 
-    async fn change_records(&self, changes: Vec<GuardedChange>) -> Result<u64, StoreError> {
-        let mut changed = 0;
-        for change in &changes {
-            changed += u64::from(self.change_record(change).await?.is_done());
-        }
-        Ok(changed)
-    }
-
     async fn records(&self, _after: Option<&Cursor>) -> Result<RecordPage, StoreError> {
         Ok(RecordPage { rows: ask!(self, Request::Records, Records), ..RecordPage::default() })
     }
