@@ -7,7 +7,7 @@ use futures_util::TryFutureExt;
 use state_machine::feed::{FeedKey, FeedMark, FeedSyncId, FeedValue};
 use state_machine::{
     AckCode, BridgeName, BridgeRecipient, Chid, LastConnect, Message, MessageKey, NodeBinding,
-    NodeId, ReceiptRequest, RouterRecord, RouterType, Span, Time,
+    NodeId, RouterRecord, RouterType, Span, Time,
 };
 use storage::{
     BridgedRegistration, ExpectedReceipt, FeedTables, MonthStep, Notification, NotificationTable,
@@ -18,6 +18,7 @@ use storage_dynamodb::Dynamo;
 
 use super::{ENDS, Run, Step};
 use crate::dynamo::things::*;
+use crate::names::with_receipt;
 
 pub(super) struct Operation {
     /// A method or a variant of [`StoreOp`], and after a colon what is special.
@@ -375,10 +376,7 @@ fn send_to(s: &Arc<Dynamo>, it: Run, channel: u8) -> StoreFuture<String> {
 }
 
 fn wanting(it: Run, number: u32) -> Message {
-    let message = topical(number);
-    let key = key(&format!("/m/{number}"));
-    let receipt = Some(Box::new(ReceiptRequest { subscription: it.subscription(), key }));
-    Message { id: message.id.with_receipt(true), receipt, ..message }
+    with_receipt(topical(number), it.subscription())
 }
 
 fn expected(it: Run, number: u32) -> ExpectedReceipt {
