@@ -104,7 +104,7 @@ mod tests {
 
     use futures_util::StreamExt;
     use slog::{Discard, Logger, o};
-    use state_machine::{Chid, ConnectionId, MessageId, Span, Urgency};
+    use state_machine::{Chid, ConnectionId, MessageId, Span};
     use tokio::task::LocalSet;
     use tokio::time::timeout;
 
@@ -131,17 +131,8 @@ mod tests {
     }
 
     fn message() -> Message {
-        Message {
-            id: MessageId::from_uuid_v7(7, false),
-            chid: Chid([2; 16]),
-            topic: None,
-            urgency: Urgency::Normal,
-            accepted_at: Time(1),
-            ttl: Span::from_secs(60),
-            offers: 0,
-            receipt: None,
-            payload: None,
-        }
+        let id = MessageId::from_uuid_v7(7, false);
+        Message::new(id, Chid([2; 16]), Time(1), Span::from_secs(60))
     }
 
     #[tokio::test(start_paused = true)]

@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 use state_machine::access::AccessGrant;
 use state_machine::feed::FeedName;
-use state_machine::{Chid, Message, MessageId, Payload, Span, Urgency};
+use state_machine::{Chid, Message, MessageId, Span};
 use storage::copied_rows::CopiedRow;
 use storage::maintenance::{SNAPSHOT_DIR, Table};
 use storage::{StoreAdmin, StoreOp};
@@ -153,17 +153,8 @@ async fn filled() -> (Arc<dyn StoreAdmin>, TempDir) {
 
 /// A message that lives for ninety days.
 fn message(number: u16, chid: Chid) -> Message {
-    Message {
-        id: MessageId::from_uuid_v7(u128::from(number) << 80, false),
-        chid,
-        topic: None,
-        urgency: Urgency::Normal,
-        accepted_at: NOW,
-        ttl: Span::from_secs(90 * 24 * 60 * 60),
-        offers: 0,
-        receipt: None,
-        payload: None::<Payload>,
-    }
+    let id = MessageId::from_uuid_v7(u128::from(number) << 80, false);
+    Message::new(id, chid, NOW, Span::from_secs(90 * 24 * 60 * 60))
 }
 
 /// What a command leaves: the rows of each table.

@@ -29,6 +29,15 @@ pub struct Registration {
     pub create_in: Option<Month>,
 }
 
+impl Registration {
+    /// The record that it creates in a month.
+    pub fn record(self, curmonth: Month) -> RouterRecord {
+        let Self { uaid, router_type, node, connected_at, last_connect, create_in: _ } = self;
+        let (node, oldmonth) = (Some(node), None);
+        RouterRecord { uaid, router_type, node, connected_at, last_connect, curmonth, oldmonth }
+    }
+}
+
 /// The registration of a user agent behind a bridge.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BridgedRegistration {

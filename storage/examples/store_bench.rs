@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use state_machine::{
     Chid, Encoding, LastConnect, Message, MessageId, MessageKey, Month, NodeId, Payload,
-    RouterType, Span, Time, Topic, Uaid, Urgency,
+    RouterType, Span, Time, Topic, Uaid,
 };
 use storage::{Page, PageLimit, Registration, Store, StoreAnswer, StoreOp, Stored};
 use storage_sqlite::{Embedded, EmbeddedOptions};
@@ -72,16 +72,11 @@ impl Bench {
 
     fn message(&self, number: u32, topic: Option<&str>) -> Message {
         let id = (u128::from(number) << 80) | u128::from(number);
+        let id = MessageId::from_uuid_v7(id, topic.is_some());
         Message {
-            id: MessageId::from_uuid_v7(id, topic.is_some()),
-            chid: Chid([7; 16]),
             topic: topic.map(|text| Topic::parse(text).expect("a topic")),
-            urgency: Urgency::Normal,
-            accepted_at: NOW,
-            ttl: Span::from_secs(3600),
-            offers: 0,
-            receipt: None,
             payload: Some(Payload { data: self.payload.clone(), encoding: Encoding::Aes128Gcm }),
+            ..Message::new(id, Chid([7; 16]), NOW, Span::from_secs(3600))
         }
     }
 }

@@ -82,8 +82,7 @@ async fn a_message_accepted_before_the_backup_is_delivered_after_a_restore() {
 
 #[actix_web::test]
 async fn every_push_accepted_before_a_backup_under_load_is_in_it() {
-    let mut server = Server::start();
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (mut server, uaid, channel) = Server::with_offline(&[]).await;
     let (sender, home) = (Sender::new(), tempfile::tempdir().unwrap());
     let file = home.path().join("a.tar");
     let before: Vec<_> = (0..50).map(|number| format!("before {number}")).collect();

@@ -6,7 +6,7 @@ mod matrix;
 mod registration;
 mod simplepush;
 
-use crate::harness::{Agent, Answer, Raw, Server};
+use crate::harness::{Answer, Raw, Server};
 
 const OLD: &str = "Content-Encoding: aesgcm\r\n";
 const SALT: &str = "Encryption: salt=c2FsdA\r\n";
@@ -181,8 +181,7 @@ fn cases() -> Vec<Case> {
 
 #[actix_web::test]
 async fn each_field_of_a_push_in_each_faulty_form_is_refused_and_named() {
-    let server = Server::start();
-    let (_, channel) = Agent::offline(&server).await;
+    let (server, _, channel) = Server::with_offline(&[]).await;
     let path = channel.path(&server);
     for Case { field, beside, faults, names } in cases() {
         for (what, lines, status, errno) in faults {

@@ -135,8 +135,7 @@ async fn a_hello_with_an_invalid_uaid_gets_a_new_one() {
 
 #[actix_web::test]
 async fn invalid_commands_are_rejected_and_the_session_continues() {
-    let server = Server::start();
-    let mut agent = Agent::new(&server).await;
+    let (_server, mut agent) = Server::with_agent(&[]).await;
     let good = Uuid::new_v4().to_string();
     let mut garbage = Vec::new();
     for id in [
@@ -182,8 +181,7 @@ async fn invalid_commands_are_rejected_and_the_session_continues() {
 
 #[actix_web::test]
 async fn invalid_acks_are_ignored() {
-    let server = Server::start();
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (_server, mut agent, channel) = Server::with_subscribed(&[]).await;
     let version = "0".repeat(32);
     for updates in [
         json!(null),

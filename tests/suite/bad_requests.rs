@@ -11,8 +11,7 @@ const DH: (&str, &str) = ("crypto-key", "dh=BGVuY3J5cHRlZA");
 
 #[actix_web::test]
 async fn a_push_with_invalid_headers_is_rejected_with_the_right_errno() {
-    let server = Server::start();
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (_server, mut agent, channel) = Server::with_subscribed(&[]).await;
     let sender = Sender::new();
     let ttl = ("ttl", "60");
     let (long, many) = ("t".repeat(33), "x".repeat(3000));
@@ -55,8 +54,7 @@ async fn a_push_with_invalid_headers_is_rejected_with_the_right_errno() {
 
 #[actix_web::test]
 async fn unusual_valid_requests_are_accepted() {
-    let server = Server::start();
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (server, mut agent, channel) = Server::with_subscribed(&[]).await;
     let sender = Sender::new();
     let most = "2592000";
     let (largest, largest_aesgcm) = ("x".repeat(4096), "x".repeat(5630));
@@ -111,8 +109,7 @@ async fn a_body_over_the_limit_is_rejected_in_every_transfer_form() {
 
 #[actix_web::test]
 async fn unknown_paths_and_methods_get_the_common_error_body() {
-    let server = Server::start();
-    let (_agent, channel) = Agent::subscribed(&server).await;
+    let (server, _agent, channel) = Server::with_subscribed(&[]).await;
     let (sender, origin) = (Sender::new(), server.origin());
     let long = format!("/wpush/{}", "A".repeat(7_000));
     for (errno, path) in [
@@ -229,8 +226,7 @@ async fn invalid_http_closes_only_its_own_connection() {
 #[actix_web::test]
 async fn pipelined_requests_and_expect_continue_are_answered_in_order() {
     const REQUESTS: usize = 40;
-    let server = Server::start();
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (server, uaid, channel) = Server::with_offline(&[]).await;
     let path = channel.path(&server);
     let head =
         format!("POST {path} HTTP/1.1\r\nHost: a\r\nTTL: 60\r\nContent-Encoding: aes128gcm\r\n");
@@ -253,8 +249,7 @@ async fn pipelined_requests_and_expect_continue_are_answered_in_order() {
 
 #[actix_web::test]
 async fn a_tampered_endpoint_token_is_rejected() {
-    let server = Server::start();
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (_server, mut agent, channel) = Server::with_subscribed(&[]).await;
     let sender = Sender::new();
     let (start, token) = channel.endpoint.rsplit_once('/').unwrap();
     for at in [0, 1, token.len() / 2, token.len() - 2, token.len() - 1] {
@@ -288,8 +283,7 @@ async fn an_endpoint_token_of_another_server_is_rejected() {
 
 #[actix_web::test]
 async fn a_push_to_an_agent_without_a_record_is_answered_410() {
-    let server = Server::start();
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (_server, mut agent, channel) = Server::with_subscribed(&[]).await;
     agent.unregister(&channel).await;
     let sender = Sender::new();
     for _ in 0..2 {
@@ -301,8 +295,7 @@ async fn a_push_to_an_agent_without_a_record_is_answered_410() {
 
 #[actix_web::test]
 async fn cors_allows_pushes_from_web_pages() {
-    let server = Server::start();
-    let (_agent, channel) = Agent::subscribed(&server).await;
+    let (_server, _agent, channel) = Server::with_subscribed(&[]).await;
     let sender = Sender::new();
     let preflight = sender.request(Method::OPTIONS, &channel.endpoint);
     let preflight = preflight.header("origin", "https://a.example").send().await;

@@ -15,8 +15,7 @@ const INSISTENT: &str = "--subscription-pushes-per-minute-max=0";
 
 #[actix_web::test]
 async fn a_burst_of_400_pushes_to_an_offline_agent_arrives_completely_in_version_order() {
-    let server = Server::start();
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (server, uaid, channel) = Server::with_offline(&[]).await;
     let sent = burst(&channel.endpoint).await;
 
     let mut agent = Agent::reconnect(&server, &uaid).await;
@@ -28,8 +27,7 @@ async fn a_burst_of_400_pushes_to_an_offline_agent_arrives_completely_in_version
 
 #[actix_web::test]
 async fn a_burst_of_400_pushes_to_a_connected_agent_arrives_completely() {
-    let server = Server::start();
-    let (agent, channel) = Agent::subscribed(&server).await;
+    let (_server, agent, channel) = Server::with_subscribed(&[]).await;
     let agent = agent.ack_in_background();
 
     let sent = burst(&channel.endpoint).await;
@@ -42,8 +40,7 @@ async fn a_burst_of_400_pushes_to_a_connected_agent_arrives_completely() {
 
 #[actix_web::test]
 async fn a_burst_to_many_channels_of_one_agent_arrives_completely() {
-    let server = Server::start();
-    let mut agent = Agent::new(&server).await;
+    let (_server, mut agent) = Server::with_agent(&[]).await;
     let mut channels = Vec::new();
     for _ in 0..SENDERS {
         channels.push(agent.register().await);
@@ -67,13 +64,13 @@ async fn a_burst_to_many_channels_of_one_agent_arrives_completely() {
 async fn a_burst_through_mailboxes_of_capacity_1_arrives_completely() {
     // When the mailbox is full, the notification about a stored message is dropped; the periodic
     // recheck finds the message.
-    let server = Server::start_with(&[
+    let (_server, agent, channel) = Server::with_subscribed(&[
         "--client-mailbox-max=1",
         "--registry-mailbox-max=1",
         "--endpoint-mailbox-max=1",
         "--storage-recheck-s=1",
-    ]);
-    let (agent, channel) = Agent::subscribed(&server).await;
+    ])
+    .await;
     let agent = agent.ack_in_background();
 
     let (sent, _) = insistent_burst(&channel.endpoint).await;
@@ -83,8 +80,7 @@ async fn a_burst_through_mailboxes_of_capacity_1_arrives_completely() {
 
 #[actix_web::test]
 async fn an_overloaded_store_answers_503_and_keeps_every_201() {
-    let server = Server::start_with(&["--write-queue-max=1", INSISTENT]);
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (server, uaid, channel) = Server::with_offline(&["--write-queue-max=1", INSISTENT]).await;
     let (sent, refusals) = insistent_burst(&channel.endpoint).await;
     assert!(refusals > 0, "the store was not overrun");
 
@@ -95,8 +91,8 @@ async fn an_overloaded_store_answers_503_and_keeps_every_201() {
 
 #[actix_web::test]
 async fn pushes_above_the_limit_are_answered_503_and_the_others_are_kept() {
-    let server = Server::start_with(&["--pushes-in-flight-max=2", INSISTENT]);
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (server, uaid, channel) =
+        Server::with_offline(&["--pushes-in-flight-max=2", INSISTENT]).await;
     let (sent, refusals) = insistent_burst(&channel.endpoint).await;
     assert!(refusals > 0, "there were never more than two");
 

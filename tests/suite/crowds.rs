@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpSocket;
 
-use crate::harness::{AT_ONCE, Agent, Authority, Launch, Raw, Sender, Server, until};
+use crate::harness::{AT_ONCE, Authority, Launch, Raw, Sender, Server, until};
 use crate::metrics::scrape;
 
 const GET: &str = "GET /__version__ HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -99,13 +99,13 @@ async fn a_connection_above_the_limit_of_its_address_is_closed_before_its_handsh
 #[actix_web::test]
 async fn idle_connections_of_the_address_with_the_most_make_room_and_agents_stay() {
     const MAX: usize = 40;
-    let server = Server::start_with(&[
+    let (server, mut agent, channel) = Server::with_subscribed(&[
         LIMITED,
         "--workers=1",
         &format!("--connections-max={MAX}"),
         "--metrics-listen=127.0.0.1:0",
-    ]);
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    ])
+    .await;
     let (_websockets, upgraded) = statuses(&server, BOB, &[UPGRADE; 8]).await;
     assert_eq!(upgraded, [101; 8]);
     let (mut few, _) = statuses(&server, CAROL, &[GET; 3]).await;

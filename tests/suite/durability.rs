@@ -15,13 +15,11 @@ const SHORT_ACK_WAIT: &[&str] = &["--ack-wait-ms", "300"];
 
 #[actix_web::test]
 async fn a_push_answered_201_that_a_connected_agent_did_not_ack_survives_kill_9() {
-    let mut server = Server::start_with(SHORT_ACK_WAIT);
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (mut server, mut agent, channel) = Server::with_subscribed(SHORT_ACK_WAIT).await;
     Sender::new().push(&channel.endpoint, "not acked").await;
     let first = agent.notification().await;
 
-    server.kill();
-    server.restart();
+    server.crash();
 
     let mut agent = Agent::reconnect(&server, agent.uaid()).await;
     assert_eq!(agent.notification().await, first);
@@ -29,8 +27,7 @@ async fn a_push_answered_201_that_a_connected_agent_did_not_ack_survives_kill_9(
 
 #[actix_web::test]
 async fn a_push_in_progress_at_kill_9_gets_no_201_or_is_not_lost() {
-    let mut server = Server::start();
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (mut server, mut agent, channel) = Server::with_subscribed(&[]).await;
     let sender = Sender::new();
     let post = sender.post(&channel.endpoint).ttl(3600).body("under way").try_send();
     let killed = async {
@@ -51,8 +48,7 @@ async fn a_push_in_progress_at_kill_9_gets_no_201_or_is_not_lost() {
 
 #[actix_web::test]
 async fn stored_messages_survive_kill_9_in_order_and_keep_their_versions() {
-    let mut server = Server::start();
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (mut server, uaid, channel) = Server::with_offline(&[]).await;
     let sender = Sender::new();
     let bodies: Vec<_> = (0..30).map(|number| format!("message {number}")).collect();
     for body in &bodies {
@@ -60,8 +56,7 @@ async fn stored_messages_survive_kill_9_in_order_and_keep_their_versions() {
     }
     let mut lives = Vec::new();
     for _ in 0..2 {
-        server.kill();
-        server.restart();
+        server.crash();
         let mut agent = Agent::reconnect(&server, &uaid).await;
         let mut notifications = Vec::new();
         while notifications.len() < bodies.len() {
@@ -76,8 +71,7 @@ async fn stored_messages_survive_kill_9_in_order_and_keep_their_versions() {
 /// A machine without a battery clock is an hour behind after it lost its power.
 #[actix_web::test]
 async fn messages_of_a_server_whose_clock_came_back_behind_follow_those_before() {
-    let mut server = Server::start();
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (mut server, uaid, channel) = Server::with_offline(&[]).await;
     for body in ["first", "second"] {
         let sender = Sender::new();
         sender.push(&channel.endpoint, body).await;
@@ -95,8 +89,7 @@ async fn messages_of_a_server_whose_clock_came_back_behind_follow_those_before()
 #[actix_web::test]
 async fn the_floor_of_ids_of_an_earlier_version_is_taken_over() {
     const HOUR_MS: u64 = 3_600_000;
-    let mut server = Server::start();
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (mut server, uaid, channel) = Server::with_offline(&[]).await;
     server.kill();
     let file = server.data_dir().join("clock");
     let floor = unix_now_s() * 1000 + HOUR_MS;
@@ -109,8 +102,7 @@ async fn the_floor_of_ids_of_an_earlier_version_is_taken_over() {
         let got = agent.take(1).await;
         assert!(got[0].version >= format!("{floor:012x}"), "{}", got[0].version);
         agent.ack_all(&got).await;
-        server.kill();
-        server.restart();
+        server.crash();
     }
 }
 
@@ -178,8 +170,7 @@ async fn push_until_killed(
 
 #[actix_web::test]
 async fn messages_settled_before_kill_9_are_not_redelivered() {
-    let mut server = Server::start();
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (mut server, uaid, channel) = Server::with_offline(&[]).await;
     let sender = Sender::new();
     for number in 0..40 {
         sender.push(&channel.endpoint, &number.to_string()).await;
@@ -203,8 +194,7 @@ async fn messages_settled_before_kill_9_are_not_redelivered() {
     }
     assert!(!rest.iter().any(|notification| acked.contains(notification)));
 
-    server.kill();
-    server.restart();
+    server.crash();
 
     let mut agent = Agent::reconnect(&server, &uaid).await;
     assert_eq!(agent.take(15).await, rest);
@@ -214,15 +204,13 @@ async fn messages_settled_before_kill_9_are_not_redelivered() {
 
 #[actix_web::test]
 async fn a_message_deleted_before_kill_9_stays_deleted() {
-    let mut server = Server::start();
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (mut server, uaid, channel) = Server::with_offline(&[]).await;
     let sender = Sender::new();
     let dropped = sender.push(&channel.endpoint, "dropped").await.location();
     sender.push(&channel.endpoint, "kept").await;
     assert_eq!(sender.delete(&dropped).await.status, 204);
 
-    server.kill();
-    server.restart();
+    server.crash();
 
     Sender::new().delete(&dropped).await.assert_error(404, 102);
     let _agent = Agent::returned_to(&server, &uaid, "kept").await;
@@ -267,8 +255,7 @@ async fn agents_acking_during_kill_9_receive_every_message_with_one_version() {
     // finds no server.
     let back = join_all(agents.iter().map(|(uaid, _)| Agent::reconnect(&server, uaid))).await;
     let before = join_all(back.into_iter().map(|agent| ack_until_killed(agent, &countdown))).await;
-    server.kill();
-    server.restart();
+    server.crash();
 
     for ((uaid, _), before) in agents.iter().zip(before) {
         let mut versions = before.versions;
@@ -317,8 +304,7 @@ async fn every_channel_of_a_registration_storm_survives_kill_9() {
     let mut server = Server::start();
     let countdown = KillCountdown::of(&server, 100);
     let agents = join_all((0..24).map(|_| register_until_killed(&server, &countdown))).await;
-    server.kill();
-    server.restart();
+    server.crash();
 
     let sender = Sender::new();
     let agents =

@@ -22,8 +22,7 @@ const ALWAYS_READ: [&str; 10] = [
 
 #[actix_web::test]
 async fn each_error_that_no_handler_writes_has_the_common_body() {
-    let server = Server::start();
-    let (_, channel) = Agent::offline(&server).await;
+    let (server, _, channel) = Server::with_offline(&[]).await;
     let push = format!("POST {} HTTP/1.1\r\nHost: a\r\nTTL: 60\r\n", channel.path(&server));
     let many = (0..120).map(|number| format!("X{number}: y\r\n")).collect::<String>();
     let socket = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
@@ -182,8 +181,7 @@ fn is_exposed(answer: &Answer) {
 
 #[actix_web::test]
 async fn a_web_page_reads_each_answer_to_a_sender_and_all_its_headers() {
-    let server = Server::start_with(&["--subscription-pushes-per-minute-max=3"]);
-    let mut agent = Agent::new(&server).await;
+    let (server, mut agent) = Server::with_agent(&["--subscription-pushes-per-minute-max=3"]).await;
     let (channel, gone) = (agent.register().await, agent.register().await);
     agent.unregister(&gone).await;
     agent.leave().await;

@@ -93,8 +93,7 @@ async fn what_was_answered_survives_a_power_loss() {
         mount.disk().sync_root();
         let loss = if seed == 0 { Loss::All } else { Loss::Part(fastrand::Rng::with_seed(seed)) };
         mount.lose(loss);
-        server.kill();
-        server.restart();
+        server.crash();
         receives(&server, &uaid, &bodies).await;
     }
 }

@@ -57,8 +57,7 @@ pub(crate) async fn is_warned_without_metrics(server: &Server, check: &str, foun
 
 #[actix_web::test]
 async fn a_good_server_finds_nothing_and_shows_what_it_does() {
-    let server = Server::start();
-    let (_agent, channel) = Agent::subscribed(&server).await;
+    let (server, _agent, channel) = Server::with_subscribed(&[]).await;
     Sender::new().push(&channel.endpoint, "message").await;
     let health = server.health().await;
     assert_eq!((health.status, &health.json()["findings"]), (200, &json!([])));
@@ -164,8 +163,7 @@ async fn a_month_without_a_table_is_a_warning() {
 
 #[actix_web::test]
 async fn two_programs_with_one_uaid_are_named_in_each_place() {
-    let server = Server::start();
-    let (agent, _channel) = Agent::subscribed(&server).await;
+    let (server, agent, _channel) = Server::with_subscribed(&[]).await;
     let uaid = agent.uaid().to_owned();
     let mut before = agent;
     for _ in 0..10 {

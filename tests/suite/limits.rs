@@ -74,8 +74,7 @@ async fn refusals(server: &Server) -> Value {
 
 #[actix_web::test]
 async fn pushes_to_one_subscription_are_limited_and_another_is_unaffected() {
-    let server = Server::start_with(&["--subscription-pushes-per-minute-max=3"]);
-    let mut agent = Agent::new(&server).await;
+    let (server, mut agent) = Server::with_agent(&["--subscription-pushes-per-minute-max=3"]).await;
     let (channel, other) = (agent.register().await, agent.register().await);
     let sender = Sender::new();
     let push = async || sender.post(&channel.endpoint).ttl(60).body("x").send().await;
@@ -213,8 +212,7 @@ async fn new_agents_from_one_address_are_limited_at_their_first_register() {
 
 #[actix_web::test]
 async fn registers_of_one_agent_are_refused_and_accepted_later() {
-    let server = Server::start_with(&["--agent-registers-per-minute-max=60"]);
-    let mut agent = Agent::new(&server).await;
+    let (server, mut agent) = Server::with_agent(&["--agent-registers-per-minute-max=60"]).await;
     let (_, answer) = until_refused(async || {
         Some(register(&mut agent).await).filter(|answer| answer["status"] != 200)
     })
@@ -228,8 +226,7 @@ async fn registers_of_one_agent_are_refused_and_accepted_later() {
 
 #[actix_web::test]
 async fn an_agent_that_connects_too_often_is_closed_with_the_reason() {
-    let server = Server::start_with(&["--agent-hellos-per-minute-max=3"]);
-    let (uaid, _) = Agent::offline(&server).await;
+    let (server, uaid, _) = Server::with_offline(&["--agent-hellos-per-minute-max=3"]).await;
     let (_, closed) = until_refused(async || hello(&server, Some(&uaid)).await).await;
     assert_eq!(closed, Closed(Some(4429)));
     let (other, _) = Agent::offline(&server).await;
@@ -276,8 +273,8 @@ async fn known_agents_connect_while_new_ones_exceed_the_limit() {
 
 #[actix_web::test]
 async fn an_invalid_push_or_handshake_closes_its_connection_and_others_keep_it() {
-    let server = Server::start_with(&["--subscription-pushes-per-minute-max=3"]);
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (server, mut agent, channel) =
+        Server::with_subscribed(&["--subscription-pushes-per-minute-max=3"]).await;
     let path = channel.path(&server);
     let gone = agent.register().await;
     agent.unregister(&gone).await;
@@ -323,8 +320,7 @@ async fn an_invalid_push_or_handshake_closes_its_connection_and_others_keep_it()
 
 #[actix_web::test]
 async fn an_agent_above_its_frame_rate_is_read_more_slowly_and_stays_connected() {
-    let server = Server::start_with(&["--agent-frames-per-second-max=20"]);
-    let mut agent = Agent::new(&server).await;
+    let (server, mut agent) = Server::with_agent(&["--agent-frames-per-second-max=20"]).await;
     let pong = b"\x8a\x80\0\0\0\0";
     agent.socket().stream().write_all(&pong.repeat(60)).await.unwrap();
     server.logged("it is read more slowly").await;

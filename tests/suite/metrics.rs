@@ -228,14 +228,12 @@ async fn broadcasts_that_a_node_has_not_read_yet_are_its_lag() {
 
 #[actix_web::test]
 async fn waiting_messages_are_counted_when_a_server_starts() {
-    let mut server = Server::start_with(&["--metrics-listen=127.0.0.1:0"]);
-    let (_, channel) = Agent::offline(&server).await;
+    let (mut server, _, channel) = Server::with_offline(&["--metrics-listen=127.0.0.1:0"]).await;
     let sender = Sender::new();
     for body in ["four", "another"] {
         sender.push(&channel.endpoint, body).await;
     }
-    server.kill();
-    server.restart();
+    server.crash();
     until(AT_ONCE, "the second port is logged", async || {
         server.log().matches("listening for scrapers of metrics").count() == 2
     })
@@ -254,8 +252,8 @@ async fn a_statsd_server_gets_counters_as_packets() {
     let statsd = UdpSocket::bind("127.0.0.1:0").unwrap();
     statsd.set_nonblocking(true).unwrap();
     let flag = format!("--statsd-address={}", statsd.local_addr().unwrap());
-    let server = Server::start_with(&[&flag, "--statsd-interval-s=1"]);
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (_server, mut agent, channel) =
+        Server::with_subscribed(&[&flag, "--statsd-interval-s=1"]).await;
     Sender::new().push_to(&mut agent, &channel, "direct").await;
     let mut text = String::new();
     until(Duration::from_secs(20), "the counter arrives", async || {
@@ -271,8 +269,8 @@ async fn a_statsd_server_gets_counters_as_packets() {
 
 #[actix_web::test]
 async fn prometheus_scrapes_a_server_and_knows_each_metric_of_the_board_and_the_rules() {
-    let server = Server::start_with(&["--metrics-listen=127.0.0.1:0"]);
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (server, mut agent, channel) =
+        Server::with_subscribed(&["--metrics-listen=127.0.0.1:0"]).await;
     Sender::new().push_to(&mut agent, &channel, "direct").await;
     let url = metrics_url(&server).await;
     let text = Sender::new().get(&url).await;

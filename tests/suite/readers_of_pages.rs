@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::folders::{is_of_tests, without_tests};
 use crate::rules::sources;
+use crate::standards::exists;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -22,177 +23,63 @@ const OF_PAGES: [&str; 5] = [
     "the caller repeats",
 ];
 
-/// A file, a method, and the file and the name of the test.
-const READERS: &[(&str, &str, &str, &str)] = &[
-    (
-        "actors/src/feeds/node_feeds.rs",
-        "fetch_feed",
-        "actors/tests/suite/access.rs",
-        "tokens_beyond_the_first_page_are_known_at_the_start",
-    ),
-    (
-        "actors/src/feeds/publisher.rs",
-        "feeds",
-        "actors/tests/suite/feeds/engines.rs",
-        "every_follower_of_two_nodes_on_an_unkind_store_sees_the_last_state_of_every_key",
-    ),
-    (
-        "actors/src/feeds/publisher.rs",
-        "publish",
-        "actors/tests/suite/feeds/engines.rs",
-        "every_follower_of_two_nodes_on_an_unkind_store_sees_the_last_state_of_every_key",
-    ),
-    (
-        "actors/src/feeds/subscription.rs",
-        "fetch_feed",
-        "actors/tests/suite/feeds/engines.rs",
-        "every_follower_of_two_nodes_on_an_unkind_store_sees_the_last_state_of_every_key",
-    ),
-    (
-        "actors/src/feeds/tombstones.rs",
-        "feeds",
-        "actors/tests/suite/feeds/engines.rs",
-        "old_tombstones_of_each_feed_of_an_unkind_store_are_forgotten",
-    ),
-    (
-        "actors/src/feeds/tombstones.rs",
-        "fetch_feed",
-        "actors/tests/suite/feeds/engines.rs",
-        "old_tombstones_of_each_feed_of_an_unkind_store_are_forgotten",
-    ),
-    (
-        "actors/src/feeds/tombstones.rs",
-        "forget",
-        "actors/tests/suite/feeds/engines.rs",
-        "old_tombstones_of_each_feed_of_an_unkind_store_are_forgotten",
-    ),
-    (
-        "src/feeds/cli/list.rs",
-        "feeds",
-        "src/feeds/cli/feed_tests.rs",
-        "feeds_and_broadcasts_are_listed",
-    ),
-    (
-        "src/feeds/cli/tail.rs",
-        "fetch_feed",
-        "src/feeds/cli/feed_tests.rs",
-        "a_tail_writes_the_updates_behind_a_number_up_to_the_count",
-    ),
-    (
-        "src/feeds/http/read.rs",
-        "fetch_feed",
-        "src/feeds/http/tests.rs",
-        "pages_of_one_update_have_all_in_order",
-    ),
-    (
-        "src/feeds/import/mod.rs",
-        "fetch_feed",
-        "src/feeds/import/mod.rs",
-        "what_is_published_on_any_page_is_not_due_again",
-    ),
-    (
-        "src/feeds/store.rs",
-        "fetch_feed",
-        "src/feeds/cli/feed_tests.rs",
-        "a_missing_key_or_feed_is_refused",
-    ),
-    (
-        "src/feeds/store.rs",
-        "publish",
-        "src/feeds/cli/feed_tests.rs",
-        "keys_that_others_left_unpublished_are_published_too",
-    ),
-    (
-        "src/monitoring/collect.rs",
-        "fetch_feed",
-        "tests/suite/metrics.rs",
-        "broadcasts_that_a_node_has_not_read_yet_are_its_lag",
-    ),
-    (
-        "src/operate/scheduled/turn.rs",
-        "publish",
-        "src/operate/scheduled/turn.rs",
-        "of_servers_that_meet_one_takes_a_turn_and_another_takes_it_when_it_is_given_back",
-    ),
-    (
-        "src/operate/store_copy/copy.rs",
-        "read_rows",
-        "src/operate/store_copy/copy/tests.rs",
-        "rows_of_all_pages_are_copied_into_a_store_that_has_none_on_any_page",
-    ),
-    (
-        "src/operate/store_copy/each_row.rs",
-        "read_rows",
-        "src/operate/store_copy/receipts.rs",
-        "sequences_are_restored_above_each_number_that_was_given",
-    ),
-    (
-        "src/operate/tables/census.rs",
-        "records_by_month",
-        "src/operate/tables/tests.rs",
-        "the_status_counts_every_agent_and_advises",
-    ),
-    (
-        "src/operate/tables/copy.rs",
-        "copy_rows",
-        "src/operate/tables/tests.rs",
-        "a_copied_table_has_all_records_and_the_next_steps_are_noted",
-    ),
-    (
-        "src/operate/tables/copy.rs",
-        "move_records",
-        "src/operate/tables/tests.rs",
-        "a_copied_table_has_all_records_and_the_next_steps_are_noted",
-    ),
-    (
-        "src/operate/users/repair.rs",
-        "repair_records",
-        "src/operate/users/repair.rs",
-        "records_of_the_future_on_each_page_are_set_to_now",
-    ),
-    (
-        "src/server/maintenance.rs",
-        "expire_receipts",
-        "src/server/maintenance.rs",
-        "all_receipts_that_are_due_are_written_before_the_next_interval",
-    ),
-    (
-        "src/server/maintenance.rs",
-        "waiting_page",
-        "src/server/maintenance.rs",
-        "messages_of_all_pages_of_all_months_are_counted",
-    ),
-    (
-        "src/settings/store/mod.rs",
-        "records_by_month",
-        "src/settings/store/mod.rs",
-        "agents_are_found_behind_the_first_page",
-    ),
-    (
-        "storage/src/inactive_users.rs",
-        "delete_rows",
-        "src/operate/tables/tests.rs",
-        "a_user_is_dropped_with_its_rows_also_after_an_interruption",
-    ),
-    (
-        "storage/src/inactive_users.rs",
-        "inactive_users",
-        "src/operate/tables/tests.rs",
-        "inactive_users_are_counted_and_then_dropped_at_the_rate",
-    ),
-    (
-        "storage/src/inactive_users.rs",
-        "fetch_notifications",
-        "src/operate/tables/tests.rs",
-        "a_user_is_dropped_with_its_rows_also_after_an_interruption",
-    ),
-    (
-        "storage/src/notifications.rs",
-        "fetch_notifications",
-        "storage/tests/suite/maintenance/notifications.rs",
-        "versions_are_stored_and_fetched_as_messages_in_pages",
-    ),
-];
+macro_rules! readers {
+    ($($test:literal: $($method:ident of $file:literal),+;)+) => {
+        &[$($(($test, stringify!($method), $file),)+)+]
+    };
+}
+
+/// Tests by their paths, and what each has read: a method, and the file of its reader.
+const READERS: &[(&str, &str, &str)] = readers! {
+    "actors suite access::tokens_beyond_the_first_page_are_known_at_the_start":
+        fetch_feed of "actors/src/feeds/node_feeds.rs";
+    "actors suite feeds::engines::every_follower_of_two_nodes_on_an_unkind_store_sees_the_last_state_of_every_key":
+        feeds of "actors/src/feeds/publisher.rs",
+        publish of "actors/src/feeds/publisher.rs",
+        fetch_feed of "actors/src/feeds/subscription.rs";
+    "actors suite feeds::engines::old_tombstones_of_each_feed_of_an_unkind_store_are_forgotten":
+        feeds of "actors/src/feeds/tombstones.rs",
+        fetch_feed of "actors/src/feeds/tombstones.rs",
+        forget of "actors/src/feeds/tombstones.rs";
+    "kalends feeds::cli::feed_tests::feeds_and_broadcasts_are_listed":
+        feeds of "src/feeds/cli/list.rs";
+    "kalends feeds::cli::feed_tests::a_tail_writes_the_updates_behind_a_number_up_to_the_count":
+        fetch_feed of "src/feeds/cli/tail.rs";
+    "kalends feeds::http::tests::pages_of_one_update_have_all_in_order":
+        fetch_feed of "src/feeds/http/read.rs";
+    "kalends feeds::import::tests::what_is_published_on_any_page_is_not_due_again":
+        fetch_feed of "src/feeds/import/mod.rs";
+    "kalends feeds::cli::feed_tests::a_missing_key_or_feed_is_refused":
+        fetch_feed of "src/feeds/store.rs";
+    "kalends feeds::cli::feed_tests::keys_that_others_left_unpublished_are_published_too":
+        publish of "src/feeds/store.rs";
+    "suite metrics::broadcasts_that_a_node_has_not_read_yet_are_its_lag":
+        fetch_feed of "src/monitoring/collect.rs";
+    "kalends operate::scheduled::turn::tests::of_servers_that_meet_one_takes_a_turn_and_another_takes_it_when_it_is_given_back":
+        publish of "src/operate/scheduled/turn.rs";
+    "kalends operate::store_copy::copy::tests::rows_of_all_pages_are_copied_into_a_store_that_has_none_on_any_page":
+        read_rows of "src/operate/store_copy/copy.rs";
+    "kalends operate::store_copy::receipts::tests::sequences_are_restored_above_each_number_that_was_given":
+        read_rows of "src/operate/store_copy/each_row.rs";
+    "kalends operate::tables::tests::the_status_counts_every_agent_and_advises":
+        records_by_month of "src/operate/tables/census.rs";
+    "kalends operate::tables::tests::a_copied_table_has_all_records_and_the_next_steps_are_noted":
+        copy_rows of "src/operate/tables/copy.rs", move_records of "src/operate/tables/copy.rs";
+    "kalends operate::users::repair::tests::records_of_the_future_on_each_page_are_set_to_now":
+        repair_records of "src/operate/users/repair.rs";
+    "kalends server::maintenance::tests::all_receipts_that_are_due_are_written_before_the_next_interval":
+        expire_receipts of "src/server/maintenance.rs";
+    "kalends server::maintenance::tests::messages_of_all_pages_of_all_months_are_counted":
+        waiting_page of "src/server/maintenance.rs";
+    "kalends settings::store::tests::agents_are_found_behind_the_first_page":
+        records_by_month of "src/settings/store/mod.rs";
+    "kalends operate::tables::tests::a_user_is_dropped_with_its_rows_also_after_an_interruption":
+        delete_rows of "storage/src/inactive_users.rs", fetch_notifications of "storage/src/inactive_users.rs";
+    "kalends operate::tables::tests::inactive_users_are_counted_and_then_dropped_at_the_rate":
+        inactive_users of "storage/src/inactive_users.rs";
+    "storage suite maintenance::notifications::versions_are_stored_and_fetched_as_messages_in_pages":
+        fetch_notifications of "storage/src/notifications.rs";
+};
 
 #[test]
 fn each_reader_of_pages_is_tested_on_an_unkind_store() {
@@ -212,17 +99,10 @@ fn each_reader_of_pages_is_tested_on_an_unkind_store() {
             found.insert((path.clone(), method.clone()));
         }
     }
-    let known: BTreeSet<_> = READERS
-        .iter()
-        .map(|(file, method, ..)| ((*file).to_owned(), (*method).to_owned()))
-        .collect();
-    assert_eq!(found, known);
-    for (reader, method, file, test) in READERS {
-        let text = fs::read_to_string(Path::new(ROOT).join(file)).unwrap_or_default();
-        assert!(
-            text.contains(&format!("fn {test}(")),
-            "{reader}: {method}: there is no {test} in {file}"
-        );
+    let known = READERS.iter().map(|(_, method, file)| ((*file).to_owned(), (*method).to_owned()));
+    assert_eq!(found, known.collect());
+    for (test, method, reader) in READERS {
+        assert!(exists(test), "{reader}: {method}: there is no test {test}");
     }
 }
 

@@ -10,8 +10,7 @@ use crate::harness::{AT_ONCE, Agent, Bystander, Notification, Sender, Server, Si
 
 #[actix_web::test]
 async fn a_healthy_server_reports_ok() {
-    let server = Server::start();
-    let agent = Agent::new(&server).await;
+    let (server, agent) = Server::with_agent(&[]).await;
     let sender = Sender::new();
     for path in ["/health", "/__heartbeat__", "/__lbheartbeat__", "/__version__", "/status"] {
         let answer = sender.get(&format!("{}{path}", server.origin())).await;
@@ -26,8 +25,7 @@ async fn a_healthy_server_reports_ok() {
 
 #[actix_web::test]
 async fn a_server_that_cannot_write_is_unhealthy_and_rejects_pushes() {
-    let server = Server::start();
-    let (_, channel) = Agent::offline(&server).await;
+    let (server, _, channel) = Server::with_offline(&[]).await;
     let sender = Sender::new();
     // SQLite cannot write to a database file that was truncated while it is open.
     for entry in fs::read_dir(server.data_dir()).unwrap() {
@@ -49,8 +47,7 @@ async fn a_server_that_cannot_write_is_unhealthy_and_rejects_pushes() {
 
 #[actix_web::test]
 async fn a_new_connection_replaces_the_older_one_of_an_agent() {
-    let server = Server::start();
-    let (mut older, channel) = Agent::subscribed(&server).await;
+    let (server, mut older, channel) = Server::with_subscribed(&[]).await;
     let mut newer = Agent::reconnect(&server, older.uaid()).await;
     assert_eq!(older.socket().closed().await.0, Some(4409));
     older.ended().await;
@@ -60,8 +57,7 @@ async fn a_new_connection_replaces_the_older_one_of_an_agent() {
 #[actix_web::test]
 async fn an_agent_that_reconnects_repeatedly_misses_nothing() {
     const PUSHES: usize = 100;
-    let server = Server::start();
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (server, uaid, channel) = Server::with_offline(&[]).await;
     let sender = Sender::new();
     let pushes = async {
         for number in 0..PUSHES {
@@ -92,8 +88,7 @@ async fn an_agent_that_reconnects_repeatedly_misses_nothing() {
 
 #[actix_web::test]
 async fn the_log_contains_no_uaid_token_or_payload() {
-    let mut server = Server::start_with(&["--ack-wait-ms", "100"]);
-    let (agent, channel) = Agent::subscribed(&server).await;
+    let (mut server, agent, channel) = Server::with_subscribed(&["--ack-wait-ms", "100"]).await;
     let (sender, signer) = (Sender::new(), Signer::new());
     let authorization = signer.authorization(&server.origin());
     let push = || sender.post(&channel.endpoint).ttl(60).body("a secret");
@@ -116,8 +111,7 @@ async fn the_log_contains_no_uaid_token_or_payload() {
 #[actix_web::test]
 async fn concurrent_commands_are_all_answered() {
     const COMMANDS: usize = 400;
-    let server = Server::start();
-    let mut agent = Agent::new(&server).await;
+    let (_server, mut agent) = Server::with_agent(&[]).await;
     let ids: BTreeSet<_> = (0..COMMANDS).map(|_| Uuid::new_v4().to_string()).collect();
     for id in &ids {
         agent.socket().send_json(&json!({"messageType": "register", "channelID": id})).await;
@@ -134,8 +128,8 @@ async fn concurrent_commands_are_all_answered() {
 
 #[actix_web::test]
 async fn public_url_sets_endpoints_and_the_vapid_audience() {
-    let server = Server::start_with(&["--public-url", "https://push.example.net"]);
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (server, mut agent, channel) =
+        Server::with_subscribed(&["--public-url", "https://push.example.net"]).await;
     let path = channel.endpoint.strip_prefix("https://push.example.net").unwrap();
     let (sender, signer) = (Sender::new(), Signer::new());
     let post = || sender.post(&format!("{}{path}", server.origin())).ttl(60).body("hello");

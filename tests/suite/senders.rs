@@ -14,8 +14,7 @@ use crate::harness::{Agent, Sender, Server, Signer};
 
 #[actix_web::test]
 async fn endpoints_of_an_autopush_rs_installation_with_the_same_key_keep_working() {
-    let server = Server::start();
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (server, mut agent, channel) = Server::with_subscribed(&[]).await;
     let uaid = Uuid::parse_str(agent.uaid()).unwrap();
     let chid = Uuid::parse_str(&channel.id).unwrap();
     let ids = [uaid.as_bytes().as_slice(), chid.as_bytes()].concat();
@@ -36,8 +35,7 @@ async fn endpoints_of_an_autopush_rs_installation_with_the_same_key_keep_working
 
 #[actix_web::test]
 async fn restricted_endpoints_of_an_autopush_rs_installation_keep_working() {
-    let server = Server::start();
-    let mut agent = Agent::new(&server).await;
+    let (server, mut agent) = Server::with_agent(&[]).await;
     let (owner, other, sender) = (Signer::new(), Signer::new(), Sender::new());
     let channel = agent.register_for(&owner.key()).await;
     let uaid = Uuid::parse_str(agent.uaid()).unwrap();
@@ -76,8 +74,7 @@ async fn a_token_with_a_foreign_key_or_an_unknown_uaid_is_rejected() {
 
 #[actix_web::test]
 async fn both_content_encodings_reach_the_agent_with_their_parameters() {
-    let server = Server::start();
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (_server, mut agent, channel) = Server::with_subscribed(&[]).await;
     let sender = Sender::new();
     let new = sender.post(&channel.endpoint).ttl(60).body("new").send();
     let (_, got) = tokio::join!(new, agent.take(1));
@@ -111,16 +108,15 @@ fn crypto_key(server: &Server) -> String {
 
 #[actix_web::test]
 async fn a_lenient_server_takes_a_bare_post_and_a_strict_one_only_what_rfc_8291_describes() {
-    let lenient = Server::start_with(&["--lenient-senders=true", "--ttl-max-s=3600"]);
-    let (uaid, channel) = Agent::offline(&lenient).await;
+    let (lenient, uaid, channel) =
+        Server::with_offline(&["--lenient-senders=true", "--ttl-max-s=3600"]).await;
     let sender = Sender::new();
     let answer = sender.post(&channel.endpoint).raw_body("a bare text").send().await;
     assert_eq!((answer.status, answer.header("ttl")), (201, Some("3600")), "{answer}");
     let mut agent = Agent::reconnect(&lenient, &uaid).await;
     assert_eq!(agent.notification().await.body(), "a bare text");
 
-    let strict = Server::start_with(&["--payload-header-required=true"]);
-    let (_, channel) = Agent::offline(&strict).await;
+    let (_strict, _, channel) = Server::with_offline(&["--payload-header-required=true"]).await;
     let push = async |body: Vec<u8>| {
         let post = sender.post(&channel.endpoint).ttl(60).header("content-encoding", "aes128gcm");
         post.raw_body(body).send().await

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::process::Command;
 
-use crate::harness::{AT_ONCE, Agent, Launch, Program, Server, child, kalends, run, within};
+use crate::harness::{AT_ONCE, Launch, Program, Server, child, kalends, run, within};
 use crate::importer::StaticServer;
 
 const VERSION: &str = "GET /__version__ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
@@ -122,8 +122,7 @@ async fn health_tells_a_healthy_server_from_an_unhealthy_a_missing_and_a_foreign
         let listen = server.address().to_string();
         run(&["health", "--listen", &listen]).await
     };
-    let mut server = Server::start();
-    let _agent = Agent::new(&server).await;
+    let (mut server, _agent) = Server::with_agent(&[]).await;
     assert_eq!(health(&server).await.succeeded(), "healthy, user agents: 1\n");
     let full = Server::start_with(&["--disk-free-min=1000000000000"]);
     health(&full).await.failed(1, "answers 503: space");

@@ -105,8 +105,7 @@ async fn a_version_is_delivered_and_acked_and_stored_for_an_agent_that_is_away()
     for form in ["version=6", "version=8&data=eight", "version=7&data=seven"] {
         store(&endpoint, form).await;
     }
-    server.kill();
-    server.restart();
+    server.crash();
     let mut agent = agent.reconnect(&server).await;
     agent.gets(json!({"channelID": id, "version": 8, "data": "eight"})).await;
     // Its ack is lost.

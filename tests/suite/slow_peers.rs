@@ -69,8 +69,8 @@ async fn slow_headers_close_the_connection() {
 
 #[actix_web::test]
 async fn an_unfinished_body_is_answered_408_and_delivers_nothing() {
-    let server = Server::start_with(&["--request-body-timeout-ms", "300"]);
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (server, mut agent, channel) =
+        Server::with_subscribed(&["--request-body-timeout-ms", "300"]).await;
     let path = channel.path(&server);
     let head =
         format!("POST {path} HTTP/1.1\r\nHost: a\r\nTTL: 60\r\nContent-Encoding: aes128gcm\r\n");
@@ -150,8 +150,8 @@ impl Vanish {
 
 #[actix_web::test]
 async fn only_a_peer_that_does_not_answer_pings_is_closed() {
-    let server = Server::start_with(&["--keepalive-interval-s", "1", "--keepalive-grace-s", "1"]);
-    let (mut silent, channel) = Agent::subscribed(&server).await;
+    let (server, mut silent, channel) =
+        Server::with_subscribed(&["--keepalive-interval-s", "1", "--keepalive-grace-s", "1"]).await;
     // This peer answers pings while it reads; the other one does not read.
     let lively = Agent::new(&server).await.ack_in_background();
     until(AT_ONCE, "the silent one is gone", async || server.connections().await == 1).await;
@@ -248,8 +248,7 @@ async fn clients_that_send_requests_and_read_no_answer_cost_a_bounded_buffer_and
 
 #[actix_web::test]
 async fn requests_behind_one_that_waits_cost_no_processor_time() {
-    let server = Server::start_with(&["--ack-wait-ms=10000"]);
-    let mut agent = Agent::new(&server).await;
+    let (server, mut agent) = Server::with_agent(&["--ack-wait-ms=10000"]).await;
     let path = agent.register().await.path(&server);
     let mut client = Raw::open(&server).await;
     client.write(format!("POST {path} HTTP/1.1\r\nHost: a\r\nTTL: 60\r\n\r\n")).await;

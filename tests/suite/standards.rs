@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::harness::{Agent, Sender, Server, Signer};
+use crate::harness::{Sender, Server, Signer};
 
 /// Fewer rows mean that the page is not read as it should be.
 const ROWS_MIN: usize = 100;
@@ -46,8 +46,7 @@ fn an_entry_without_a_test_or_a_reason_and_one_with_an_unknown_test_are_found() 
 
 #[actix_web::test]
 async fn a_replacement_has_a_resource_of_its_own_and_the_old_one_is_gone() {
-    let server = Server::start();
-    let (_, channel) = Agent::offline(&server).await;
+    let (_server, _, channel) = Server::with_offline(&[]).await;
     let sender = Sender::new();
     let push = async || sender.push_topic(&channel.endpoint, "news", "text").await.location();
     let (old, new) = (push().await, push().await);
@@ -59,8 +58,7 @@ async fn a_replacement_has_a_resource_of_its_own_and_the_old_one_is_gone() {
 
 #[actix_web::test]
 async fn neither_credentials_nor_topic_nor_urgency_reach_the_agent() {
-    let server = Server::start_with(&["--ack-wait-ms", "200"]);
-    let mut agent = Agent::new(&server).await;
+    let (server, mut agent) = Server::with_agent(&["--ack-wait-ms", "200"]).await;
     let (signer, sender) = (Signer::new(), Sender::new());
     let channel = agent.register_for(&signer.key()).await;
     let post = sender.post(&channel.endpoint).ttl(60).body("text");
@@ -78,8 +76,7 @@ async fn neither_credentials_nor_topic_nor_urgency_reach_the_agent() {
 #[actix_web::test]
 async fn no_two_urls_of_an_agent_have_a_part_in_common() {
     const PART: usize = 6;
-    let server = Server::start();
-    let mut agent = Agent::new(&server).await;
+    let (_server, mut agent) = Server::with_agent(&[]).await;
     let channels = [agent.register().await, agent.register().await];
     agent.leave().await;
     let sender = Sender::new();
@@ -122,6 +119,7 @@ pub(crate) fn exists(test: &str) -> bool {
         "kalends" => "src",
         "actors" => "actors/src",
         "actors suite" => "actors/tests/suite",
+        "storage suite" => "storage/tests/suite",
         _ => return false,
     };
     let Some((module, name)) = path.rsplit_once("::") else { return false };

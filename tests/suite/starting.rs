@@ -27,8 +27,7 @@ async fn a_second_server_on_a_data_directory_is_rejected() {
 #[actix_web::test]
 async fn the_data_directory_of_a_killed_server_is_not_locked() {
     let mut server = Server::start();
-    server.kill();
-    server.restart();
+    server.crash();
     Bystander::connect(&server).await.is_unaffected().await;
 }
 
@@ -148,8 +147,7 @@ async fn keys_are_generated_once_with_mode_0600_and_kept() {
     let (uaid, channel) = Agent::offline(&server).await;
     assert!(server.terminate().success());
     server.restart();
-    server.kill();
-    server.restart();
+    server.crash();
     assert_eq!(fs::read(&file).unwrap(), keys);
 
     Sender::new().push(&channel.endpoint, "to the old endpoint").await;

@@ -13,8 +13,8 @@ const LONG_WAIT: &str = "--shutdown-wait-ms=600000";
 
 #[actix_web::test]
 async fn a_push_that_waits_for_its_ack_at_sigterm_is_stored_and_answered_201() {
-    let mut server = Server::start_with(&["--ack-wait-ms=600000", LONG_WAIT]);
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (mut server, mut agent, channel) =
+        Server::with_subscribed(&["--ack-wait-ms=600000", LONG_WAIT]).await;
     let uaid = agent.uaid().to_owned();
     let sender = Sender::new();
     let push = sender.push(&channel.endpoint, "waits");
@@ -58,8 +58,7 @@ async fn every_agent_gets_a_close_frame_and_the_end_of_its_connection() {
 
 #[actix_web::test]
 async fn an_agent_that_does_not_read_does_not_delay_the_end() {
-    let mut server = Server::start_with(&[LONG_WAIT]);
-    let mut agent = Agent::new(&server).await;
+    let (mut server, mut agent) = Server::with_agent(&[LONG_WAIT]).await;
     agent.block_server().await;
 
     server.signal("TERM");
@@ -93,8 +92,7 @@ async fn a_server_that_printed_its_address_handles_sigterm() {
 
 #[actix_web::test]
 async fn a_server_with_shutdown_wait_ms_0_exits_with_0() {
-    let mut server = Server::start_with(&["--shutdown-wait-ms", "0"]);
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (mut server, uaid, channel) = Server::with_offline(&["--shutdown-wait-ms", "0"]).await;
     let connected = Agent::new(&server).await;
     Sender::new().push(&channel.endpoint, "stored").await;
     server.signal("TERM");

@@ -8,8 +8,7 @@ use crate::harness::{AT_ONCE, Agent, Channel, Sender, Server, until};
 
 #[actix_web::test]
 async fn stored_messages_500_arrive_once_each_in_order_and_the_subscription_remains() {
-    let server = Server::start();
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (server, uaid, channel) = Server::with_offline(&[]).await;
     let bodies = store(&channel, 500).await;
 
     let mut agent = Agent::reconnect(&server, &uaid).await;
@@ -30,8 +29,8 @@ async fn stored_messages_500_arrive_once_each_in_order_and_the_subscription_rema
 
 #[actix_web::test]
 async fn an_agent_that_acks_in_batches_receives_each_message_once() {
-    let server = Server::start_with(&["--unacked-max", "50", "--fetch-rows-max", "20"]);
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (server, uaid, channel) =
+        Server::with_offline(&["--unacked-max", "50", "--fetch-rows-max", "20"]).await;
     let bodies = store(&channel, 200).await;
 
     let mut agent = Agent::reconnect(&server, &uaid).await;
@@ -49,8 +48,7 @@ async fn an_agent_that_acks_in_batches_receives_each_message_once() {
 async fn an_agent_without_acks_receives_one_window_and_the_same_after_reconnecting() {
     const WINDOW: usize = 30;
     let arguments = ["--unacked-max", "30", "--fetch-rows-max", "20", "--ack-wait-ms", "600000"];
-    let server = Server::start_with(&arguments);
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (server, uaid, channel) = Server::with_offline(&arguments).await;
     store(&channel, 40).await;
 
     let mut lives = Vec::new();
@@ -71,8 +69,7 @@ async fn an_agent_without_acks_receives_one_window_and_the_same_after_reconnecti
 
 #[actix_web::test]
 async fn pushes_that_arrive_during_a_drain_are_not_lost() {
-    let server = Server::start();
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (server, uaid, channel) = Server::with_offline(&[]).await;
     let stored = store(&channel, 150).await;
 
     let agent = Agent::reconnect(&server, &uaid).await.ack_in_background();
@@ -91,8 +88,7 @@ async fn pushes_that_arrive_during_a_drain_are_not_lost() {
 
 #[actix_web::test]
 async fn messages_of_an_unregistered_channel_are_not_delivered() {
-    let server = Server::start();
-    let mut agent = Agent::new(&server).await;
+    let (server, mut agent) = Server::with_agent(&[]).await;
     let (given_up, kept) = (agent.register().await, agent.register().await);
     let uaid = agent.leave().await;
     store(&given_up, 3).await;
@@ -111,8 +107,7 @@ async fn messages_of_an_unregistered_channel_are_not_delivered() {
 
 #[actix_web::test]
 async fn an_expired_message_is_not_delivered() {
-    let server = Server::start();
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (server, uaid, channel) = Server::with_offline(&[]).await;
     let sender = Sender::new();
     let brief = sender.post(&channel.endpoint).ttl(1).body("brief").send().await.location();
     until(AT_ONCE, "a second passes", async || sender.delete(&brief).await.status == 404).await;
@@ -123,8 +118,7 @@ async fn an_expired_message_is_not_delivered() {
 
 #[actix_web::test]
 async fn a_push_with_ttl_0_is_not_stored() {
-    let server = Server::start();
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (server, uaid, channel) = Server::with_offline(&[]).await;
     let sender = Sender::new();
     let answer = sender.post(&channel.endpoint).ttl(0).body("never").send().await;
     assert_eq!((answer.status, answer.header("ttl")), (201, Some("0")), "{answer}");

@@ -13,8 +13,7 @@ const TOPIC: &str = "weather";
 
 #[actix_web::test]
 async fn of_concurrent_pushes_to_a_topic_one_of_the_last_remains() {
-    let server = Server::start();
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (server, uaid, channel) = Server::with_offline(&[]).await;
     let posts = join_all((0..16).map(async |sender| {
         let (client, mut posts) = (Sender::new(), Vec::new());
         for number in 0..10 {
@@ -38,8 +37,7 @@ async fn of_concurrent_pushes_to_a_topic_one_of_the_last_remains() {
 
 #[actix_web::test]
 async fn the_ack_of_a_replaced_message_does_not_delete_the_replacement() {
-    let server = Server::start_with(&["--ack-wait-ms", "50"]);
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (server, uaid, channel) = Server::with_offline(&["--ack-wait-ms", "50"]).await;
     let sender = Sender::new();
     for round in 0..ROUNDS {
         let (old, new) = (format!("old {round}"), format!("new {round}"));
@@ -55,8 +53,7 @@ async fn the_ack_of_a_replaced_message_does_not_delete_the_replacement() {
 
 #[actix_web::test]
 async fn an_ack_on_a_later_connection_does_not_delete_the_replacement() {
-    let server = Server::start();
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (server, uaid, channel) = Server::with_offline(&[]).await;
     let sender = Sender::new();
     for round in 0..ROUNDS {
         let (old, new) = (format!("old {round}"), format!("new {round}"));
@@ -76,8 +73,7 @@ async fn an_ack_on_a_later_connection_does_not_delete_the_replacement() {
 
 #[actix_web::test]
 async fn deleting_a_replaced_message_does_not_delete_the_replacement() {
-    let server = Server::start();
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (server, uaid, channel) = Server::with_offline(&[]).await;
     let (sender, other) = (Sender::new(), Sender::new());
     for round in 0..ROUNDS {
         let (old, new) = (format!("old {round}"), format!("new {round}"));
@@ -95,8 +91,7 @@ async fn deleting_a_replaced_message_does_not_delete_the_replacement() {
 
 #[actix_web::test]
 async fn topics_of_other_channels_and_messages_without_one_are_not_replaced() {
-    let server = Server::start();
-    let mut agent = Agent::new(&server).await;
+    let (server, mut agent) = Server::with_agent(&[]).await;
     let (one, other) = (agent.register().await, agent.register().await);
     let uaid = agent.leave().await;
     let sender = Sender::new();

@@ -63,8 +63,7 @@ async fn a_subscriber_with_a_state_file_receives_missed_messages() {
     assert!(listener.ended().await.stdout.ends_with("\nwhile it listens\n"));
 
     push("while it is away").await;
-    server.kill();
-    server.restart();
+    server.crash();
     assert!(Program::run(listen()).await.stdout.ends_with("\nwhile it is away\n"));
 }
 

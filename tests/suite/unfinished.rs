@@ -1,6 +1,6 @@
 //! Requests whose body is never completed: they are answered, and their connection is closed.
 
-use crate::harness::{AT_ONCE, Agent, Bystander, Raw, Server};
+use crate::harness::{AT_ONCE, Bystander, Raw, Server};
 
 /// The first part of a chunked body.
 const CHUNKED: &str = "Transfer-Encoding: chunked\r\n\r\n5\r\nab";
@@ -34,8 +34,7 @@ async fn an_unfinished_body_keeps_no_connection_open() {
 
 #[actix_web::test]
 async fn a_late_body_closes_its_connection() {
-    let server = Server::start_with(&["--request-body-timeout-ms=300"]);
-    let (_, channel) = Agent::offline(&server).await;
+    let (server, _, channel) = Server::with_offline(&["--request-body-timeout-ms=300"]).await;
     let path = channel.endpoint.strip_prefix(&server.origin()).expect("an endpoint of ours");
     for body in [CHUNKED, OF_LENGTH] {
         let push = format!(
@@ -48,8 +47,7 @@ async fn a_late_body_closes_its_connection() {
 
 #[actix_web::test]
 async fn a_finished_chunked_body_keeps_its_connection() {
-    let server = Server::start();
-    let (_, channel) = Agent::offline(&server).await;
+    let (server, _, channel) = Server::with_offline(&[]).await;
     let path = channel.endpoint.strip_prefix(&server.origin()).expect("an endpoint of ours");
     let push = format!(
         "POST {path} HTTP/1.1\r\nHost: x\r\nTTL: 60\r\nContent-Encoding: aes128gcm\r\n\

@@ -3,13 +3,12 @@
 use hyper::Method;
 use serde_json::json;
 
-use crate::harness::{Agent, Sender, Server, Signer};
+use crate::harness::{Sender, Server, Signer};
 use crate::metrics::scrape;
 
 #[actix_web::test]
 async fn an_endpoint_says_that_it_is_one_at_the_cost_of_its_token() {
-    let server = Server::start_with(&["--metrics-listen=127.0.0.1:0"]);
-    let mut agent = Agent::new(&server).await;
+    let (server, mut agent) = Server::with_agent(&["--metrics-listen=127.0.0.1:0"]).await;
     let (open, gone) = (agent.register().await, agent.register().await);
     let restricted = agent.register_for(&Signer::new().key()).await;
     agent.unregister(&gone).await;
@@ -43,16 +42,14 @@ async fn an_endpoint_says_that_it_is_one_at_the_cost_of_its_token() {
 
 #[actix_web::test]
 async fn a_push_as_before_web_push_is_refused_with_the_setting_that_accepts_it() {
-    let server = Server::start();
-    let (_, channel) = Agent::offline(&server).await;
+    let (_server, _, channel) = Server::with_offline(&[]).await;
     let sender = Sender::new();
     let bare = || sender.request(Method::POST, &channel.endpoint).raw_body("hello");
     for (post, errno) in [(bare(), 111), (bare().ttl(60), 110)] {
         let message = post.send().await.assert_error(400, errno);
         assert!(message.contains("lenient_senders"), "{message}");
     }
-    let lenient = Server::start_with(&["--lenient-senders=true"]);
-    let (_, channel) = Agent::offline(&lenient).await;
+    let (_lenient, _, channel) = Server::with_offline(&["--lenient-senders=true"]).await;
     let bare = sender.request(Method::POST, &channel.endpoint).raw_body("hello");
     assert_eq!(bare.send().await.status, 201);
 }

@@ -10,8 +10,7 @@ use crate::metrics::scrape;
 
 #[actix_web::test]
 async fn every_fault_of_a_vapid_token_is_rejected_and_named() {
-    let server = Server::start();
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (server, mut agent, channel) = Server::with_subscribed(&[]).await;
     let (sender, signer, stranger) = (Sender::new(), Signer::new(), Signer::new());
     let (origin, now) = (server.origin(), unix_now_s());
     let es256 = json!({"typ": "JWT", "alg": "ES256"});
@@ -74,8 +73,7 @@ async fn every_fault_of_a_vapid_token_is_rejected_and_named() {
 
 #[actix_web::test]
 async fn valid_tokens_are_accepted_in_every_form_that_senders_use() {
-    let server = Server::start();
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (server, mut agent, channel) = Server::with_subscribed(&[]).await;
     let (sender, signer) = (Sender::new(), Signer::new());
     let (origin, exp, key) = (server.origin(), unix_now_s() + 3600, signer.key());
     let token = signer.token_with_claims(&json!({"aud": origin, "exp": exp}));
@@ -108,8 +106,7 @@ async fn valid_tokens_are_accepted_in_every_form_that_senders_use() {
 
 #[actix_web::test]
 async fn a_restricted_endpoint_accepts_only_its_own_key() {
-    let server = Server::start();
-    let mut agent = Agent::new(&server).await;
+    let (server, mut agent) = Server::with_agent(&[]).await;
     let (owner, other) = (Signer::new(), Signer::new());
     let sender = Sender::new();
     for key in [owner.key(), owner.key() + "="] {
@@ -154,8 +151,7 @@ async fn a_restricted_endpoint_of_lost_keys_is_unknown_with_every_key() {
 
 #[actix_web::test]
 async fn a_register_for_a_key_that_is_not_on_the_curve_is_refused_for_good() {
-    let server = Server::start();
-    let mut agent = Agent::new(&server).await;
+    let (_server, mut agent) = Server::with_agent(&[]).await;
     let signer = Signer::new();
     let mut point = signer.public().to_vec();
     point[64] ^= 1;
@@ -175,8 +171,8 @@ async fn a_register_for_a_key_that_is_not_on_the_curve_is_refused_for_good() {
 #[actix_web::test]
 async fn endpoints_of_a_former_name_keep_working() {
     let former = "https://old.example";
-    let server = Server::start_with(&[&format!("--former-urls=http://older.example,{former}")]);
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (server, mut agent, channel) =
+        Server::with_subscribed(&[&format!("--former-urls=http://older.example,{former}")]).await;
     let (sender, signer) = (Sender::new(), Signer::new());
     let count = async || scrape(&server).await["kalends_former_url_pushes_total"];
     sender.push_to(&mut agent, &channel, "unsigned").await;

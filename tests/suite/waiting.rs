@@ -8,8 +8,8 @@ use crate::harness::{AT_ONCE, Agent, Answer, Channel, Sender, Server, until};
 
 #[actix_web::test]
 async fn pushes_above_the_bound_get_429_until_the_agent_has_fetched_its_messages() {
-    let server = Server::start_with(&["--user-messages-max=6", "--channel-messages-max=4"]);
-    let mut agent = Agent::new(&server).await;
+    let (server, mut agent) =
+        Server::with_agent(&["--user-messages-max=6", "--channel-messages-max=4"]).await;
     let (first, second) = (agent.register().await, agent.register().await);
     let uaid = agent.leave().await;
     let sender = Sender::new();
@@ -33,8 +33,8 @@ async fn pushes_above_the_bound_get_429_until_the_agent_has_fetched_its_messages
 
 #[actix_web::test]
 async fn a_message_more_urgent_or_newer_replaces_another_if_the_setting_says_so() {
-    let server = Server::start_with(&["--channel-messages-max=2", "--when-full=replace"]);
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (server, uaid, channel) =
+        Server::with_offline(&["--channel-messages-max=2", "--when-full=replace"]).await;
     let sender = Sender::new();
     for body in ["first", "second", "third"] {
         sender.push(&channel.endpoint, body).await;
@@ -48,8 +48,7 @@ async fn a_message_more_urgent_or_newer_replaces_another_if_the_setting_says_so(
 
 #[actix_web::test]
 async fn expired_messages_vanish_although_their_agent_stays_away() {
-    let server = Server::start_with(&["--expiry-interval-s=1"]);
-    let (_uaid, channel) = Agent::offline(&server).await;
+    let (server, _uaid, channel) = Server::with_offline(&["--expiry-interval-s=1"]).await;
     let before = rows(&server).await;
     let sender = Sender::new();
     for _ in 0..300 {

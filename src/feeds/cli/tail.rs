@@ -102,10 +102,6 @@ Examples:
     const ONLY_READS: bool = true;
     type Report = FeedPage;
 
-    fn is_json(&self) -> bool {
-        self.json
-    }
-
     fn main(self, settings: &Settings) -> Result<(), Failure> {
         follow(&self, settings)
     }

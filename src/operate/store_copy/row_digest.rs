@@ -65,16 +65,11 @@ mod tests {
     }
 
     fn message() -> Message {
+        let id = MessageId::from_uuid_v7(0x7000 << 64, true);
         Message {
-            id: MessageId::from_uuid_v7(0x7000 << 64, true),
-            chid: Chid([1; 16]),
             topic: Some(Topic::parse("a").unwrap()),
-            urgency: Urgency::Normal,
-            accepted_at: Time(1),
-            ttl: Span(1),
-            offers: 0,
-            receipt: None,
             payload: Some(Payload { data: "a".into(), encoding: Encoding::Aes128Gcm }),
+            ..Message::new(id, Chid([1; 16]), Time(1), Span(1))
         }
     }
 

@@ -228,18 +228,8 @@ impl Store {
     }
 
     fn register(&mut self, registration: &Registration) -> RegisterResult {
-        let Registration { uaid, router_type, node, connected_at, last_connect, create_in } =
-            registration.clone();
-        let new = |curmonth| RouterRecord {
-            uaid,
-            router_type,
-            node: Some(node),
-            connected_at,
-            last_connect,
-            curmonth,
-            oldmonth: None,
-        };
-        self.register_as(uaid, create_in, new)
+        let Registration { uaid, create_in, .. } = *registration;
+        self.register_as(uaid, create_in, |curmonth| registration.clone().record(curmonth))
     }
 
     /// Registers an agent behind a bridge.

@@ -8,8 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
+use state_machine::feed::{FeedKey, FeedName};
 use state_machine::{
-    Chid, Encoding, Message, MessageId, Month, Payload, Span, Time, Topic, Uaid, Urgency,
+    Chid, Encoding, Message, MessageId, Month, Payload, ReceiptRequest, Span, Time, Topic, Uaid,
 };
 use storage::{PageLimit, Store};
 
@@ -37,22 +38,25 @@ pub(crate) fn chids(numbers: impl IntoIterator<Item = u16>) -> BTreeSet<Chid> {
 
 /// A message whose id is in the order of `number`, a minute to live.
 pub(crate) fn message(number: u32, chid: Chid, accepted_at: Time) -> Message {
-    Message {
-        id: id(number, false),
-        chid,
-        topic: None,
-        urgency: Urgency::Normal,
-        accepted_at,
-        ttl: Span::from_secs(60),
-        offers: 0,
-        receipt: None,
-        payload: Some(payload(format!("message {number}"))),
-    }
+    let payload = Some(payload(format!("message {number}")));
+    Message { payload, ..Message::new(id(number, false), chid, accepted_at, Span::from_secs(60)) }
 }
 
 /// The same message with a topic.
 pub(crate) fn with_topic(number: u32, topic: &str, message: Message) -> Message {
     Message { id: id(number, true), topic: Some(Topic::parse(topic).unwrap()), ..message }
+}
+
+/// A subscription that ends before [`NOW`] plus two days.
+pub(crate) fn subscription() -> FeedName {
+    FeedName::receipts(NOW + Span::from_secs(86_400), 7)
+}
+
+/// The same message with the wish for a receipt.
+pub(crate) fn with_receipt(message: Message, subscription: FeedName) -> Message {
+    let id = message.id.with_receipt(true);
+    let key = FeedKey::parse(&format!("/m/{id}")).unwrap();
+    Message { id, receipt: Some(Box::new(ReceiptRequest { subscription, key })), ..message }
 }
 
 pub(crate) fn payload(data: impl Into<Bytes>) -> Payload {

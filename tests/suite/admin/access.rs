@@ -306,8 +306,7 @@ async fn a_token_is_known_and_ends_on_every_node_of_a_cluster() {
 #[actix_web::test]
 async fn only_listed_vapid_keys_push_and_get_channels_if_there_is_a_list() {
     let (listed, other) = (Signer::new(), Signer::new());
-    let mut server = Server::start();
-    let (before, channel) = Agent::subscribed(&server).await;
+    let (mut server, before, channel) = Server::with_subscribed(&[]).await;
     before.leave().await;
     let list = format!("--vapid-keys-allowed={}", listed.key());
     server.kill();

@@ -405,8 +405,7 @@ async fn a_tail_over_http_survives_kills_of_tail_and_server() {
     fixture.stdout_of("feed put f b 2").await;
     assert_eq!(tail.line().await, "2 b = 2");
 
-    fixture.server.kill();
-    fixture.server.restart();
+    fixture.server.crash();
     fixture.stdout_of("feed put f c 3").await;
     assert_eq!(tail.line().await, "3 c = 3");
     file.has(3).await;

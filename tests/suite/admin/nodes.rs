@@ -166,8 +166,7 @@ async fn a_new_node_lists_itself_and_which_nodes_are_listed_later() {
 
 #[actix_web::test]
 async fn a_single_server_lists_itself_and_a_stopped_one_its_agents() {
-    let mut server = Server::start();
-    let mut agent = Agent::new(&server).await;
+    let (mut server, mut agent) = Server::with_agent(&[]).await;
     agent.register().await;
     let listed = nodes_of(&server, &[], 0).await;
     assert_eq!((&listed[0]["node"], &listed[0]["agents"]), (&json!("local"), &json!(1)));

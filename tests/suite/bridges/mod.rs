@@ -16,7 +16,7 @@ use kalends::settings::Settings;
 use slog::{Discard, Logger, o};
 use state_machine::{
     BridgeName, BridgeOutcome, BridgeRecipient, Chid, Encoding, Message, MessageId, Payload, Span,
-    Time, Urgency,
+    Time,
 };
 
 use crate::harness::push_service::APP;
@@ -86,20 +86,11 @@ fn recipient(bridge: BridgeName) -> BridgeRecipient {
 
 /// A message of three bytes.
 fn message() -> Message {
-    Message {
-        id: MessageId::from_uuid_v7(0x0192_0000_0000_7000_8000_0000_0000_0002, false),
-        chid: Chid::parse(CHID).expect("it is a chid"),
-        topic: None,
-        urgency: Urgency::Normal,
-        accepted_at: Time(1_800_000_000_000),
-        ttl: Span::from_secs(60),
-        offers: 0,
-        receipt: None,
-        payload: Some(Payload {
-            data: vec![0xfb, 0xff, 0x00].into(),
-            encoding: Encoding::Aes128Gcm,
-        }),
-    }
+    let id = MessageId::from_uuid_v7(0x0192_0000_0000_7000_8000_0000_0000_0002, false);
+    let chid = Chid::parse(CHID).expect("it is a chid");
+    let (data, encoding) = (vec![0xfb, 0xff, 0x00].into(), Encoding::Aes128Gcm);
+    let bare = Message::new(id, chid, Time(1_800_000_000_000), Span::from_secs(60));
+    Message { payload: Some(Payload { data, encoding }), ..bare }
 }
 
 /// A message with a body of that many bytes.

@@ -9,8 +9,7 @@ use crate::harness::{Agent, Cluster, Sender};
 async fn a_topic_is_replaced_through_another_endpoint_node_after_a_restart() {
     let mut cluster = Cluster::start(1, 2);
     let (uaid, channel) = Agent::offline(&cluster.connection_nodes[0]).await;
-    cluster.endpoint_nodes[0].kill();
-    cluster.endpoint_nodes[0].restart();
+    cluster.endpoint_nodes[0].crash();
 
     let sender = Sender::new();
     sender.push_topic(&cluster.endpoint(0, &channel), "news", "old").await;

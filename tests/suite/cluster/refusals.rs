@@ -98,8 +98,7 @@ async fn two_nodes_cannot_share_a_data_directory() {
         ended.failed(1, "is in use by another process");
     }
     // The lock is released when its process ends.
-    cluster.endpoint_nodes[0].kill();
-    cluster.endpoint_nodes[0].restart();
+    cluster.endpoint_nodes[0].crash();
 }
 
 #[actix_web::test]

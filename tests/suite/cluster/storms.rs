@@ -67,8 +67,7 @@ async fn connect_until_accepted(node: &Server, uaid: &str) -> (Agent, usize) {
 
 #[actix_web::test]
 async fn a_rejected_connection_gets_the_reason_and_retry_after() {
-    let server = Server::start_with(&["--connects-per-second-max=1"]);
-    let _first = Agent::new(&server).await;
+    let (server, _first) = Server::with_agent(&["--connects-per-second-max=1"]).await;
     let sender = Sender::new();
     let mut answer = None;
     // The machine may be so slow that a second agent is within the limit.

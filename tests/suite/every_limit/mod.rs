@@ -128,8 +128,7 @@ async fn each_limit_of_a_number_or_a_size_is_reached_by_each_way_and_refuses_no_
 
 #[actix_web::test]
 async fn a_push_by_each_way_is_kept_no_longer_than_the_limit() {
-    let server = Server::start_with(&["--ttl-max-s=0"]);
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (server, uaid, channel) = Server::with_offline(&["--ttl-max-s=0"]).await;
     let sender = Sender::new();
     let pushed = sender.post(&channel.endpoint).ttl(60).body("x").send().await;
     assert_eq!((pushed.status, pushed.header("ttl")), (201, Some("0")));

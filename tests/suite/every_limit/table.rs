@@ -252,68 +252,28 @@ pub(super) const LIMITS: &[Limit] = limits! {
     }
 };
 
+macro_rules! bounds {
+    ($($what:literal: $($setting:ident)+;)+) => {
+        &[$(($what, &[$(stringify!($setting)),+])),+]
+    };
+}
+
 /// Limits that no request meets by its way, and what they bound.
-pub(super) const BOUNDS: &[(&str, &[&str])] = &[
-    (
-        "the store, which is busy above it for each write alike",
-        &[
-            "write_queue_max",
-            "dynamodb_attempts_max",
-            "dynamodb_backoff_max_ms",
-            "dynamodb_requests_max",
-            "dynamodb_agent_writes_max",
-            "dynamodb_connections_max",
-            "dynamodb_rows_in_flight_max",
-            "postgresql_requests_max",
-            "postgresql_agent_writes_max",
-            "postgresql_connections_max",
-        ],
-    ),
-    (
-        "what a session holds or reads at a time; it refuses no request",
-        &[
-            "session_max_days",
-            "first_fetch_rows_max",
-            "fetch_rows_max",
-            "fetch_bytes_max",
-            "unacked_max",
-            "deferred_commands_max",
-            "remembered_acks_max",
-            "client_mailbox_max",
-            "broadcasts_per_agent_max",
-        ],
-    ),
-    (
-        "a mailbox or a list in memory; what is above it waits, is stored or is forgotten",
-        &[
-            "log_queue_max",
-            "push_history_max",
-            "pushes_awaiting_ack_max",
-            "agent_pushes_awaiting_ack_max",
-            "vapid_cache_bytes_max",
-            "limited_senders_max",
-            "registry_mailbox_max",
-            "endpoint_mailbox_max",
-            "feed_mailbox_max",
-            "feed_batch_max",
-            "feeds_open_max",
-        ],
-    ),
-    (
-        "calls of another node or of a bridge",
-        &[
-            "router_connections_max",
-            "node_requests_max",
-            "peer_backoff_max_ms",
-            "peer_pending_notifications_max",
-            "node_connections_idle_max",
-            "nodes_max",
-            "bridge_pushes_in_flight_max",
-            "bridge_backoff_max_ms",
-        ],
-    ),
-    (
-        "an answer, which is cut and not refused",
-        &["feed_page_max", "feed_page_bytes_max", "feed_wait_max_s"],
-    ),
-];
+pub(super) const BOUNDS: &[(&str, &[&str])] = bounds! {
+    "the store, which is busy above it for each write alike":
+        write_queue_max dynamodb_attempts_max dynamodb_backoff_max_ms dynamodb_requests_max
+        dynamodb_agent_writes_max dynamodb_connections_max dynamodb_rows_in_flight_max
+        postgresql_requests_max postgresql_agent_writes_max postgresql_connections_max;
+    "what a session holds or reads at a time; it refuses no request":
+        session_max_days first_fetch_rows_max fetch_rows_max fetch_bytes_max unacked_max
+        deferred_commands_max remembered_acks_max client_mailbox_max broadcasts_per_agent_max;
+    "a mailbox or a list in memory; what is above it waits, is stored or is forgotten":
+        log_queue_max push_history_max pushes_awaiting_ack_max agent_pushes_awaiting_ack_max
+        vapid_cache_bytes_max limited_senders_max registry_mailbox_max endpoint_mailbox_max
+        feed_mailbox_max feed_batch_max feeds_open_max;
+    "calls of another node or of a bridge":
+        router_connections_max node_requests_max peer_backoff_max_ms peer_pending_notifications_max
+        node_connections_idle_max nodes_max bridge_pushes_in_flight_max bridge_backoff_max_ms;
+    "an answer, which is cut and not refused":
+        feed_page_max feed_page_bytes_max feed_wait_max_s;
+};

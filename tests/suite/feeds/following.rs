@@ -181,8 +181,7 @@ async fn a_stopping_server_answers_long_polls_and_ends_streams() {
 
 #[actix_web::test]
 async fn raising_the_epoch_revokes_tokens_and_keeps_endpoints() {
-    let mut server = Server::start();
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (mut server, uaid, channel) = Server::with_offline(&[]).await;
     let client = FeedClient::at(&server, "news");
     client.put("a", "1").await;
     assert!(server.terminate().success());

@@ -64,8 +64,7 @@ async fn writes_and_kills(launch: Launch, mode: FollowMode, lives: &[usize]) {
         let client = FeedClient::at(&server, "news");
         let follow = follow(&client, mode, saved, &ledger);
         saved = tokio::join!(follow, join_all(writers)).0;
-        server.kill();
-        server.restart();
+        server.crash();
     }
     let client = FeedClient::at(&server, "news");
     until(AT_ONCE, "the consumer has what a new one is given, and what was promised", async || {

@@ -42,6 +42,28 @@ pub(crate) struct Notification {
 #[derive(Debug)]
 pub(crate) struct Disconnected;
 
+impl Server {
+    /// Starts a server with these arguments, and connects a new agent.
+    pub(crate) async fn with_agent(arguments: &[&str]) -> (Self, Agent) {
+        let server = Self::start_with(arguments);
+        let agent = Agent::new(&server).await;
+        (server, agent)
+    }
+
+    /// As [`with_agent`](Self::with_agent), for [`Agent::subscribed`].
+    pub(crate) async fn with_subscribed(arguments: &[&str]) -> (Self, Agent, Channel) {
+        let (server, mut agent) = Self::with_agent(arguments).await;
+        let channel = agent.register().await;
+        (server, agent, channel)
+    }
+
+    /// As [`with_agent`](Self::with_agent), for [`Agent::offline`].
+    pub(crate) async fn with_offline(arguments: &[&str]) -> (Self, String, Channel) {
+        let (server, agent, channel) = Self::with_subscribed(arguments).await;
+        (server, agent.leave().await, channel)
+    }
+}
+
 impl Agent {
     /// Connects a new agent.
     pub(crate) async fn new(server: &Server) -> Self {

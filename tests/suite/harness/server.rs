@@ -295,6 +295,12 @@ impl Server {
         Ok(())
     }
 
+    /// Kills the process with SIGKILL, and starts the server again.
+    pub(crate) fn crash(&mut self) {
+        self.kill();
+        self.restart();
+    }
+
     /// Starts the server again with other launch parameters.
     pub(crate) fn restart_as(&mut self, launch: Launch) {
         self.launch = launch;

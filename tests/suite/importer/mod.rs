@@ -107,8 +107,7 @@ async fn changed_broadcasts_are_imported_and_unchanged_ones_are_not_rewritten() 
     // A broadcast that is missing at the source is kept.
     fixture.set_source(&[("a", "3")]);
     fixture.source.wait_for_requests(2).await;
-    fixture.server.kill();
-    fixture.server.restart();
+    fixture.server.crash();
     fixture.source.wait_for_requests(3).await;
     fixture.broadcasts("a = 3\nb/c = \"2\"\n").await;
     assert_eq!(fixture.head().await, 3);

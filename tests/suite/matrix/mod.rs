@@ -81,8 +81,7 @@ async fn apps_discover_the_gateway_unless_it_is_off() {
 
 #[actix_web::test]
 async fn each_request_of_synapse_reaches_the_app_without_its_devices() {
-    let server = Server::start();
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (server, mut agent, channel) = Server::with_subscribed(&[]).await;
     for name in REQUESTS {
         let mut request = request(name, &channel.endpoint);
         let (answer, got) = tokio::join!(notify(&server, &request), agent.take(1));
@@ -94,8 +93,7 @@ async fn each_request_of_synapse_reaches_the_app_without_its_devices() {
 
 #[actix_web::test]
 async fn an_offline_app_gets_all_events_and_the_last_counts() {
-    let server = Server::start();
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (server, uaid, channel) = Server::with_offline(&[]).await;
     let pushkey = channel.endpoint.as_str();
     for request in [counts(1, pushkey), event("$a", &[pushkey]), counts(2, pushkey)] {
         assert!(rejected(&notify(&server, &request).await).is_empty());
@@ -113,8 +111,7 @@ async fn an_offline_app_gets_all_events_and_the_last_counts() {
 
 #[actix_web::test]
 async fn a_message_larger_than_a_push_has_what_every_app_understands() {
-    let server = Server::start();
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (server, mut agent, channel) = Server::with_subscribed(&[]).await;
     let mut request = request("event", &channel.endpoint);
     request["notification"]["content"]["body"] = "x".repeat(60_000).into();
     let (answer, got) = tokio::join!(notify(&server, &request), agent.take(1));
@@ -151,8 +148,7 @@ async fn pushkeys_that_no_later_notification_can_reach_are_rejected_and_the_othe
 
 #[actix_web::test]
 async fn a_full_app_makes_the_homeserver_repeat_and_loses_nothing() {
-    let server = Server::start_with(&["--user-messages-max=1"]);
-    let (uaid, full) = Agent::offline(&server).await;
+    let (server, uaid, full) = Server::with_offline(&["--user-messages-max=1"]).await;
     assert!(rejected(&notify(&server, &event("$a", &[&full.endpoint])).await).is_empty());
     let (mut agent, channel) = Agent::subscribed(&server).await;
     // The others of the request are served nevertheless, and again when it is repeated.
@@ -174,8 +170,7 @@ async fn a_full_app_makes_the_homeserver_repeat_and_loses_nothing() {
 
 #[actix_web::test]
 async fn without_space_on_the_disk_the_homeserver_repeats() {
-    let mut server = Server::start();
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (mut server, uaid, channel) = Server::with_offline(&[]).await;
     server.terminate();
     server.restart_as(Launch::default().with(&["--disk-free-min=1000000000000"]));
     let request = event("$a", &[&channel.endpoint]);
@@ -197,8 +192,7 @@ async fn each_device_counts_as_a_push_of_its_address_and_to_its_subscription() {
     assert_refused(&answer, 429, "M_LIMIT_EXCEEDED");
     assert!(answer.header("ratelimit-policy").is_some_and(|policy| policy.contains("address")));
 
-    let server = Server::start_with(&["--subscription-pushes-per-minute-max=1"]);
-    let mut agent = Agent::new(&server).await;
+    let (server, mut agent) = Server::with_agent(&["--subscription-pushes-per-minute-max=1"]).await;
     let (one, other) = (agent.register().await, agent.register().await);
     let request = |channel: &Channel| event("$a", &[&channel.endpoint]);
     assert!(rejected(&notify(&server, &request(&one)).await).is_empty());

@@ -154,8 +154,7 @@ fn encoded(id: &str) -> String {
 
 #[actix_web::test]
 async fn synapse_notifies_an_app_repeats_what_is_refused_and_removes_a_rejected_pusher() {
-    let server = Server::start_with(&["--user-messages-max=1"]);
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (server, mut agent, channel) = Server::with_subscribed(&["--user-messages-max=1"]).await;
     let synapse = Synapse::start().await;
     let (alice, bob) = (synapse.register("alice").await, synapse.register("bob").await);
     let room = json!({"preset": "trusted_private_chat", "invite": ["@bob:localhost"]});

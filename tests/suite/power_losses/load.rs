@@ -96,8 +96,7 @@ async fn what_was_answered_under_load_is_there_after_each_power_loss() {
         mount.disk().heal();
         mount.lose(loss);
         let left = mount.disk().clone();
-        server.kill();
-        server.restart();
+        server.crash();
         if let Err(lost) = look_for_all(&server, &agents, &load).await {
             keep(seed, "under load", &left, &format!("{what}\n{lost}"));
             panic!("{}\n{what}: {lost}", repeat(seed, TEST));

@@ -64,8 +64,7 @@ async fn a_first_start_is_on_disk_with_its_directories_before_the_first_answer()
     let mut server = Server::launch(server_on(&mount, &[]));
     let (uaid, _channel) = Agent::offline_with(&server, "first").await;
     mount.lose(Loss::All);
-    server.kill();
-    server.restart();
+    server.crash();
     let mut agent = Agent::reconnect(&server, &uaid).await;
     assert_eq!(agent.notification().await.body(), "first");
 }
@@ -84,12 +83,10 @@ async fn a_start_after_a_failed_sync_and_a_kill_keeps_what_is_answered_later() {
     let post = Sender::new().post(&channel.endpoint).ttl(3600).body("refused").send().await;
     post.assert_error(503, 201);
     assert!(mount.disk().heal());
-    server.kill();
-    server.restart();
+    server.crash();
     Sender::new().push(&channel.endpoint, "after").await;
     mount.lose(Loss::All);
-    server.kill();
-    server.restart();
+    server.crash();
     let mut agent = Agent::reconnect(&server, &uaid).await;
     let got = agent.take(3).await;
     let mut bodies: Vec<_> = got.iter().map(|notification| notification.body()).collect();
@@ -114,8 +111,7 @@ async fn a_file_system_that_cannot_sync_is_refused_or_served_with_a_warning() {
         let allowed = server_on(&mount, &["--allow-unsynced-data-dir"]);
         let mut server = Server::launch(allowed);
         let (uaid, _channel) = Agent::offline_with(&server, "unsynced").await;
-        server.kill();
-        server.restart();
+        server.crash();
         let mut agent = Agent::reconnect(&server, &uaid).await;
         assert_eq!(agent.notification().await.body(), "unsynced");
         let lost = format!("\"cannot_sync\":\"{what}\"");

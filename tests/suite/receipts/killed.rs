@@ -28,8 +28,7 @@ async fn every_acked_message_has_one_receipt_after_kills_on_dynamodb() {
 async fn receipts_that_were_written_and_not_published_are_published_when_they_are_read() {
     // One more than a page has.
     const MESSAGES: usize = 251;
-    let mut server = Server::start();
-    let (_, channel) = Agent::offline(&server).await;
+    let (mut server, _, channel) = Server::with_offline(&[]).await;
     let sent = send(&channel, "0", None).await;
     for number in 1..MESSAGES {
         send(&channel, &number.to_string(), Some(&sent.receipts)).await;
@@ -100,8 +99,7 @@ async fn acks_and_kills(launch: Launch, messages: usize, lives: &[usize]) {
             acked(&mut agent, &got, code_of(got.body())).await;
             countdown.step();
         }
-        server.kill();
-        server.restart();
+        server.crash();
         for receipt in Receipts::at(&first.receipts).there_are().await {
             let body = &bodies[&receipt.message];
             assert!(acked_bodies.contains(body), "{body} was not acked: {receipt:?}");

@@ -2,12 +2,12 @@
 
 use super::subscription::link;
 use super::{Receipts, Sent, acked, send};
-use crate::harness::{Agent, Launch, Sender, Server, Signer};
+use crate::harness::{Launch, Sender, Server, Signer};
 
 #[actix_web::test]
 async fn a_full_subscription_refuses_further_messages_and_another_takes_them() {
-    let server = Server::start_with(&["--receipt-messages-max", "2"]);
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (server, mut agent, channel) =
+        Server::with_subscribed(&["--receipt-messages-max", "2"]).await;
     let first = send(&channel, "0", None).await;
     let got = agent.notification().await;
     acked(&mut agent, &got, 100).await;
@@ -24,8 +24,8 @@ async fn a_full_subscription_refuses_further_messages_and_another_takes_them() {
 
 #[actix_web::test]
 async fn a_sender_makes_so_many_subscriptions_in_a_minute_and_may_use_each() {
-    let server = Server::start_with(&["--receipt-subscriptions-per-minute-max", "2"]);
-    let (_, channel) = Agent::offline(&server).await;
+    let (server, _, channel) =
+        Server::with_offline(&["--receipt-subscriptions-per-minute-max", "2"]).await;
     let (one, other, sender) = (Signer::new(), Signer::new(), Sender::new());
     let push = |signer: &Signer| {
         let post = sender.post(&channel.endpoint).ttl(60).header("prefer", "respond-async");
@@ -46,8 +46,7 @@ async fn a_sender_makes_so_many_subscriptions_in_a_minute_and_may_use_each() {
 #[actix_web::test]
 async fn fresh_keys_do_not_raise_the_limit_of_an_address() {
     let limits = ["--receipt-subscriptions-per-minute-max=2", "--loopback-limited=true"];
-    let server = Server::start_with(&limits);
-    let (_, channel) = Agent::offline(&server).await;
+    let (server, _, channel) = Server::with_offline(&limits).await;
     let sender = Sender::new();
     let push = async || {
         let post = sender.post(&channel.endpoint).ttl(60).header("prefer", "respond-async");
@@ -63,8 +62,7 @@ async fn fresh_keys_do_not_raise_the_limit_of_an_address() {
 #[actix_web::test]
 async fn a_message_that_outlives_its_subscription_gets_another() {
     let limits = ["--ttl-max-s=3600", "--receipts-keep-s=3600"];
-    let mut server = Server::start_with(&limits);
-    let (_, channel) = Agent::offline(&server).await;
+    let (mut server, _, channel) = Server::with_offline(&limits).await;
     let first = send(&channel, "0", None).await;
     assert_eq!(send(&channel, "1", Some(&first.receipts)).await.receipts, first.receipts);
     server.terminate();

@@ -3,13 +3,12 @@
 use hyper::Method;
 
 use super::{Receipts, acked, send};
-use crate::harness::{Agent, Launch, Sender, Server, Signer};
+use crate::harness::{Launch, Sender, Server, Signer};
 
 #[actix_web::test]
 async fn a_stream_reports_each_of_many_messages_once_and_continues_behind_the_last() {
     const MESSAGES: usize = 300;
-    let server = Server::start();
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (_server, mut agent, channel) = Server::with_subscribed(&[]).await;
     let first = send(&channel, "0", None).await;
     let mut receipts = Receipts::at(&first.receipts);
     let mut events = receipts.events().await;
@@ -44,8 +43,7 @@ async fn a_stream_reports_each_of_many_messages_once_and_continues_behind_the_la
 
 #[actix_web::test]
 async fn urls_that_name_no_subscription_of_the_sender_are_answered_alike() {
-    let mut server = Server::start();
-    let (_, channel) = Agent::offline(&server).await;
+    let (mut server, _, channel) = Server::with_offline(&[]).await;
     let (one, other, sender) = (Signer::new(), Signer::new(), Sender::new());
     let post = sender.post(&channel.endpoint).ttl(60).header("prefer", "respond-async");
     let sent = super::Sent::of(&post.signed(&one, &server.origin()).send().await);
@@ -81,8 +79,7 @@ async fn urls_that_name_no_subscription_of_the_sender_are_answered_alike() {
 
 #[actix_web::test]
 async fn a_wait_at_the_end_of_its_subscription_ends_with_404() {
-    let mut server = Server::start();
-    let (_, channel) = Agent::offline(&server).await;
+    let (mut server, _, channel) = Server::with_offline(&[]).await;
     let sent = send(&channel, "0", None).await;
     server.terminate();
     // A few seconds before the end. On a machine that is slower than that, the subscription has ended already.
@@ -98,8 +95,7 @@ async fn a_wait_at_the_end_of_its_subscription_ends_with_404() {
 
 #[actix_web::test]
 async fn a_request_for_receipts_is_checked_like_one_for_a_feed() {
-    let server = Server::start();
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (_server, mut agent, channel) = Server::with_subscribed(&[]).await;
     let sent = send(&channel, "0", None).await;
     let sender = Sender::new();
     for (query, errno) in

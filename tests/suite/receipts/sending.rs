@@ -6,8 +6,7 @@ use crate::harness::{Agent, Launch, Sender, Server, Signer};
 
 #[actix_web::test]
 async fn a_connected_agents_ack_is_reported_with_its_code() {
-    let server = Server::start();
-    let (mut agent, channel) = Agent::subscribed(&server).await;
+    let (_server, mut agent, channel) = Server::with_subscribed(&[]).await;
     let first = send(&channel, "0", None).await;
     let mut receipts = Receipts::at(&first.receipts);
     assert_eq!(receipts.there_are().await, [], "nothing was acked");
@@ -29,11 +28,9 @@ async fn a_connected_agents_ack_is_reported_with_its_code() {
 
 #[actix_web::test]
 async fn a_stored_messages_ack_is_reported_after_a_restart_and_a_second_ack_is_not() {
-    let mut server = Server::start();
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (mut server, uaid, channel) = Server::with_offline(&[]).await;
     let sent = send(&channel, "stored", None).await;
-    server.kill();
-    server.restart();
+    server.crash();
     let mut agent = Agent::reconnect(&server, &uaid).await;
     let got = agent.notification().await;
     for _ in 0..2 {
@@ -51,8 +48,7 @@ fn two_hours_later() -> Launch {
 
 #[actix_web::test]
 async fn an_expired_message_is_reported_and_a_replaced_or_deleted_one_never() {
-    let mut server = Server::start_with(&["--feed-sweep-s", "1"]);
-    let (_, channel) = Agent::offline(&server).await;
+    let (mut server, _, channel) = Server::with_offline(&["--feed-sweep-s", "1"]).await;
     let sender = Sender::new();
     let expiring = send(&channel, "expires", None).await;
     let topic = |body: &'static str| {
@@ -84,8 +80,7 @@ async fn an_expired_message_is_reported_and_a_replaced_or_deleted_one_never() {
 
 #[actix_web::test]
 async fn a_push_that_cannot_have_a_receipt_is_answered_201() {
-    let server = Server::start();
-    let (_, channel) = Agent::offline(&server).await;
+    let (_server, _, channel) = Server::with_offline(&[]).await;
     let sender = Sender::new();
     let zero = sender.post(&channel.endpoint).ttl(0).header("prefer", "respond-async");
     let zero = zero.send().await;
@@ -94,8 +89,7 @@ async fn a_push_that_cannot_have_a_receipt_is_answered_201() {
 
 #[actix_web::test]
 async fn a_push_that_is_refused_leaves_no_receipt_behind() {
-    let mut server = Server::start_with(&["--feed-sweep-s", "1"]);
-    let (uaid, channel) = Agent::offline(&server).await;
+    let (mut server, uaid, channel) = Server::with_offline(&["--feed-sweep-s", "1"]).await;
     let kept = send(&channel, "kept", None).await;
     let mut agent = Agent::reconnect(&server, &uaid).await;
     let gone = agent.register().await;
@@ -114,8 +108,7 @@ async fn a_push_that_is_refused_leaves_no_receipt_behind() {
 
 #[actix_web::test]
 async fn a_link_of_another_sender_is_refused_like_one_that_never_was() {
-    let server = Server::start();
-    let (_, channel) = Agent::offline(&server).await;
+    let (server, _, channel) = Server::with_offline(&[]).await;
     let (one, other, sender) = (Signer::new(), Signer::new(), Sender::new());
     let push = |signer: Option<&Signer>, url: Option<&str>| {
         let post = sender.post(&channel.endpoint).ttl(60).header("prefer", "respond-async");

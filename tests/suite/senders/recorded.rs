@@ -8,7 +8,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Agent, Sender, Server, Signer, unix_now_s};
+use crate::harness::{Sender, Server, Signer, unix_now_s};
 
 /// A server for the libraries that write an `aud` without a port has the port of its scheme.
 const ORIGIN: &str = "https://push.example.net";
@@ -125,8 +125,8 @@ impl Recorded {
 
 #[actix_web::test]
 async fn requests_in_the_form_of_the_go_php_and_rust_libraries_are_accepted() {
-    let server = Server::start_with(&["--public-url", ORIGIN, "--payload-header-required=true"]);
-    let mut agent = Agent::new(&server).await;
+    let (server, mut agent) =
+        Server::with_agent(&["--public-url", ORIGIN, "--payload-header-required=true"]).await;
     let (signer, sender) = (Signer::new(), Sender::new());
     let channel = agent.register_for(&signer.key()).await;
     let endpoint = channel.endpoint.replace(ORIGIN, &server.origin());

@@ -313,15 +313,6 @@ fn channels(number: u16, count: u16) -> CopiedRow {
 fn message(now: Time, number: u16) -> Message {
     let id = (u128::from(now.0) << 80) | 0x7000 << 64 | u128::from(number) << 8;
     let payload = Payload { data: Bytes::from_static(b"data"), encoding: Encoding::Aes128Gcm };
-    Message {
-        id: MessageId::from_uuid_v7(id, false),
-        chid: chid(0),
-        topic: None,
-        urgency: Urgency::Normal,
-        accepted_at: now,
-        ttl: DAY * 2,
-        offers: 0,
-        receipt: None,
-        payload: Some(payload),
-    }
+    let id = MessageId::from_uuid_v7(id, false);
+    Message { payload: Some(payload), ..Message::new(id, chid(0), now, DAY * 2) }
 }

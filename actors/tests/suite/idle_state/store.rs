@@ -2,7 +2,6 @@
 
 use std::future::ready;
 
-use state_machine::RouterRecord;
 use storage::{Page, RegisterResult, Registration, StoreAnswer, StoreError, StoreFuture, StoreOp};
 
 use crate::store_double::{Forward, Front};
@@ -29,19 +28,8 @@ impl Front for NothingStored {
 }
 
 fn registered(registration: Registration) -> StoreAnswer {
-    let Registration { uaid, router_type, node, connected_at, last_connect, create_in } =
-        registration;
-    let record = |curmonth| RouterRecord {
-        uaid,
-        router_type,
-        node: Some(node),
-        connected_at,
-        last_connect,
-        curmonth,
-        oldmonth: None,
-    };
-    StoreAnswer::Registered(match create_in.map(record) {
-        Some(record) => RegisterResult::Registered(record, None),
+    StoreAnswer::Registered(match registration.create_in {
+        Some(month) => RegisterResult::Registered(registration.record(month), None),
         None => RegisterResult::UnknownAgent,
     })
 }

@@ -31,7 +31,6 @@ use state_machine::delivery::{NodeAnswer, Outcome};
 use state_machine::wire::{EndpointUrls, VapidKey};
 use state_machine::{
     Chid, ConnectionId, Encoding, Message, MessageId, Month, NodeId, Payload, Span, Time, Uaid,
-    Urgency,
 };
 use storage::{Cursor, PageLimit, Store, StoreOp, WaitingBound, WaitingLimits};
 use storage_sqlite::{Embedded, EmbeddedOptions};
@@ -367,17 +366,9 @@ pub(crate) fn frame_limits(per_second_max: usize, clock: &Clock) -> FrameLimits 
 /// The message of this number.
 pub(crate) fn message_of(number: u32) -> Message {
     let data = Bytes::from(format!("message {number}"));
-    Message {
-        id: MessageId::from_uuid_v7((u128::from(number) << 80) | 0x7000 << 64 | 0x8000, false),
-        chid: CHANNEL,
-        topic: None,
-        urgency: Urgency::Normal,
-        accepted_at: NOW,
-        ttl: Span::from_secs(60),
-        offers: 0,
-        receipt: None,
-        payload: Some(Payload { data, encoding: Encoding::Aes128Gcm }),
-    }
+    let payload = Some(Payload { data, encoding: Encoding::Aes128Gcm });
+    let id = MessageId::from_uuid_v7((u128::from(number) << 80) | 0x7000 << 64 | 0x8000, false);
+    Message { payload, ..Message::new(id, CHANNEL, NOW, Span::from_secs(60)) }
 }
 
 /// No test looks at the URLs.

@@ -169,23 +169,12 @@ fn message(number: u128, chid: Chid) -> Message {
 }
 
 fn registered(registration: &Registration) -> Vec<StoreAnswer> {
+    let Registration { uaid, connected_at, .. } = *registration;
+    let last_connect = LastConnect::of(connected_at, uaid, LastConnect::SHARDS);
     let record = |curmonth, oldmonth, before| {
-        StoreAnswer::Registered(RegisterResult::Registered(
-            RouterRecord {
-                uaid: registration.uaid,
-                router_type: registration.router_type.clone(),
-                node: Some(registration.node.clone()),
-                connected_at: registration.connected_at,
-                last_connect: LastConnect::of(
-                    registration.connected_at,
-                    registration.uaid,
-                    LastConnect::SHARDS,
-                ),
-                curmonth,
-                oldmonth,
-            },
-            before,
-        ))
+        let created = registration.clone().record(curmonth);
+        let record = RouterRecord { last_connect, oldmonth, ..created };
+        StoreAnswer::Registered(RegisterResult::Registered(record, before))
     };
     let this_month = Month::of(START);
     let last_month = this_month.previous();

@@ -186,20 +186,16 @@ impl Reader<'_> {
             fields.read("data", "unpadded URL-safe base64", |text| BASE64.decode(text).ok())?;
         fields.end()?;
         Ok(Message {
-            id,
-            chid,
             topic,
             urgency: urgency.unwrap_or_default(),
-            accepted_at: accepted_at.unwrap_or(self.start),
-            ttl,
             offers: offers.unwrap_or_default(),
-            receipt: None,
             payload: match data {
                 Some(data) if is_version => {
                     Some(Payload { data: data.into(), encoding: Encoding::Plain })
                 }
                 data => payload(data, encryption, crypto_key)?,
             },
+            ..Message::new(id, chid, accepted_at.unwrap_or(self.start), ttl)
         })
     }
 }

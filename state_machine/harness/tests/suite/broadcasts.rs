@@ -15,7 +15,6 @@ use state_machine::connection::{
 };
 use state_machine::feed::{FeedKey, FeedPage, FeedSyncId, FeedValue, Update, Version};
 use state_machine::month::Month;
-use state_machine::record::{LastConnect, RouterRecord};
 use state_machine::store::{Page, RegisterResult, StoreAnswer, StoreOp};
 use state_machine::wire::{ClientMessage, ServerMessage};
 use state_machine::{OpId, Time, Uaid};
@@ -178,15 +177,7 @@ impl Scene {
 fn answer(operation: StoreOp) -> StoreAnswer {
     match operation {
         StoreOp::Register(registration) => StoreAnswer::Registered(RegisterResult::Registered(
-            RouterRecord {
-                uaid: registration.uaid,
-                router_type: registration.router_type,
-                node: Some(registration.node),
-                connected_at: registration.connected_at,
-                last_connect: LastConnect(1),
-                curmonth: Month::of(NOW),
-                oldmonth: None,
-            },
+            registration.record(Month::of(NOW)),
             None,
         )),
         StoreOp::ReadChannels { .. } => StoreAnswer::Channels(Some([].into())),

@@ -13,6 +13,14 @@ use std::time::Instant;
 use crate::cases;
 use stateright::{Checker, HasDiscoveries, Model, Property, UniformChooser};
 
+/// Tests of one call each.
+macro_rules! tests {
+    ($($(#[$about:meta])* $name:ident: $check:expr;)+) => {
+        $($(#[$about])* #[test] fn $name() { $check; })+
+    };
+}
+pub(crate) use tests;
+
 /// An initial world, and bounds for the actions in it.
 pub(crate) trait Scenario: Clone + Send + Sync + 'static {
     type World: Clone + fmt::Debug + Hash + PartialEq + Send + Sync + 'static;

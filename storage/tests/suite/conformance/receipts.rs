@@ -1,34 +1,25 @@
 //! Receipts: expected, written with the delete of an acked message, expired, cancelled.
 
 use futures_util::future::try_join_all;
-use state_machine::feed::{FeedKey, FeedName, FeedSyncId};
+use state_machine::feed::{FeedKey, FeedSyncId};
 use state_machine::{AckCode, Message, MessageKey, Receipt, ReceiptRequest, Span, Time};
 use storage::{ExpectedReceipt, SettledMessages, StoreAnswer, StoreOp, Stored};
 
 use super::world::{
     NEW, NOW, OLD, PAGE, UNMADE, World, agent, chid, chids, message, month, topical,
 };
-use crate::names::until_done;
+use crate::names::{subscription, until_done, with_receipt};
 use crate::store_calls::StoreCalls;
 
 const ACKED: AckCode = AckCode::Delivered;
 
-/// The subscription of all messages here.
-fn subscription() -> FeedName {
-    FeedName::receipts(NOW + Span::from_secs(86_400), 7)
-}
-
 /// The message with the wish for a receipt.
 fn wanting(message: Message) -> Message {
-    let id = message.id.with_receipt(true);
-    let key = FeedKey::parse(&format!("/m/{id}")).unwrap();
-    let receipt = Some(Box::new(ReceiptRequest { subscription: subscription(), key }));
-    Message { id, receipt, ..message }
+    with_receipt(message, subscription())
 }
 
 fn expected_of(message: &Message) -> ExpectedReceipt {
-    let request = message.receipt.as_deref().unwrap().clone();
-    ExpectedReceipt { request, deadline: message.kept_until() }
+    ExpectedReceipt::of(message).unwrap()
 }
 
 impl World {

@@ -1,24 +1,15 @@
 //! Nodes that change the same receipts: the orders that the models of rules found (`rule_models::receipts`).
 
-use state_machine::feed::{FeedKey, FeedName};
-use state_machine::{AckCode, Message, ReceiptRequest, Span};
+use state_machine::{AckCode, Message, Span};
 use storage::{ExpiredReceipts, ReceiptTables, SettledMessages, Store, Stored};
 
 use crate::dynamo::script::{Script, Step, error, ok, refused};
 use crate::dynamo::things::*;
+use crate::names::{subscription, with_receipt};
 use crate::store_calls::StoreCalls;
 
-/// The subscription of all messages here. It ends before [`NOW`] plus two days.
-fn subscription() -> FeedName {
-    FeedName::receipts(NOW + Span::from_secs(86_400), 7)
-}
-
 fn wanting(number: u32) -> Message {
-    let message = topical(number);
-    let id = message.id.with_receipt(true);
-    let key = FeedKey::parse(&format!("/m/{number}")).unwrap();
-    let receipt = Some(Box::new(ReceiptRequest { subscription: subscription(), key }));
-    Message { id, receipt, ..message }
+    with_receipt(topical(number), subscription())
 }
 
 /// The row of a message as DynamoDB answers it.

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use state_machine::{Message, MessageId, Uaid};
 use storage::{RegisterResult, Store, Stored};
@@ -11,7 +10,7 @@ use storage_sqlite::Embedded;
 use tokio::task::JoinSet;
 
 use crate::embedded::{
-    CHID, CHILD_DIR, NOW, agent, kill_child, message, month, open, registration, waiting,
+    CHID, Heard, NOW, agent, kills_lose_nothing, message, month, open, registration, waiting,
 };
 use crate::names;
 use crate::store_calls::StoreCalls;
@@ -20,31 +19,12 @@ const AGENTS: u8 = 16;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_write_answered_before_kill_nine_is_there_afterwards() {
-    if let Some(dir) = std::env::var_os(CHILD_DIR) {
-        return write_until_killed(Path::new(&dir)).await;
-    }
-    let home = tempfile::tempdir().unwrap();
-    let mut heard = Heard::default();
-    for answers in [100, 1000, 3000] {
-        let enough = heard.lines + answers;
-        let is_enough = |line: &str| {
-            heard.note(line);
-            heard.lines >= enough
-        };
-        kill_child(home.path(), is_enough, Duration::ZERO).await;
-        assert!(heard.lines >= enough, "the child writes until it is killed");
-        let store = open(home.path());
-        heard.verify(&store).await;
-        store.close().await.unwrap();
-    }
+    kills_lose_nothing::<AgentsHeard>([100, 1000, 3000], write_until_killed).await;
 }
 
 /// The output of the child: what it did.
 #[derive(Default)]
-struct Heard {
-    lines: usize,
-    agents: BTreeMap<u8, HeardOfAgent>,
-}
+struct AgentsHeard(BTreeMap<u8, HeardOfAgent>);
 
 #[derive(Default)]
 struct HeardOfAgent {
@@ -55,16 +35,15 @@ struct HeardOfAgent {
     connected_at: u64,
 }
 
-impl Heard {
-    fn note(&mut self, line: &str) {
+impl Heard for AgentsHeard {
+    fn note(&mut self, line: &str) -> bool {
         let mut words = line.split(' ');
         let [Some("#"), Some(number), Some(what), Some(value), Some(".")] =
             std::array::from_fn(|_| words.next())
         else {
-            return;
+            return false;
         };
-        self.lines += 1;
-        let agent = self.agents.entry(number.parse().unwrap()).or_default();
+        let agent = self.0.entry(number.parse().unwrap()).or_default();
         let value: u32 = value.parse().unwrap();
         match what {
             "stored" => drop(agent.stored.insert(value)),
@@ -74,10 +53,11 @@ impl Heard {
             "connected" => agent.connected_at = agent.connected_at.max(value.into()),
             _ => panic!("{line}"),
         }
+        true
     }
 
-    async fn verify(&self, store: &Embedded) {
-        for (number, heard) in &self.agents {
+    async fn verify(&mut self, store: &Embedded) {
+        for (number, heard) in &self.0 {
             let rows = waiting(store, agent(*number), NOW).await;
             let (topics, plain): (Vec<_>, Vec<_>) =
                 rows.into_iter().partition(|row| row.topic.is_some());

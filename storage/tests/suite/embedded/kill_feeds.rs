@@ -4,14 +4,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Update, WriteResult};
-use storage::{FeedTables, PageLimit, Store};
+use storage::{FeedTables, PageLimit};
 use storage_sqlite::Embedded;
 use tokio::task::JoinSet;
 
-use crate::embedded::{CHILD_DIR, kill_child, open};
+use crate::embedded::{Heard, kills_lose_nothing, open};
 use crate::names::until_done;
 
 /// Each has a key of its own, whose values are the numbers 1, 2, 3 and so on.
@@ -20,29 +19,12 @@ const PUBLISHERS: u32 = 2;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_number_is_assigned_twice_and_no_write_is_lost_by_kill_nine() {
-    if let Some(dir) = std::env::var_os(CHILD_DIR) {
-        return write_and_publish_until_killed(Path::new(&dir)).await;
-    }
-    let home = tempfile::tempdir().unwrap();
-    let mut heard = Heard::default();
-    for answers in [200, 1000, 3000] {
-        let enough = heard.lines + answers;
-        let is_enough = |line: &str| {
-            heard.note(line);
-            heard.lines >= enough
-        };
-        kill_child(home.path(), is_enough, Duration::ZERO).await;
-        assert!(heard.lines >= enough, "the child runs until it is killed");
-        let store = open(home.path());
-        heard.verify(&store).await;
-        store.close().await.unwrap();
-    }
+    kills_lose_nothing::<FeedHeard>([200, 1000, 3000], write_and_publish_until_killed).await;
 }
 
 /// The output of the child: what it did and saw.
 #[derive(Default)]
-struct Heard {
-    lines: usize,
+struct FeedHeard {
     /// The last value of each key that was answered.
     written: BTreeMap<u32, u64>,
     /// The greatest number in the output.
@@ -51,8 +33,8 @@ struct Heard {
     numbered: BTreeMap<u64, (String, u64)>,
 }
 
-impl Heard {
-    fn note(&mut self, line: &str) {
+impl Heard for FeedHeard {
+    fn note(&mut self, line: &str) -> bool {
         let words: Vec<&str> = line.split(' ').collect();
         let number = |word: &str| word.parse::<u64>().unwrap();
         match words[..] {
@@ -61,23 +43,16 @@ impl Heard {
             }
             ["#", "head", head, "."] => self.head = self.head.max(number(head)),
             ["#", "saw", at, key, version, "."] => self.saw(number(at), key, number(version)),
-            _ => return,
+            _ => return false,
         }
-        self.lines += 1;
-    }
-
-    fn saw(&mut self, at: u64, key: &str, version: u64) {
-        let is = (key.to_owned(), version);
-        let was = self.numbered.entry(at).or_insert_with(|| is.clone());
-        assert_eq!(*was, is, "{at} was given twice");
-        self.head = self.head.max(at);
+        true
     }
 
     async fn verify(&mut self, store: &Embedded) {
         let before = everything(store).await;
         let head = store.feeds(None, 1).await.unwrap()[0].sequence.value.0;
         assert!(head >= self.head, "{head} was {} before", self.head);
-        before.iter().for_each(|update| self.note(&line_of(update)));
+        self.saw_all(&before);
         until_done(async || store.publish(feed(), None, 100).await.unwrap().unwrap().count > 0)
             .await;
         let held = everything(store).await;
@@ -85,11 +60,26 @@ impl Heard {
         for update in given_now {
             assert!(update.feed_sync_id.0 > head, "numbers go on growing: {update:?}");
         }
-        held.iter().for_each(|update| self.note(&line_of(update)));
+        self.saw_all(&held);
         let values: BTreeMap<_, _> = held.iter().map(value_of).collect();
         for (writer, value) in &self.written {
             assert!(values.get(writer) >= Some(value), "{value} of {writer} is lost: {values:?}");
         }
+    }
+}
+
+impl FeedHeard {
+    fn saw_all(&mut self, updates: &[Update]) {
+        for Update { feed_sync_id, key, version, .. } in updates {
+            self.saw(feed_sync_id.0, key.as_str(), version.0);
+        }
+    }
+
+    fn saw(&mut self, at: u64, key: &str, version: u64) {
+        let is = (key.to_owned(), version);
+        let was = self.numbered.entry(at).or_insert_with(|| is.clone());
+        assert_eq!(*was, is, "{at} was given twice");
+        self.head = self.head.max(at);
     }
 }
 

@@ -12,14 +12,13 @@ use futures_util::future::LocalBoxFuture;
 use power::{Disk, Errno, Fault, Loss, Mount, Op};
 use rusqlite::Connection;
 use rusqlite::types::Value;
-use state_machine::feed::{FeedKey, FeedName};
-use state_machine::{AckCode, Message, Month, ReceiptRequest, Span};
+use state_machine::{AckCode, Message, Month};
 use storage::{ExpectedReceipt, ReceiptTables, Store, StoreAdmin, StoreError};
 use storage_sqlite::Embedded;
 use tempfile::TempDir;
 
-use crate::embedded::{CHID, CHILD_DIR, NOW, agent, message, month, registration, this_test};
-use crate::names::{output_of, with_topic};
+use crate::embedded::{CHID, CHILD_DIR, agent, message, month, registration, this_test};
+use crate::names::{output_of, subscription, with_receipt, with_topic};
 use crate::raw_rows::{self, Counts};
 use crate::store_calls::StoreCalls;
 
@@ -42,7 +41,7 @@ const STEPS: [(&str, Step); 10] = [
     ("replace: router, month", |store| {
         Box::pin(async {
             let later = topical(4, "t");
-            store.expect_receipt(expected(&later), 100).await?;
+            store.expect_receipt(ExpectedReceipt::of(&later).unwrap(), 100).await?;
             store.store_message(agent(1), month(), later).await.map(drop)
         })
     }),
@@ -95,23 +94,11 @@ fn months() -> Vec<Month> {
 
 /// The message with the wish for a receipt.
 fn wanting(number: u32) -> Message {
-    with_receipt(message(number))
+    with_receipt(message(number), subscription())
 }
 
 fn topical(number: u32, topic: &str) -> Message {
-    with_receipt(with_topic(number, topic, message(number)))
-}
-
-fn with_receipt(message: Message) -> Message {
-    let id = message.id.with_receipt(true);
-    let subscription = FeedName::receipts(NOW + Span::from_secs(86_400), 7);
-    let key = FeedKey::parse(&format!("/m/{id}")).unwrap();
-    Message { id, receipt: Some(Box::new(ReceiptRequest { subscription, key })), ..message }
-}
-
-fn expected(message: &Message) -> ExpectedReceipt {
-    let request = message.receipt.as_deref().unwrap().clone();
-    ExpectedReceipt { request, deadline: message.kept_until() }
+    with_receipt(with_topic(number, topic, message(number)), subscription())
 }
 
 async fn furnish(store: &Embedded) -> Result<(), StoreError> {
@@ -131,7 +118,7 @@ async fn furnish(store: &Embedded) -> Result<(), StoreError> {
     for (month, message) in
         [(old, wanting(1)), (old, topical(2, "t")), (old, later), (new, topical(7, "u"))]
     {
-        store.expect_receipt(expected(&message), 100).await?;
+        store.expect_receipt(ExpectedReceipt::of(&message).unwrap(), 100).await?;
         store.store_message(agent(1), month, message).await?;
     }
     store.store_message(agent(1), old, message(3)).await?;

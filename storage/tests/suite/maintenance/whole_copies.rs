@@ -101,8 +101,7 @@ async fn fill_feeds(world: &World) {
 async fn fill_receipts(world: &World) {
     for number in 1..=4 {
         let wanting = wanting(number);
-        let request = wanting.receipt.as_deref().unwrap().clone();
-        let expected = ExpectedReceipt { request, deadline: wanting.kept_until() };
+        let expected = ExpectedReceipt::of(&wanting).unwrap();
         assert_eq!(world.expect_receipt(expected, 100).await, Ok(true));
         world.put(agent(1), "2026_12", &wanting).await;
     }

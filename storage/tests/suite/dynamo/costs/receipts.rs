@@ -2,33 +2,24 @@
 
 use std::collections::BTreeSet;
 
-use state_machine::feed::{FeedKey, FeedName};
-use state_machine::{AckCode, Message, ReceiptRequest, Span, Time};
+use state_machine::{AckCode, Message, Span, Time};
 use storage::{ExpectedReceipt, FeedTables, ReceiptTables, Store, Stored};
 
 use super::{Bill, Shop, assert_documented};
 use crate::dynamo::things::*;
+use crate::names::{subscription, with_receipt};
 use crate::store_calls::StoreCalls;
 
 /// The messages of a subscription.
 const MESSAGES_MAX: u64 = 1000;
 
-fn subscription() -> FeedName {
-    FeedName::receipts(NOW + Span::from_secs(86_400), 7)
-}
-
 fn wanting(number: u32) -> Message {
-    let message = message(number);
-    let id = message.id.with_receipt(true);
-    let key = FeedKey::parse(&format!("/m/{id}")).unwrap();
-    let receipt = Some(Box::new(ReceiptRequest { subscription: subscription(), key }));
-    Message { id, receipt, ..message }
+    with_receipt(message(number), subscription())
 }
 
 impl Shop {
     async fn expect(&self, message: &Message) -> Bill {
-        let request = message.receipt.as_deref().unwrap().clone();
-        let expected = ExpectedReceipt { request, deadline: message.kept_until() };
+        let expected = ExpectedReceipt::of(message).unwrap();
         assert_eq!(self.store.expect_receipt(expected, MESSAGES_MAX).await, Ok(true));
         self.bill()
     }

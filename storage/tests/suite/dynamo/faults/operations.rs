@@ -6,8 +6,8 @@ use std::sync::Arc;
 use futures_util::TryFutureExt;
 use state_machine::feed::{FeedKey, FeedMark, FeedSyncId, FeedValue};
 use state_machine::{
-    AckCode, BridgeName, BridgeRecipient, Chid, LastConnect, Message, NodeBinding, NodeId,
-    ReceiptRequest, RouterRecord, RouterType, Span, Time,
+    AckCode, BridgeName, BridgeRecipient, Chid, LastConnect, Message, MessageKey, NodeBinding,
+    NodeId, RouterRecord, RouterType, Span, Time,
 };
 use storage::{
     BridgedRegistration, ExpectedReceipt, FeedTables, MonthStep, Notification, NotificationTable,
@@ -18,6 +18,7 @@ use storage_dynamodb::Dynamo;
 
 use super::{ENDS, Run, Step};
 use crate::dynamo::things::*;
+use crate::names::with_receipt;
 
 pub(super) struct Operation {
     /// A method or a variant of [`StoreOp`], and after a colon what is special.
@@ -84,155 +85,85 @@ const fn operation(name: &'static str, before: &'static [Step], call: Step) -> O
     Operation { name, before, call, others: &[], waiting: WIDE, has_tables: true }
 }
 
+impl Operation {
+    const fn beside(self, others: &'static [Step]) -> Self {
+        Self { others, ..self }
+    }
+
+    const fn with_bounds(self, waiting: WaitingLimits) -> Self {
+        Self { waiting, ..self }
+    }
+}
+
 pub(super) static OPERATIONS: &[Operation] = &[
-    Operation {
-        others: &[|s, it| register(s, it, 101)],
-        ..operation("Register", &[], |s, it| register(s, it, 100))
-    },
-    Operation {
-        others: &[|s, it| register(s, it, 101)],
-        ..operation("Register:again", &[registered], |s, it| register(s, it, 100))
-    },
+    operation("Register", &[], |s, it| register(s, it, 100))
+        .beside(&[|s, it| register(s, it, 101)]),
+    operation("Register:again", &[registered], |s, it| register(s, it, 100))
+        .beside(&[|s, it| register(s, it, 101)]),
     operation("ClearNode", &[registered], |s, it| {
         let binding = NodeBinding { node: NodeId::new("node"), connected_at: Time(99) };
         run(s, StoreOp::ClearNode { uaid: it.agent(), binding })
     }),
     operation("AddChannels", &[], channels),
     operation("CreateChannels", &[], |s, it| {
-        run(
-            s,
-            StoreOp::CreateChannels {
-                uaid: it.agent(),
-                month: november(),
-                channels: [CHANNEL].into(),
-            },
-        )
+        let (uaid, channels) = (it.agent(), [CHANNEL].into());
+        run(s, StoreOp::CreateChannels { uaid, month: november(), channels })
     }),
-    operation(
-        "RemoveChannel",
-        &[channels, channels_in_december, |s, it| store(s, it, message(1))],
-        |s, it| {
-            run(
-                s,
-                StoreOp::RemoveChannel {
-                    uaid: it.agent(),
-                    months: vec![november(), december()],
-                    chid: CHANNEL,
-                },
-            )
-        },
-    ),
+    operation("RemoveChannel", &[channels, channels_in_december, stored], |s, it| {
+        let (uaid, months) = (it.agent(), vec![november(), december()]);
+        run(s, StoreOp::RemoveChannel { uaid, months, chid: CHANNEL })
+    }),
     operation("RemoveChannelAndVersion", &[channels, version], |s, it| {
-        run(
-            s,
-            StoreOp::RemoveChannelAndVersion {
-                uaid: it.agent(),
-                months: vec![november()],
-                chid: CHANNEL,
-            },
-        )
+        let (uaid, months) = (it.agent(), vec![november()]);
+        run(s, StoreOp::RemoveChannelAndVersion { uaid, months, chid: CHANNEL })
     }),
-    operation("UpdateMonth", &[registered], |s, it| run(s, StoreOp::UpdateMonth(step(it)))),
-    operation(
-        "FinishMove",
-        &[registered, |s, it| run(s, StoreOp::UpdateMonth(step(it)))],
-        |s, it| run(s, StoreOp::FinishMove(step(it))),
-    ),
+    operation("UpdateMonth", &[registered], month_updated),
+    operation("FinishMove", &[registered, month_updated], |s, it| {
+        run(s, StoreOp::FinishMove(step(it)))
+    }),
     operation(
         "MoveMessages",
         &[channels, channels_in_december, sent, send_topical, |s, it| store(s, it, message(4))],
-        |s, it| {
-            run(s, StoreOp::MoveMessages { uaid: it.agent(), from: november(), to: december() })
-        },
+        move_messages,
     ),
     operation(
         "MoveMessages:onto one of its topic",
         &[channels, channels_in_december, send_topical, |s, it| {
             shown(s.store_message(it.agent(), december(), topical(9)))
         }],
-        |s, it| {
-            run(s, StoreOp::MoveMessages { uaid: it.agent(), from: november(), to: december() })
-        },
+        move_messages,
     ),
-    operation("RecordOffers", &[channels, |s, it| store(s, it, message(1))], |s, it| {
+    operation("RecordOffers", &[channels, stored], |s, it| {
         // Each execution counts: the rows are those of one or two.
-        run(
-            s,
-            StoreOp::RecordOffers {
-                uaid: it.agent(),
-                month: november(),
-                messages: vec![message(1).key()],
-            },
-        )
+        let (uaid, messages) = (it.agent(), vec![message(1).key()]);
+        run(s, StoreOp::RecordOffers { uaid, month: november(), messages })
     }),
-    Operation {
-        others: &[|s, it| store(s, it, message(2))],
-        ..operation("Delete", &[channels, |s, it| store(s, it, message(1))], |s, it| {
-            ack(s, it, &message(1), false)
-        })
-    },
-    Operation {
-        others: &[|s, it| store(s, it, topical(2)), |s, it| withdraw(s, it, 1)],
-        ..operation("Delete:with a receipt", &[channels, send_topical], |s, it| {
-            ack(s, it, &wanting(it, 1), true)
-        })
-    },
-    Operation {
-        others: &[|s, it| send_to(s, it, 0)],
-        ..operation("Delete:of the last of many channels", &[many_channels, empty_19], |s, it| {
-            let Message { chid, .. } = in_channel(19);
-            let key = state_machine::MessageKey { chid, ..in_channel(19).key() };
-            run(
-                s,
-                StoreOp::Delete {
-                    uaid: it.agent(),
-                    months: vec![november()],
-                    messages: vec![key],
-                    acks: Vec::new(),
-                },
-            )
-        })
-    },
-    Operation {
-        others: &[|s, it| store(s, it, message(2))],
-        ..operation("store_message", &[channels], |s, it| store(s, it, message(1)))
-    },
-    Operation {
-        waiting: WaitingLimits::NONE,
-        ..operation("store_message:without bounds", &[channels], |s, it| store(s, it, message(1)))
-    },
-    Operation {
-        others: &[
-            |s, it| store(s, it, topical(1)),
-            |s, it| store(s, it, topical(4)),
-            |s, it| send(s, it, 2),
-        ],
-        ..operation("store_message:replaces its topic", &[channels, send_topical], |s, it| {
-            store(s, it, topical(3))
-        })
-    },
-    Operation {
-        others: &[|s, it| send(s, it, 2), |s, it| ack(s, it, &wanting(it, 1), true)],
-        ..operation("store_message:with a receipt", &[channels, send_topical], |s, it| {
-            send(s, it, 3)
-        })
-    },
-    Operation {
-        waiting: within(2, WhenFull::Refuse),
-        ..operation(
-            "store_message:above a bound",
-            &[channels, |s, it| store(s, it, message(1)), |s, it| store(s, it, message(2))],
-            |s, it| send(s, it, 3),
-        )
-    },
-    Operation {
-        waiting: within(2, WhenFull::Replace),
-        ..operation(
-            "store_message:others give way",
-            &[channels, |s, it| store(s, it, message(1)), |s, it| store(s, it, message(2))],
-            |s, it| store(s, it, message(3)),
-        )
-    },
+    operation("Delete", &[channels, stored], |s, it| ack(s, it, &message(1), false))
+        .beside(&[sent]),
+    operation("Delete:with a receipt", &[channels, send_topical], ack_topical)
+        .beside(&[|s, it| store(s, it, topical(2)), withdraw]),
+    operation("Delete:of the last of many channels", &[many_channels, empty_19], |s, it| {
+        delete(s, it, vec![in_channel(19).key()])
+    })
+    .beside(&[|s, it| send_to(s, it, 0)]),
+    operation("store_message", &[channels], stored).beside(&[sent]),
+    operation("store_message:without bounds", &[channels], stored).with_bounds(WaitingLimits::NONE),
+    operation("store_message:replaces its topic", &[channels, send_topical], |s, it| {
+        store(s, it, topical(3))
+    })
+    .beside(&[
+        |s, it| store(s, it, topical(1)),
+        |s, it| store(s, it, topical(4)),
+        |s, it| send(s, it, 2),
+    ]),
+    operation("store_message:with a receipt", &[channels, send_topical], |s, it| send(s, it, 3))
+        .beside(&[|s, it| send(s, it, 2), ack_topical]),
+    operation("store_message:above a bound", &[channels, stored, sent], |s, it| send(s, it, 3))
+        .with_bounds(within(2, WhenFull::Refuse)),
+    operation("store_message:others give way", &[channels, stored, sent], |s, it| {
+        store(s, it, message(3))
+    })
+    .with_bounds(within(2, WhenFull::Replace)),
     operation("register_bridged", &[], |s, it| {
         let registration = BridgedRegistration {
             uaid: it.agent(),
@@ -252,11 +183,8 @@ pub(super) static OPERATIONS: &[Operation] = &[
     operation("create_record", &[], |s, it| {
         shown(s.create_record(record(it, RouterType::WebPush)))
     }),
-    operation("mark_dropped", &[registered], |s, it| shown(s.mark_dropped(it.agent(), None))),
-    Operation {
-        others: &[|s, it| store(s, it, message(2))],
-        ..operation("delete_rows", &[registered, channels, sent], drop_rows)
-    },
+    operation("mark_dropped", &[registered], marked),
+    operation("delete_rows", &[registered, channels, sent], drop_rows).beside(&[sent]),
     operation("delete_uaids", &[registered, marked], |s, it| {
         shown(s.delete_uaids(vec![it.agent()]))
     }),
@@ -291,102 +219,44 @@ pub(super) static OPERATIONS: &[Operation] = &[
         });
         shown(s.write_rows(storage::maintenance::Table::Notifications, Arc::new(rows.into())))
     }),
-    Operation {
-        others: &[|s, _| swap(s, &["a"], &["b"])],
-        ..operation("put_key_fingerprints", &[|s, _| reset_keys(s)], |s, _| {
-            swap(s, &["a"], &["a", "c"])
-        })
-    },
-    Operation {
-        others: &[|s, _| raise(s, 9), |s, _| raise(s, 3)],
-        // A floor that is far ahead gives way.
-        ..operation("raise_id_floor", &[|s, _| raise(s, NOW.0), |s, _| raise(s, 5)], |s, _| {
-            raise(s, 7)
-        })
-    },
-    Operation {
-        others: &[|s, it| saved(s, it, 2), |s, it| saved(s, it, 9)],
-        ..operation("save_notification", &[version], |s, it| saved(s, it, 8))
-    },
-    Operation {
-        others: &[|s, it| saved(s, it, 9)],
-        ..operation("delete_notification", &[version], |s, it| {
-            shown(s.delete_notification(it.agent(), CHANNEL, Some(7)))
-        })
-    },
-    Operation {
-        others: &[|s, it| shown(s.cancel_receipt(expected(it, 1)))],
-        ..operation("expect_receipt", &[|s, it| expect(s, it, 2)], |s, it| expect(s, it, 1))
-    },
-    Operation {
-        others: &[|s, it| expect(s, it, 3)],
-        ..operation(
-            "cancel_receipt",
-            &[|s, it| expect(s, it, 1), |s, it| expect(s, it, 2)],
-            |s, it| shown(s.cancel_receipt(expected(it, 1))),
-        )
-    },
-    Operation {
-        others: &[|s, it| ack(s, it, &wanting(it, 1), true)],
-        ..operation("withdraw_message", &[channels, send_topical], |s, it| withdraw(s, it, 1))
-    },
-    Operation {
-        others: &[
-            |s, it| ack(s, it, &wanting(it, 1), true),
-            |s, it| shown(s.cancel_receipt(expected(it, 1))),
-        ],
-        ..operation("expire_receipts", &[channels, send_topical], |s, _| {
-            expire(s, NOW + Span::from_secs(3600))
-        })
-    },
-    Operation {
-        others: &[|s, _| expire(s, NOW + Span::from_secs(3600))],
-        ..operation(
-            "expire_receipts:of an ended subscription",
-            &[
-                channels,
-                send_topical,
-                |s, it| expect(s, it, 2),
-                |s, it| ack(s, it, &wanting(it, 1), true),
-            ],
-            |s, _| expire(s, ENDS),
-        )
-    },
-    Operation { others: &[publish], ..operation("write_key", &[], |s, it| write(s, it, "a")) },
-    Operation {
-        others: &[publish],
-        ..operation("write_key:again", &[|s, it| write(s, it, "a"), publish], |s, it| {
-            write(s, it, "a")
-        })
-    },
-    Operation {
-        others: &[publish],
-        ..operation("republish_key", &[|s, it| write(s, it, "a"), publish], |s, it| {
-            shown(s.republish_key(it.feed(), key("a")))
-        })
-    },
-    Operation {
-        others: &[|s, it| write(s, it, "a")],
-        ..operation("delete_key", &[|s, it| write(s, it, "a"), publish], |s, it| {
-            shown(s.delete_key(it.feed(), key("a")))
-        })
-    },
-    Operation {
-        others: &[|s, it| write(s, it, "a")],
-        ..operation("publish", &[|s, it| write(s, it, "a"), |s, it| write(s, it, "b")], publish)
-    },
-    Operation {
-        others: &[|s, it| write(s, it, "a")],
-        ..operation(
-            "forget",
-            &[|s, it| write(s, it, "a"), |s, it| write(s, it, "b"), publish],
-            |s, it| {
-                let store_feed = it.feed();
-                shown(s.forget(store_feed, FeedSyncId(2), 10).map_ok(|_| ()))
-            },
-        )
-    },
-    operation("mark_feed", &[|s, it| write(s, it, "a"), publish], |s, it| {
+    operation("put_key_fingerprints", &[|s, _| reset_keys(s)], |s, _| swap(s, &["a"], &["a", "c"]))
+        .beside(&[|s, _| swap(s, &["a"], &["b"])]),
+    // A floor that is far ahead gives way.
+    operation("raise_id_floor", &[|s, _| raise(s, NOW.0), |s, _| raise(s, 5)], |s, _| raise(s, 7))
+        .beside(&[|s, _| raise(s, 9), |s, _| raise(s, 3)]),
+    operation("save_notification", &[version], |s, it| saved(s, it, 8))
+        .beside(&[|s, it| saved(s, it, 2), |s, it| saved(s, it, 9)]),
+    operation("delete_notification", &[version], |s, it| {
+        shown(s.delete_notification(it.agent(), CHANNEL, Some(7)))
+    })
+    .beside(&[|s, it| saved(s, it, 9)]),
+    operation("expect_receipt", &[|s, it| expect(s, it, 2)], |s, it| expect(s, it, 1))
+        .beside(&[cancel]),
+    operation("cancel_receipt", &[|s, it| expect(s, it, 1), |s, it| expect(s, it, 2)], cancel)
+        .beside(&[|s, it| expect(s, it, 3)]),
+    operation("withdraw_message", &[channels, send_topical], withdraw).beside(&[ack_topical]),
+    operation("expire_receipts", &[channels, send_topical], expire_messages)
+        .beside(&[ack_topical, cancel]),
+    operation(
+        "expire_receipts:of an ended subscription",
+        &[channels, send_topical, |s, it| expect(s, it, 2), ack_topical],
+        |s, _| expire(s, ENDS),
+    )
+    .beside(&[expire_messages]),
+    operation("write_key", &[], write_a).beside(&[publish]),
+    operation("write_key:again", &[write_a, publish], write_a).beside(&[publish]),
+    operation("republish_key", &[write_a, publish], |s, it| {
+        shown(s.republish_key(it.feed(), key("a")))
+    })
+    .beside(&[publish]),
+    operation("delete_key", &[write_a, publish], |s, it| shown(s.delete_key(it.feed(), key("a"))))
+        .beside(&[write_a]),
+    operation("publish", &[write_a, write_b], publish).beside(&[write_a]),
+    operation("forget", &[write_a, write_b, publish], |s, it| {
+        shown(s.forget(it.feed(), FeedSyncId(2), 10).map_ok(|_| ()))
+    })
+    .beside(&[write_a]),
+    operation("mark_feed", &[write_a, publish], |s, it| {
         shown(s.mark_feed(it.feed(), FeedMark { number: FeedSyncId(1), at: Time(5) }))
     }),
 ];
@@ -493,11 +363,12 @@ fn many_channels(s: &Arc<Dynamo>, it: Run) -> StoreFuture<String> {
 }
 
 fn empty_19(s: &Arc<Dynamo>, it: Run) -> StoreFuture<String> {
-    let messages = (0..MANY - 1).map(|number| in_channel(number).key()).collect();
-    run(
-        s,
-        StoreOp::Delete { uaid: it.agent(), months: vec![november()], messages, acks: Vec::new() },
-    )
+    delete(s, it, (0..MANY - 1).map(|number| in_channel(number).key()).collect())
+}
+
+fn delete(s: &Arc<Dynamo>, it: Run, messages: Vec<MessageKey>) -> StoreFuture<String> {
+    let (uaid, months) = (it.agent(), vec![november()]);
+    run(s, StoreOp::Delete { uaid, months, messages, acks: Vec::new() })
 }
 
 fn send_to(s: &Arc<Dynamo>, it: Run, channel: u8) -> StoreFuture<String> {
@@ -505,10 +376,7 @@ fn send_to(s: &Arc<Dynamo>, it: Run, channel: u8) -> StoreFuture<String> {
 }
 
 fn wanting(it: Run, number: u32) -> Message {
-    let message = topical(number);
-    let key = key(&format!("/m/{number}"));
-    let receipt = Some(Box::new(ReceiptRequest { subscription: it.subscription(), key }));
-    Message { id: message.id.with_receipt(true), receipt, ..message }
+    with_receipt(topical(number), it.subscription())
 }
 
 fn expected(it: Run, number: u32) -> ExpectedReceipt {
@@ -538,8 +406,20 @@ fn send_topical(s: &Arc<Dynamo>, it: Run) -> StoreFuture<String> {
     send(s, it, 1)
 }
 
+fn stored(s: &Arc<Dynamo>, it: Run) -> StoreFuture<String> {
+    store(s, it, message(1))
+}
+
 fn sent(s: &Arc<Dynamo>, it: Run) -> StoreFuture<String> {
     store(s, it, message(2))
+}
+
+fn month_updated(s: &Arc<Dynamo>, it: Run) -> StoreFuture<String> {
+    run(s, StoreOp::UpdateMonth(step(it)))
+}
+
+fn move_messages(s: &Arc<Dynamo>, it: Run) -> StoreFuture<String> {
+    run(s, StoreOp::MoveMessages { uaid: it.agent(), from: november(), to: december() })
 }
 
 fn ack(s: &Arc<Dynamo>, it: Run, message: &Message, wants_receipt: bool) -> StoreFuture<String> {
@@ -558,8 +438,20 @@ fn raise(s: &Arc<Dynamo>, floor: u64) -> StoreFuture<String> {
     shown(s.raise_id_floor(Time(floor)))
 }
 
-fn withdraw(s: &Arc<Dynamo>, it: Run, number: u32) -> StoreFuture<String> {
-    shown(s.withdraw_message(it.agent(), vec![november()], wanting(it, number).key()))
+fn withdraw(s: &Arc<Dynamo>, it: Run) -> StoreFuture<String> {
+    shown(s.withdraw_message(it.agent(), vec![november()], wanting(it, 1).key()))
+}
+
+fn ack_topical(s: &Arc<Dynamo>, it: Run) -> StoreFuture<String> {
+    ack(s, it, &wanting(it, 1), true)
+}
+
+fn cancel(s: &Arc<Dynamo>, it: Run) -> StoreFuture<String> {
+    shown(s.cancel_receipt(expected(it, 1)))
+}
+
+fn expire_messages(s: &Arc<Dynamo>, _: Run) -> StoreFuture<String> {
+    expire(s, NOW + Span::from_secs(3600))
 }
 
 /// Until nothing is left. Whether a receipt was written.
@@ -596,6 +488,14 @@ fn saved(s: &Arc<Dynamo>, it: Run, version: u64) -> StoreFuture<String> {
 
 fn key(text: &str) -> FeedKey {
     FeedKey::parse(text).unwrap()
+}
+
+fn write_a(s: &Arc<Dynamo>, it: Run) -> StoreFuture<String> {
+    write(s, it, "a")
+}
+
+fn write_b(s: &Arc<Dynamo>, it: Run) -> StoreFuture<String> {
+    write(s, it, "b")
 }
 
 fn write(s: &Arc<Dynamo>, it: Run, at: &str) -> StoreFuture<String> {

@@ -5,7 +5,7 @@ use crate::feed_models::promises::Promise;
 use crate::feed_models::check::is_caught;
 use crate::feed_models::mutation::Mutation;
 use crate::feed_models::scenario::{Bounds, Scenario};
-use crate::search::{by_size, holds};
+use crate::search::{by_size, holds, tests};
 
 /// The time table of the feed note: the key with the last number is republished.
 fn republished() -> Scenario {
@@ -43,19 +43,10 @@ fn from_nothing() -> Scenario {
         })
 }
 
-#[test]
-fn a_key_that_is_published_again_arrives() {
-    holds(&republished());
-}
-
-#[test]
-fn a_key_that_is_deleted_arrives() {
-    holds(&deleted());
-}
-
-#[test]
-fn a_feed_begins_with_its_first_write() {
-    holds(&from_nothing());
+tests! {
+    a_key_that_is_published_again_arrives: holds(&republished());
+    a_key_that_is_deleted_arrives: holds(&deleted());
+    a_feed_begins_with_its_first_write: holds(&from_nothing());
 }
 
 #[test]
@@ -70,12 +61,9 @@ fn a_number_that_stays_with_a_key_that_changed_is_noticed() {
     is_caught(&republished(), Mutation::NumberKept, &promises);
 }
 
-#[test]
-fn a_delete_that_leaves_nothing_is_noticed() {
-    is_caught(&deleted(), Mutation::NoTombstone, &[Promise::LastStateArrives]);
-}
-
-#[test]
-fn a_write_that_is_forgotten_during_a_publication_is_noticed() {
-    is_caught(&deleted(), Mutation::WrittenForgotten, &[Promise::ChangesArePublished]);
+tests! {
+    a_delete_that_leaves_nothing_is_noticed:
+        is_caught(&deleted(), Mutation::NoTombstone, &[Promise::LastStateArrives]);
+    a_write_that_is_forgotten_during_a_publication_is_noticed:
+        is_caught(&deleted(), Mutation::WrittenForgotten, &[Promise::ChangesArePublished]);
 }

@@ -7,7 +7,7 @@ use crate::feed_models::check::is_caught;
 use crate::feed_models::mutation::Mutation;
 use crate::feed_models::rule::read_version;
 use crate::feed_models::scenario::{Bounds, Scenario};
-use crate::search::{by_size, holds};
+use crate::search::{by_size, holds, tests};
 
 fn consumer_crashes() -> Scenario {
     Scenario::new("consumer_crashes", 2, 1)
@@ -50,19 +50,11 @@ fn one_of_two_nodes_crashes() -> Scenario {
     )
 }
 
-#[test]
-fn a_consumer_that_crashes_is_given_everything_again_that_it_had_not_saved() {
-    holds(&consumer_crashes());
-}
-
-#[test]
-fn a_node_that_crashes_leaves_nothing_unpublished() {
-    holds(&node_crashes());
-}
-
-#[test]
-fn a_crash_of_one_of_two_nodes_breaks_no_promise() {
-    holds(&one_of_two_nodes_crashes());
+tests! {
+    a_consumer_that_crashes_is_given_everything_again_that_it_had_not_saved:
+        holds(&consumer_crashes());
+    a_node_that_crashes_leaves_nothing_unpublished: holds(&node_crashes());
+    a_crash_of_one_of_two_nodes_breaks_no_promise: holds(&one_of_two_nodes_crashes());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::feed_models::promises::{Promise, Replica};
 use crate::feed_models::check::is_caught;
 use crate::feed_models::mutation::Mutation;
 use crate::feed_models::scenario::{Bounds, Scenario};
-use crate::search::{by_size, holds};
+use crate::search::{by_size, holds, tests};
 
 /// A consumer is in the middle of its first scan, or of a later page, when keys are deleted and forgotten.
 fn forgotten() -> Scenario {
@@ -51,37 +51,17 @@ fn stopped_early() -> Scenario {
         })
 }
 
-#[test]
-fn a_consumer_ends_with_every_last_state_although_tombstones_are_forgotten() {
-    holds(&forgotten());
-}
-
-#[test]
-fn a_store_seen_in_part_forgets_without_a_loss() {
-    holds(&forgotten_in_part());
-}
-
-#[test]
-fn a_tombstone_that_is_removed_before_the_horizon_is_raised_is_noticed() {
-    is_caught(&forgotten(), Mutation::RemovedBeforeHorizon, &[Promise::LastStateArrives]);
-}
-
-#[test]
-fn a_horizon_that_is_not_read_after_the_rows_is_noticed() {
-    is_caught(&forgotten().page(2), Mutation::HorizonReadFirst, &[Promise::LastStateArrives]);
-}
-
-#[test]
-fn a_consumer_that_starts_over_with_what_it_had_is_noticed() {
-    is_caught(&forgotten(), Mutation::KeptWithoutCursor, &[Promise::LastStateArrives]);
-}
-
-#[test]
-fn a_consumer_that_stopped_before_its_first_cursor_ends_with_every_last_state() {
-    holds(&stopped_early());
-}
-
-#[test]
-fn a_consumer_that_stopped_before_its_first_cursor_with_what_it_had_is_noticed() {
-    is_caught(&stopped_early(), Mutation::KeptWithoutCursor, &[Promise::LastStateArrives]);
+tests! {
+    a_consumer_ends_with_every_last_state_although_tombstones_are_forgotten: holds(&forgotten());
+    a_store_seen_in_part_forgets_without_a_loss: holds(&forgotten_in_part());
+    a_tombstone_that_is_removed_before_the_horizon_is_raised_is_noticed:
+        is_caught(&forgotten(), Mutation::RemovedBeforeHorizon, &[Promise::LastStateArrives]);
+    a_horizon_that_is_not_read_after_the_rows_is_noticed:
+        is_caught(&forgotten().page(2), Mutation::HorizonReadFirst, &[Promise::LastStateArrives]);
+    a_consumer_that_starts_over_with_what_it_had_is_noticed:
+        is_caught(&forgotten(), Mutation::KeptWithoutCursor, &[Promise::LastStateArrives]);
+    a_consumer_that_stopped_before_its_first_cursor_ends_with_every_last_state:
+        holds(&stopped_early());
+    a_consumer_that_stopped_before_its_first_cursor_with_what_it_had_is_noticed:
+        is_caught(&stopped_early(), Mutation::KeptWithoutCursor, &[Promise::LastStateArrives]);
 }

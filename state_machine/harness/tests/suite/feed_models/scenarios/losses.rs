@@ -3,7 +3,7 @@
 use state_machine::feed::PublisherWait;
 
 use crate::feed_models::scenario::{Bounds, Scenario};
-use crate::search::{by_size, holds};
+use crate::search::{by_size, holds, tests};
 
 fn refusals() -> Scenario {
     Scenario::new("refusals", by_size(1, 2), 1)
@@ -34,12 +34,7 @@ fn lost_answers() -> Scenario {
         })
 }
 
-#[test]
-fn a_store_that_refuses_delays_and_loses_nothing() {
-    holds(&refusals());
-}
-
-#[test]
-fn an_answer_that_is_lost_numbers_nothing_twice() {
-    holds(&lost_answers());
+tests! {
+    a_store_that_refuses_delays_and_loses_nothing: holds(&refusals());
+    an_answer_that_is_lost_numbers_nothing_twice: holds(&lost_answers());
 }

@@ -10,7 +10,7 @@ use crate::feed_models::node::Publish;
 use crate::feed_models::rule::{Rule, publication, read_version};
 use crate::feed_models::scenario::{Bounds, Scenario};
 use crate::feed_models::world::World;
-use crate::search::{Search, by_size, holds};
+use crate::search::{Search, by_size, holds, tests};
 
 fn two_publishers() -> Scenario {
     Scenario::new("two_publishers", 2, 2)
@@ -109,24 +109,11 @@ impl World {
     }
 }
 
-#[test]
-fn two_publishers_give_no_number_twice() {
-    holds(&two_publishers());
-}
-
-#[test]
-fn two_writers_of_a_key_get_different_versions() {
-    holds(&two_writers());
-}
-
-#[test]
-fn batches_lose_no_key_that_changes_meanwhile() {
-    holds(&batches());
-}
-
-#[test]
-fn what_another_node_published_is_found() {
-    holds(&followed_elsewhere());
+tests! {
+    two_publishers_give_no_number_twice: holds(&two_publishers());
+    two_writers_of_a_key_get_different_versions: holds(&two_writers());
+    batches_lose_no_key_that_changes_meanwhile: holds(&batches());
+    what_another_node_published_is_found: holds(&followed_elsewhere());
 }
 
 #[test]
@@ -135,14 +122,11 @@ fn a_publication_without_a_condition_on_the_sequence_is_noticed() {
     is_caught(&two_publishers(), Mutation::NoSequenceCondition, &promises);
 }
 
-#[test]
-fn a_publication_without_a_condition_on_its_keys_is_noticed() {
-    is_caught(&two_publishers(), Mutation::NoKeyCondition, &[Promise::LastStateArrives]);
-}
-
-#[test]
-fn a_batch_that_hides_what_waits_behind_it_is_noticed() {
-    is_caught(&batches(), Mutation::NothingBehind, &[Promise::ChangesArePublished]);
+tests! {
+    a_publication_without_a_condition_on_its_keys_is_noticed:
+        is_caught(&two_publishers(), Mutation::NoKeyCondition, &[Promise::LastStateArrives]);
+    a_batch_that_hides_what_waits_behind_it_is_noticed:
+        is_caught(&batches(), Mutation::NothingBehind, &[Promise::ChangesArePublished]);
 }
 
 #[test]

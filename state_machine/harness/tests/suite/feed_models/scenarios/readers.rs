@@ -5,7 +5,7 @@ use crate::feed_models::promises::Promise;
 use crate::feed_models::check::is_caught;
 use crate::feed_models::mutation::Mutation;
 use crate::feed_models::scenario::{Bounds, Scenario};
-use crate::search::{by_size, holds};
+use crate::search::{by_size, holds, tests};
 
 /// A page holds one or two updates, and a publication may number two keys between two reads.
 fn pages() -> Scenario {
@@ -30,22 +30,12 @@ fn pages_of_two() -> Scenario {
     pages().page(2)
 }
 
-#[test]
-fn pages_that_are_read_meanwhile_miss_nothing() {
-    holds(&pages());
-}
-
-#[test]
-fn a_reader_that_does_not_stop_at_the_head_is_noticed() {
-    is_caught(&pages_of_two(), Mutation::ReaderWithoutHead, &[Promise::LastStateArrives]);
-}
-
-#[test]
-fn a_head_that_is_read_after_the_rows_is_noticed() {
-    is_caught(&pages_of_two(), Mutation::HeadReadAfterRows, &[Promise::LastStateArrives]);
-}
-
-#[test]
-fn a_page_in_another_order_than_that_of_its_numbers_is_noticed() {
-    is_caught(&pages_of_two(), Mutation::PageByKey, &[Promise::NumbersRunForward]);
+tests! {
+    pages_that_are_read_meanwhile_miss_nothing: holds(&pages());
+    a_reader_that_does_not_stop_at_the_head_is_noticed:
+        is_caught(&pages_of_two(), Mutation::ReaderWithoutHead, &[Promise::LastStateArrives]);
+    a_head_that_is_read_after_the_rows_is_noticed:
+        is_caught(&pages_of_two(), Mutation::HeadReadAfterRows, &[Promise::LastStateArrives]);
+    a_page_in_another_order_than_that_of_its_numbers_is_noticed:
+        is_caught(&pages_of_two(), Mutation::PageByKey, &[Promise::NumbersRunForward]);
 }

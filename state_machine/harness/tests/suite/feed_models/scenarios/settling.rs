@@ -8,7 +8,7 @@ use crate::feed_models::check::is_caught;
 use crate::feed_models::mutation::Mutation;
 use crate::feed_models::rule::Rule;
 use crate::feed_models::scenario::{Bounds, Scenario};
-use crate::search::{by_size, holds};
+use crate::search::{by_size, holds, tests};
 
 /// Two keys are published together, and one is visible before the other.
 fn settling() -> Scenario {
@@ -61,37 +61,16 @@ fn two_settle() -> Scenario {
         })
 }
 
-#[test]
-fn a_publication_that_is_seen_in_part_is_read_as_a_whole() {
-    holds(&settling());
-}
-
-#[test]
-fn what_a_publisher_left_unsettled_is_settled_by_the_next() {
-    holds(&left_unsettled());
-}
-
-#[test]
-fn two_that_settle_do_not_disturb_each_other() {
-    holds(&two_settle());
-}
-
-#[test]
-fn a_reader_that_reads_up_to_the_value_is_noticed() {
-    is_caught(&settling(), Mutation::ValueForSettled, &[Promise::LastStateArrives]);
-}
-
-#[test]
-fn settling_what_was_not_seen_is_noticed() {
-    is_caught(&left_unsettled(), Mutation::SettledUnseen, &[Promise::LastStateArrives]);
-}
-
-#[test]
-fn a_publication_on_top_of_one_that_is_not_settled_is_noticed() {
-    is_caught(&left_unsettled(), Mutation::LastNotSettled, &[Promise::LastStateArrives]);
-}
-
-#[test]
-fn settling_without_a_condition_on_the_sequence_is_noticed() {
-    is_caught(&two_settle(), Mutation::SettledWithoutCondition, &[Promise::ComesToRest]);
+tests! {
+    a_publication_that_is_seen_in_part_is_read_as_a_whole: holds(&settling());
+    what_a_publisher_left_unsettled_is_settled_by_the_next: holds(&left_unsettled());
+    two_that_settle_do_not_disturb_each_other: holds(&two_settle());
+    a_reader_that_reads_up_to_the_value_is_noticed:
+        is_caught(&settling(), Mutation::ValueForSettled, &[Promise::LastStateArrives]);
+    settling_what_was_not_seen_is_noticed:
+        is_caught(&left_unsettled(), Mutation::SettledUnseen, &[Promise::LastStateArrives]);
+    a_publication_on_top_of_one_that_is_not_settled_is_noticed:
+        is_caught(&left_unsettled(), Mutation::LastNotSettled, &[Promise::LastStateArrives]);
+    settling_without_a_condition_on_the_sequence_is_noticed:
+        is_caught(&two_settle(), Mutation::SettledWithoutCondition, &[Promise::ComesToRest]);
 }

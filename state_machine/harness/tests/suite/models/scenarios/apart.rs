@@ -9,7 +9,7 @@ use crate::models::endpoint::Push;
 use crate::models::lives::Life;
 use crate::models::mutation::Mutation;
 use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, message};
-use crate::search::{holds, is_large};
+use crate::search::{holds, is_large, tests};
 
 /// Two endpoints push to an agent that stays connected; the network between them and its node
 /// fails.
@@ -77,37 +77,17 @@ fn dead_node() -> Scenario {
         })
 }
 
-#[test]
-fn endpoints_apart_from_their_node_break_no_promise() {
-    holds(&apart());
-}
-
-#[test]
-fn a_node_that_is_gone_breaks_no_promise() {
-    holds(&dead_node());
-}
-
-#[test]
-fn an_unsigned_404_that_is_believed_is_noticed() {
-    is_caught(apart(), Mutation::StrangerSaysNotHere, Promise::FoundWhileConnected);
-}
-
-#[test]
-fn an_unsigned_200_that_is_believed_is_noticed() {
-    is_caught(apart(), Mutation::StrangerSaysAccepted, Promise::AcceptedNeverLost);
-}
-
-#[test]
-fn a_nudge_that_is_not_kept_is_noticed() {
-    is_caught(apart(), Mutation::NudgeOnce, Promise::FoundWhileConnected);
-}
-
-#[test]
-fn an_endpoint_that_does_not_look_again_when_a_node_is_gone_is_noticed() {
-    is_caught(dead_node(), Mutation::NoLookWhenCutOff, Promise::FoundWhileConnected);
-}
-
-#[test]
-fn a_nudge_for_the_node_of_the_first_look_is_noticed() {
-    is_caught(dead_node(), Mutation::NudgeAstray, Promise::FoundWhileConnected);
+tests! {
+    endpoints_apart_from_their_node_break_no_promise: holds(&apart());
+    a_node_that_is_gone_breaks_no_promise: holds(&dead_node());
+    an_unsigned_404_that_is_believed_is_noticed:
+        is_caught(apart(), Mutation::StrangerSaysNotHere, Promise::FoundWhileConnected);
+    an_unsigned_200_that_is_believed_is_noticed:
+        is_caught(apart(), Mutation::StrangerSaysAccepted, Promise::AcceptedNeverLost);
+    a_nudge_that_is_not_kept_is_noticed:
+        is_caught(apart(), Mutation::NudgeOnce, Promise::FoundWhileConnected);
+    an_endpoint_that_does_not_look_again_when_a_node_is_gone_is_noticed:
+        is_caught(dead_node(), Mutation::NoLookWhenCutOff, Promise::FoundWhileConnected);
+    a_nudge_for_the_node_of_the_first_look_is_noticed:
+        is_caught(dead_node(), Mutation::NudgeAstray, Promise::FoundWhileConnected);
 }

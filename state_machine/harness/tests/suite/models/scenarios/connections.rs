@@ -9,7 +9,7 @@ use crate::models::check::is_caught;
 use crate::models::mutation::Mutation;
 use crate::models::scenario::{APART, Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, message};
 use crate::models::world::World;
-use crate::search::{holds, is_large};
+use crate::search::{holds, is_large, tests};
 
 fn two_connections() -> Scenario {
     let messages = vec![message(0)];
@@ -65,22 +65,11 @@ fn three_clocks() -> Scenario {
         })
 }
 
-#[test]
-fn connections_to_nodes_whose_clocks_are_apart_keep_every_promise() {
-    holds(&three_clocks());
-}
-
-#[test]
-fn a_notification_with_the_time_of_its_nodes_clock_is_noticed() {
-    is_caught(three_clocks(), Mutation::NoticeByClock, Promise::ComesToRest);
-}
-
-#[test]
-fn two_connections_of_one_agent_keep_every_promise() {
-    holds(&two_connections());
-}
-
-#[test]
-fn a_clear_node_without_a_condition_is_noticed() {
-    is_caught(two_connections(), Mutation::ClearNodeAlways, Promise::FoundWhileConnected);
+tests! {
+    connections_to_nodes_whose_clocks_are_apart_keep_every_promise: holds(&three_clocks());
+    a_notification_with_the_time_of_its_nodes_clock_is_noticed:
+        is_caught(three_clocks(), Mutation::NoticeByClock, Promise::ComesToRest);
+    two_connections_of_one_agent_keep_every_promise: holds(&two_connections());
+    a_clear_node_without_a_condition_is_noticed:
+        is_caught(two_connections(), Mutation::ClearNodeAlways, Promise::FoundWhileConnected);
 }

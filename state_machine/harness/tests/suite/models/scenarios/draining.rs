@@ -11,7 +11,7 @@ use crate::models::mutation::Mutation;
 use crate::models::node::Pending;
 use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, message};
 use crate::models::world::World;
-use crate::search::{holds, is_large};
+use crate::search::{holds, is_large, tests};
 
 /// The agent is at the node that drains. The store may refuse to clear the node's name from the
 /// record.
@@ -66,14 +66,9 @@ fn killed_while_draining() -> Scenario {
         })
 }
 
-#[test]
-fn a_node_that_drains_breaks_no_promise() {
-    holds(&draining("draining"));
-}
-
-#[test]
-fn a_node_that_is_killed_while_it_drains_breaks_no_promise() {
-    holds(&killed_while_draining());
+tests! {
+    a_node_that_drains_breaks_no_promise: holds(&draining("draining"));
+    a_node_that_is_killed_while_it_drains_breaks_no_promise: holds(&killed_while_draining());
 }
 
 /// The node starts to drain while the old month's messages move to the new one.
@@ -92,16 +87,9 @@ fn a_node_that_drains_while_the_month_turns_breaks_no_promise() {
     holds(&scenario);
 }
 
-#[test]
-fn a_node_that_clears_whatever_the_record_says_is_noticed() {
-    is_caught(draining("draining"), Mutation::ShutdownClearsAlways, Promise::FoundWhileConnected);
-}
-
-#[test]
-fn a_node_that_clears_its_name_whenever_it_was_written_is_noticed() {
-    is_caught(
-        killed_while_draining(),
-        Mutation::ShutdownClearsByName,
-        Promise::FoundWhileConnected,
-    );
+tests! {
+    a_node_that_clears_whatever_the_record_says_is_noticed:
+        is_caught(draining("draining"), Mutation::ShutdownClearsAlways, Promise::FoundWhileConnected);
+    a_node_that_clears_its_name_whenever_it_was_written_is_noticed:
+        is_caught(killed_while_draining(), Mutation::ShutdownClearsByName, Promise::FoundWhileConnected);
 }

@@ -14,7 +14,7 @@ use crate::models::scenario::{
     APART, Bounds, DECEMBER, Freedom, Scenario, message_for, outlasts_clocks,
 };
 use crate::models::world::World;
-use crate::search::{Search, holds, is_large};
+use crate::search::{Search, holds, is_large, tests};
 
 /// The messages, by their indices.
 const SHORT: usize = 0;
@@ -65,12 +65,8 @@ fn was_delivered(search: &Search<Scenario>, world: &World, which: usize) -> bool
     world.agent.acked.contains(&id) || world.agent.unacked.iter().any(|(_, other)| *other == id)
 }
 
-#[test]
-fn a_message_is_not_dropped_before_its_ttl_less_the_difference_of_the_clocks() {
-    holds(&expiry());
-}
-
-#[test]
-fn a_node_that_drops_messages_earlier_than_its_clock_says_is_noticed() {
-    is_caught(expiry(), Mutation::ExpiresEarly, Promise::AcceptedNeverLost);
+tests! {
+    a_message_is_not_dropped_before_its_ttl_less_the_difference_of_the_clocks: holds(&expiry());
+    a_node_that_drops_messages_earlier_than_its_clock_says_is_noticed:
+        is_caught(expiry(), Mutation::ExpiresEarly, Promise::AcceptedNeverLost);
 }

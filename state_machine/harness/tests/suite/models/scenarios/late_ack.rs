@@ -7,7 +7,7 @@ use state_machine::Month;
 use crate::models::check::is_caught;
 use crate::models::mutation::Mutation;
 use crate::models::scenario::{Bounds, DECEMBER, Freedom, Scenario, message};
-use crate::search::{holds, is_large};
+use crate::search::{holds, is_large, tests};
 
 /// One message is stored before the agent connects, another is pushed meanwhile.
 fn late_ack() -> Scenario {
@@ -29,17 +29,10 @@ fn late_ack() -> Scenario {
         })
 }
 
-#[test]
-fn an_ack_before_the_store_breaks_no_promise() {
-    holds(&late_ack());
-}
-
-#[test]
-fn acks_that_are_not_remembered_are_noticed() {
-    is_caught(late_ack(), Mutation::AcksForgotten, Invariant::AckedNeverSent);
-}
-
-#[test]
-fn a_store_that_deletes_nothing_is_noticed() {
-    is_caught(late_ack(), Mutation::DeletesNothing, Promise::AckedNeverAgain);
+tests! {
+    an_ack_before_the_store_breaks_no_promise: holds(&late_ack());
+    acks_that_are_not_remembered_are_noticed:
+        is_caught(late_ack(), Mutation::AcksForgotten, Invariant::AckedNeverSent);
+    a_store_that_deletes_nothing_is_noticed:
+        is_caught(late_ack(), Mutation::DeletesNothing, Promise::AckedNeverAgain);
 }

@@ -12,7 +12,7 @@ use crate::models::scenario::{
     APART, Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, message, message_with_topic,
 };
 use crate::models::world::World;
-use crate::search::{holds, is_large};
+use crate::search::{holds, is_large, tests};
 
 /// One message is in the old table, others are pushed while the agent moves.
 fn month_turns(name: &'static str, from: Month) -> Scenario {
@@ -43,14 +43,11 @@ fn crashing(scenario: Scenario) -> Scenario {
         .seen("a move was cut short", |_, world| world.connections.is_empty() && is_moving(world))
 }
 
-#[test]
-fn a_month_that_turns_with_a_crash_at_every_step_keeps_every_promise() {
-    holds(&crashing(month_turns("month_turns_with_a_crash", november())));
-}
-
-#[test]
-fn an_agent_two_months_behind_is_promised_the_same() {
-    holds(&crashing(month_turns("two_months_behind", november().previous())));
+tests! {
+    a_month_that_turns_with_a_crash_at_every_step_keeps_every_promise:
+        holds(&crashing(month_turns("month_turns_with_a_crash", november())));
+    an_agent_two_months_behind_is_promised_the_same:
+        holds(&crashing(month_turns("two_months_behind", november().previous())));
 }
 
 #[test]
@@ -199,18 +196,10 @@ fn topic_on_clocks_that_differ() -> Scenario {
         })
 }
 
-#[test]
-fn a_topic_on_clocks_that_differ_keeps_every_promise() {
-    holds(&topic_on_clocks_that_differ());
-}
-
-#[test]
-fn a_record_that_follows_a_clock_that_is_behind_is_noticed() {
-    is_caught(
-        topic_on_clocks_that_differ(),
-        Mutation::RecordFollowsClock,
-        Promise::FoundWhileConnected,
-    );
+tests! {
+    a_topic_on_clocks_that_differ_keeps_every_promise: holds(&topic_on_clocks_that_differ());
+    a_record_that_follows_a_clock_that_is_behind_is_noticed:
+        is_caught(topic_on_clocks_that_differ(), Mutation::RecordFollowsClock, Promise::FoundWhileConnected);
 }
 
 fn is_served_in(world: &World, month: Month) -> bool {
@@ -223,32 +212,17 @@ fn is_noticed(mutation: Mutation, promise: Promise) {
     is_caught(scenario, mutation, promise);
 }
 
-#[test]
-fn an_endpoint_without_a_second_look_is_noticed() {
-    is_noticed(Mutation::NoSecondLook, Promise::AcceptedNeverLost);
-}
-
-#[test]
-fn a_record_without_oldmonth_is_noticed() {
-    is_noticed(Mutation::NoOldMonth, Promise::AcceptedNeverLost);
-}
-
-#[test]
-fn a_record_that_moves_before_its_channels_is_noticed() {
-    is_noticed(Mutation::RouterBeforeCopy, Promise::SubscriptionKept);
-}
-
-#[test]
-fn a_move_without_a_last_look_at_the_old_table_is_noticed() {
-    is_noticed(Mutation::NoLastLook, Promise::AcceptedNeverLost);
-}
-
-#[test]
-fn a_move_that_is_never_noted_as_finished_is_noticed() {
-    is_noticed(Mutation::MoveNeverFinished, Promise::NothingLeftBehind);
-}
-
-#[test]
-fn a_move_that_can_never_be_finished_is_noticed() {
-    is_noticed(Mutation::MoveRefused, Promise::ComesToRest);
+tests! {
+    an_endpoint_without_a_second_look_is_noticed:
+        is_noticed(Mutation::NoSecondLook, Promise::AcceptedNeverLost);
+    a_record_without_oldmonth_is_noticed:
+        is_noticed(Mutation::NoOldMonth, Promise::AcceptedNeverLost);
+    a_record_that_moves_before_its_channels_is_noticed:
+        is_noticed(Mutation::RouterBeforeCopy, Promise::SubscriptionKept);
+    a_move_without_a_last_look_at_the_old_table_is_noticed:
+        is_noticed(Mutation::NoLastLook, Promise::AcceptedNeverLost);
+    a_move_that_is_never_noted_as_finished_is_noticed:
+        is_noticed(Mutation::MoveNeverFinished, Promise::NothingLeftBehind);
+    a_move_that_can_never_be_finished_is_noticed:
+        is_noticed(Mutation::MoveRefused, Promise::ComesToRest);
 }

@@ -11,7 +11,7 @@ use crate::models::endpoint::Push;
 use crate::models::mutation::Mutation;
 use crate::models::scenario::{Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, message};
 use crate::models::world::World;
-use crate::search::{Search, holds, is_large};
+use crate::search::{Search, holds, is_large, tests};
 
 /// A message waits, another one is pushed, and the agent registers a channel.
 ///
@@ -97,30 +97,12 @@ fn unwritten() -> Scenario {
         })
 }
 
-#[test]
-fn a_registration_that_is_kept_in_memory_breaks_no_promise() {
-    holds(&unwritten());
-}
-
-#[test]
-fn an_endpoint_that_takes_a_message_without_space_for_stored_is_noticed() {
-    is_caught(
-        no_space("no_space", Month::of(DECEMBER), 1),
-        Mutation::NoSpaceIsDone,
-        Promise::AcceptedNeverLost,
-    );
-}
-
-#[test]
-fn a_delete_without_space_that_counts_as_done_is_noticed() {
-    is_caught(
-        no_space("no_space", Month::of(DECEMBER), 1),
-        Mutation::NoSpaceIsDone,
-        Promise::NothingLeftBehind,
-    );
-}
-
-#[test]
-fn a_registration_in_memory_that_no_endpoint_sees_is_noticed() {
-    is_caught(unwritten(), Mutation::UnwrittenUnseen, Promise::FoundWhileConnected);
+tests! {
+    a_registration_that_is_kept_in_memory_breaks_no_promise: holds(&unwritten());
+    an_endpoint_that_takes_a_message_without_space_for_stored_is_noticed:
+        is_caught(no_space("no_space", Month::of(DECEMBER), 1), Mutation::NoSpaceIsDone, Promise::AcceptedNeverLost);
+    a_delete_without_space_that_counts_as_done_is_noticed:
+        is_caught(no_space("no_space", Month::of(DECEMBER), 1), Mutation::NoSpaceIsDone, Promise::NothingLeftBehind);
+    a_registration_in_memory_that_no_endpoint_sees_is_noticed:
+        is_caught(unwritten(), Mutation::UnwrittenUnseen, Promise::FoundWhileConnected);
 }

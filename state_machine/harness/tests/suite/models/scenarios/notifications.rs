@@ -11,7 +11,7 @@ use crate::models::scenario::{
     APART, Ahead, Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, message,
 };
 use crate::models::world::World;
-use crate::search::{holds, is_large};
+use crate::search::{holds, is_large, tests};
 
 /// The agent is at the first node, and may move to the other one and back.
 fn there_and_back(name: &'static str, messages: usize, ahead: Ahead) -> Scenario {
@@ -78,26 +78,13 @@ fn notification_from_a_clock_ahead() -> Scenario {
         })
 }
 
-#[test]
-fn a_notification_of_a_node_whose_clock_is_ahead_closes_no_newer_connection() {
-    holds(&notification_from_a_clock_ahead());
-}
-
-#[test]
-fn a_record_in_the_future_that_is_repaired_beside_nodes_is_noticed() {
-    is_caught(
-        notification_from_a_clock_ahead(),
-        Mutation::RepairedBesideNodes,
-        Promise::FoundWhileConnected,
-    );
-}
-
-#[test]
-fn an_old_notification_that_is_believed_is_noticed() {
-    is_caught(late_notification(), Mutation::StampsNotCompared, Promise::FoundWhileConnected);
-}
-
-#[test]
-fn a_notification_of_the_wrong_node_is_noticed() {
-    is_caught(late_notification(), Mutation::TellsItself, Promise::ComesToRest);
+tests! {
+    a_notification_of_a_node_whose_clock_is_ahead_closes_no_newer_connection:
+        holds(&notification_from_a_clock_ahead());
+    a_record_in_the_future_that_is_repaired_beside_nodes_is_noticed:
+        is_caught(notification_from_a_clock_ahead(), Mutation::RepairedBesideNodes, Promise::FoundWhileConnected);
+    an_old_notification_that_is_believed_is_noticed:
+        is_caught(late_notification(), Mutation::StampsNotCompared, Promise::FoundWhileConnected);
+    a_notification_of_the_wrong_node_is_noticed:
+        is_caught(late_notification(), Mutation::TellsItself, Promise::ComesToRest);
 }

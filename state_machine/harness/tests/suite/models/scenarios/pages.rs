@@ -8,7 +8,7 @@ use crate::models::check::is_caught;
 use crate::models::mutation::Mutation;
 use crate::models::node::Pending;
 use crate::models::scenario::{APART, Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, message};
-use crate::search::{holds, is_large};
+use crate::search::{holds, is_large, tests};
 
 fn pages() -> Scenario {
     let rows = 3;
@@ -44,22 +44,12 @@ fn pages_of_clocks_apart() -> Scenario {
         })
 }
 
-#[test]
-fn a_message_behind_the_cursor_of_a_fetch_is_delivered_without_a_recheck() {
-    holds(&pages_of_clocks_apart());
-}
-
-#[test]
-fn a_notification_that_is_dropped_during_a_fetch_is_noticed() {
-    is_caught(pages_of_clocks_apart(), Mutation::NudgeDuringFetch, Promise::FoundWhileConnected);
-}
-
-#[test]
-fn messages_of_one_instant_are_delivered_page_by_page() {
-    holds(&pages());
-}
-
-#[test]
-fn a_cursor_by_timestamp_is_noticed() {
-    is_caught(pages(), Mutation::CursorByTimestamp, Promise::AcceptedNeverLost);
+tests! {
+    a_message_behind_the_cursor_of_a_fetch_is_delivered_without_a_recheck:
+        holds(&pages_of_clocks_apart());
+    a_notification_that_is_dropped_during_a_fetch_is_noticed:
+        is_caught(pages_of_clocks_apart(), Mutation::NudgeDuringFetch, Promise::FoundWhileConnected);
+    messages_of_one_instant_are_delivered_page_by_page: holds(&pages());
+    a_cursor_by_timestamp_is_noticed:
+        is_caught(pages(), Mutation::CursorByTimestamp, Promise::AcceptedNeverLost);
 }

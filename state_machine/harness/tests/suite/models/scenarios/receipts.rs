@@ -8,7 +8,7 @@ use crate::models::mutation::Mutation;
 use crate::models::scenario::{
     Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, message, message_with_topic, wanting,
 };
-use crate::search::{holds, is_large};
+use crate::search::{holds, is_large, tests};
 
 /// One message waits, another is pushed. Answers of the store are lost, and a node crashes.
 fn receipts(name: &'static str, from: Month) -> Scenario {
@@ -28,14 +28,11 @@ fn receipts(name: &'static str, from: Month) -> Scenario {
         })
 }
 
-#[test]
-fn every_acked_message_has_its_receipt_and_no_other() {
-    holds(&receipts("receipts", Month::of(DECEMBER)));
-}
-
-#[test]
-fn receipts_survive_the_turn_of_the_month() {
-    holds(&receipts("receipts_while_the_month_turns", Month::of(NOVEMBER)));
+tests! {
+    every_acked_message_has_its_receipt_and_no_other:
+        holds(&receipts("receipts", Month::of(DECEMBER)));
+    receipts_survive_the_turn_of_the_month:
+        holds(&receipts("receipts_while_the_month_turns", Month::of(NOVEMBER)));
 }
 
 /// The earlier message may be acked while the later one replaces it.

@@ -11,7 +11,7 @@ use crate::models::scenario::{
     APART, Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, message_with_topic,
 };
 use crate::models::world::World;
-use crate::search::{Search, holds, is_large};
+use crate::search::{Search, holds, is_large, tests};
 
 /// Pushes 0 and 1; the others are the ids of repetitions. Message 1 has a greater id than message 0.
 fn topic(name: &'static str, month: Time) -> Scenario {
@@ -130,56 +130,19 @@ fn topic_through_nodes_apart() -> Scenario {
         })
 }
 
-#[test]
-fn an_endpoint_that_crashes_beside_another_of_its_topic_breaks_no_promise() {
-    holds(&topic_and_a_crash());
-}
-
-#[test]
-fn a_lost_answer_to_a_push_of_a_topic_breaks_no_promise() {
-    holds(&topic_and_a_lost_answer());
-}
-
-#[test]
-fn a_store_that_refuses_a_push_of_a_topic_breaks_no_promise() {
-    holds(&topic_and_a_refusal());
-}
-
-#[test]
-fn two_pushes_of_one_topic_reach_an_agent_between_nodes_apart() {
-    holds(&topic_through_nodes_apart());
-}
-
-#[test]
-fn a_topic_row_that_is_replaced_in_two_writes_is_noticed() {
-    is_caught(
-        topic_and_a_refusal(),
-        Mutation::TopicReplacedInTwoWrites,
-        Promise::AcceptedNeverLost,
-    );
-}
-
-#[test]
-fn two_pushes_of_one_topic_keep_every_promise() {
-    holds(&topic_in_december());
-}
-
-#[test]
-fn a_topic_message_that_is_moved_keeps_every_promise() {
-    holds(&topic_in_a_move());
-}
-
-#[test]
-fn two_pushes_of_one_topic_beside_a_move_keep_every_promise() {
-    holds(&topic_beside_a_move());
-}
-
-#[test]
-fn a_later_push_with_a_lesser_id_that_is_dropped_is_noticed() {
-    is_caught(topic_in_december(), Mutation::LesserTopicDropped, Promise::AcceptedNeverLost);
-}
-
-#[test]
-fn a_move_that_keeps_the_greater_id_of_a_topic_is_noticed() {
-    is_caught(topic_in_a_move(), Mutation::MoveKeepsGreaterTopic, Promise::AcceptedNeverLost);
+tests! {
+    an_endpoint_that_crashes_beside_another_of_its_topic_breaks_no_promise:
+        holds(&topic_and_a_crash());
+    a_lost_answer_to_a_push_of_a_topic_breaks_no_promise: holds(&topic_and_a_lost_answer());
+    a_store_that_refuses_a_push_of_a_topic_breaks_no_promise: holds(&topic_and_a_refusal());
+    two_pushes_of_one_topic_reach_an_agent_between_nodes_apart: holds(&topic_through_nodes_apart());
+    a_topic_row_that_is_replaced_in_two_writes_is_noticed:
+        is_caught(topic_and_a_refusal(), Mutation::TopicReplacedInTwoWrites, Promise::AcceptedNeverLost);
+    two_pushes_of_one_topic_keep_every_promise: holds(&topic_in_december());
+    a_topic_message_that_is_moved_keeps_every_promise: holds(&topic_in_a_move());
+    two_pushes_of_one_topic_beside_a_move_keep_every_promise: holds(&topic_beside_a_move());
+    a_later_push_with_a_lesser_id_that_is_dropped_is_noticed:
+        is_caught(topic_in_december(), Mutation::LesserTopicDropped, Promise::AcceptedNeverLost);
+    a_move_that_keeps_the_greater_id_of_a_topic_is_noticed:
+        is_caught(topic_in_a_move(), Mutation::MoveKeepsGreaterTopic, Promise::AcceptedNeverLost);
 }

@@ -6,7 +6,7 @@ use state_machine::connection::PhaseName;
 use crate::models::scenario::{
     APART, Bounds, DECEMBER, Freedom, NOVEMBER, Scenario, message, message_with_topic,
 };
-use crate::search::{holds_on_walks, is_large};
+use crate::search::{holds_on_walks, is_large, tests};
 
 fn wide(name: &'static str, month: Month) -> Scenario {
     let topics = [1, 2].map(message_with_topic);
@@ -47,12 +47,9 @@ fn states() -> usize {
     if is_large() { 10_000_000 } else { 60_000 }
 }
 
-#[test]
-fn walks_through_everything_at_once_break_no_promise() {
-    holds_on_walks(&wide("wide", Month::of(DECEMBER)), states());
-}
-
-#[test]
-fn walks_through_everything_while_the_month_turns_break_no_promise() {
-    holds_on_walks(&wide("wide_while_the_month_turns", Month::of(NOVEMBER)), states());
+tests! {
+    walks_through_everything_at_once_break_no_promise:
+        holds_on_walks(&wide("wide", Month::of(DECEMBER)), states());
+    walks_through_everything_while_the_month_turns_break_no_promise:
+        holds_on_walks(&wide("wide_while_the_month_turns", Month::of(NOVEMBER)), states());
 }

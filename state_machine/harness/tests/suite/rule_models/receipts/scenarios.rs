@@ -10,7 +10,7 @@ use super::{
     message,
 };
 use crate::rule_models::{Process, Scenario};
-use crate::search::{by_size, holds, holds_on_walks, is_large};
+use crate::search::{by_size, holds, holds_on_walks, is_large, tests};
 
 fn push(number: u8) -> ReceiptCall {
     call(Role::Push(message(number, None)))
@@ -146,24 +146,11 @@ fn messages_of_a_topic_replace_each_other_with_their_receipts() {
     holds(&topic_with_an_ack());
 }
 
-#[test]
-fn a_withdrawn_message_has_no_receipt_unless_it_is_acked() {
-    holds(&withdrawn());
-}
-
-#[test]
-fn two_nodes_expire_receipts() {
-    holds(&two_expire());
-}
-
-#[test]
-fn nothing_is_left_of_a_subscription_that_ends_under_an_ack() {
-    holds(&ended());
-}
-
-#[test]
-fn a_subscription_keeps_its_bound() {
-    holds(&bound());
+tests! {
+    a_withdrawn_message_has_no_receipt_unless_it_is_acked: holds(&withdrawn());
+    two_nodes_expire_receipts: holds(&two_expire());
+    nothing_is_left_of_a_subscription_that_ends_under_an_ack: holds(&ended());
+    a_subscription_keeps_its_bound: holds(&bound());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use storage::record_row::RecordRow;
 
 use super::{Mutation, Outcome, Promise, Records, Role, UAID, last_connect, month};
 use crate::rule_models::Scenario;
-use crate::search::{by_size, holds, holds_on_walks, is_large};
+use crate::search::{by_size, holds, holds_on_walks, is_large, tests};
 
 type Model = Scenario<Records>;
 
@@ -96,29 +96,12 @@ fn kinds() -> Model {
     })
 }
 
-#[test]
-fn two_nodes_move_the_agent_of_the_latest_connection() {
-    holds(&two_nodes());
-}
-
-#[test]
-fn an_agent_behind_a_bridge_is_moved_by_any_node_once() {
-    holds(&bridged());
-}
-
-#[test]
-fn a_user_who_reconnects_is_not_dropped() {
-    holds(&dropped());
-}
-
-#[test]
-fn a_user_who_is_made_again_while_it_is_dropped_stays() {
-    holds(&made_again());
-}
-
-#[test]
-fn a_record_stays_of_its_kind() {
-    holds(&kinds());
+tests! {
+    two_nodes_move_the_agent_of_the_latest_connection: holds(&two_nodes());
+    an_agent_behind_a_bridge_is_moved_by_any_node_once: holds(&bridged());
+    a_user_who_reconnects_is_not_dropped: holds(&dropped());
+    a_user_who_is_made_again_while_it_is_dropped_stays: holds(&made_again());
+    a_record_stays_of_its_kind: holds(&kinds());
 }
 
 #[test]
