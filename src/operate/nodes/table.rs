@@ -31,8 +31,6 @@ const WHY_BYTES_MAX: usize = 200;
 pub struct NodeTable {
     /// The worst is first.
     pub rows: Vec<NodeRow>,
-    /// How far the clocks of the nodes that answer are ahead.
-    pub clocks: Vec<(NodeId, ClockDifference)>,
     /// Nodes that are not asked, because they are too many.
     pub left_out: usize,
 }
@@ -88,7 +86,8 @@ struct Answer {
 /// `nodes_max` of them.
 pub async fn of(named: &BTreeMap<NodeId, u64>, nodes_max: usize, context: &Context) -> NodeTable {
     let own = context.part::<AppState>().map(NodeRow::own);
-    let called = context.part::<Directory>().map(NodeDirectory::peers).unwrap_or_default();
+    let directory = context.part::<Directory>();
+    let called = directory.map(NodeDirectory::peers).unwrap_or_default();
     let called: BTreeMap<_, _> = called.iter().map(|peer| (&peer.node, peer)).collect();
     let is_other = |node: &&NodeId| own.as_ref().is_none_or(|own| own.node != node.as_str());
     let nodes: BTreeSet<_> = named.keys().chain(called.keys().copied()).filter(is_other).collect();
@@ -109,14 +108,17 @@ pub async fn of(named: &BTreeMap<NodeId, u64>, nodes_max: usize, context: &Conte
     let skew = Span::from_secs(context.settings.cluster_clock_skew_s);
     let here = (ClockDifference::ZERO, skew);
     rows.extend(callers.iter().map(|caller| NodeRow::calling(caller, here)));
-    for Answer { ahead, about, .. } in &answers {
+    for Answer { node, ahead, about, state } in &answers {
         let callers = about.iter().flat_map(|about| &about.callers);
         // The clock of the node that they call may differ by as much, too.
         let there = (ahead.unwrap_or_default(), Span(2 * skew.0));
         rows.extend(callers.map(|caller| NodeRow::calling(caller, there)));
+        // What is wrong with the server has it too.
+        if let (NodeState::Unreachable(_), Some(directory)) = (state, directory) {
+            directory.probe(node);
+        }
     }
-    let clocks = answers.into_iter().filter_map(|Answer { node, ahead, .. }| Some((node, ahead?)));
-    NodeTable { rows: in_order(rows), clocks: clocks.collect(), left_out }
+    NodeTable { rows: in_order(rows), left_out }
 }
 
 /// Leaves one row of each node: that of its own answer, or of its last call.
@@ -216,6 +218,12 @@ impl NodeRow {
             called_s_ago: Some(caller.called_s_ago),
             ..Self::new(&caller.name, NodeState::Calls)
         }
+    }
+
+    /// Its clock, if it is known.
+    pub fn clock(&self) -> Option<(NodeId, ClockDifference)> {
+        let ahead = ClockDifference(self.clock_ahead_s?.saturating_mul(1000));
+        Some((NodeId::new(&self.node), ahead))
     }
 
     pub fn is_silent(&self) -> bool {
