@@ -93,6 +93,10 @@ impl NodeDirectory for Directory {
         self.peers.peers()
     }
 
+    fn probe(&self, node: &NodeId) {
+        self.peers.probe(node);
+    }
+
     fn clocks(&self) -> ClockComparison {
         self.peers.clocks()
     }

@@ -25,7 +25,10 @@ pub trait NodeDirectory: Send + Sync {
         Vec::new()
     }
 
-    /// The clocks of this node and of the peers that have answered it. Empty without such a peer.
+    /// Calls a peer, so that its breaker opens if it does not answer.
+    fn probe(&self, _node: &NodeId) {}
+
+    /// The clocks of this node and of those that it knows by a call. Empty without such a node.
     fn clocks(&self) -> ClockComparison {
         ClockComparison::default()
     }

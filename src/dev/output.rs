@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::agent::Event;
 use super::base64url::to_base64url;
 use super::subscription::{KeyTexts, Subscription};
-use crate::system::printable::printable;
+use crate::system::printable::{count, printable};
 
 /// Where and how to print.
 pub struct Output<W> {
@@ -48,7 +48,11 @@ impl<W: Write> Output<W> {
             Event::Message { body, .. } => match std::str::from_utf8(body) {
                 Ok(text) => printable(text),
                 Err(_) => {
-                    format!("({} bytes that are no text: {})", body.len(), to_base64url(body))
+                    format!(
+                        "({} that are no text: {})",
+                        count(body.len() as u64, "byte"),
+                        to_base64url(body)
+                    )
                 }
             },
             Event::Undecryptable { version, reason } => {
@@ -170,7 +174,7 @@ mod tests {
         let refused = Event::BroadcastRefused { id: "news".into(), reason: "why".into() };
         assert_eq!(print(false, None, &refused), "(no broadcast news: why)\n");
         assert_eq!(print(false, None, &received(Ok(b""))), "(a push without a message)\n");
-        assert_eq!(print(false, None, &received(Ok(&[0xff]))), "(1 bytes that are no text: _w)\n");
+        assert_eq!(print(false, None, &received(Ok(&[0xff]))), "(1 byte that are no text: _w)\n");
         assert_eq!(print(false, None, &received(Err("why"))), "(message v cannot be read: why)\n");
     }
 

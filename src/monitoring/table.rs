@@ -252,8 +252,8 @@ metrics! {
     NODE_PUSHES: Gauge, "kalends_node_pushes_in_flight", node in Nodes;
     /// Notifications that wait to be sent to another node.
     NODE_NOTIFICATIONS: Gauge, "kalends_node_notifications_pending", node in Nodes;
-    /// How far the clock of a node is ahead or behind, in whole seconds: of each other node that has answered this one,
-    /// and of `this server`. It is compared with the clocks that more than half of these nodes agree on, and is 0
+    /// How far the clock of a node is ahead or behind, in whole seconds: of each other node that has answered this one
+    /// or called it, and of `this server`. It is compared with the clocks that more than half of these nodes agree on, and is 0
     /// within `cluster_clock_skew_s`. Without such a majority it is compared with the clock of this server, and that of
     /// this server with the one that differs most.
     NODE_CLOCK: Gauge, "kalends_node_clock_difference_seconds",

@@ -22,8 +22,9 @@ use crate::command::{
 use crate::push::app::AppState;
 use crate::push::judge::{Check, Finding, Severity};
 use crate::push::push_counters::OUTCOMES;
-use crate::settings::Settings;
+use crate::settings::{Role, Settings};
 use crate::system::build::Build;
+use crate::system::printable::count;
 
 /// Maximum time of the store to list its months.
 const STORE_WAIT: Duration = Duration::from_secs(2);
@@ -44,6 +45,9 @@ pub struct Status {
 #[serde(deny_unknown_fields)]
 pub struct Screen {
     pub at_ms: u64,
+    /// Its name among the nodes, and its role. None of a server of before December 2026.
+    pub node: Option<String>,
+    pub role: Option<String>,
     pub version: String,
     pub origin: Option<String>,
     /// Where programs on its machine reach it, if its settings have the port: an origin, or `unix:` and a path.
@@ -153,6 +157,8 @@ Examples:
         });
         job.report(Screen {
             at_ms: context.now().0,
+            node: Some(common.name.clone()),
+            role: Some(node.role().name().to_owned()),
             version: Build::TEXT.to_owned(),
             origin: context.origin.clone(),
             own_origin: own_origin(&context.settings, context.origin.as_deref()),
@@ -210,7 +216,12 @@ impl Screen {
     fn lines(&self) -> Vec<(&'static str, String)> {
         let now = Time(self.at_ms);
         let ago = |at_ms| format!("{} ago", human(now.since(Time(at_ms))));
-        let mut lines = vec![("version", self.version.clone())];
+        let mut lines = Vec::new();
+        let role = self.role.as_deref().filter(|role| *role != Role::All.name());
+        if let Some((node, role)) = self.node.as_ref().zip(role) {
+            lines.push(("node", format!("{node} ({role} node)")));
+        }
+        lines.push(("version", self.version.clone()));
         lines.extend(self.origin.clone().map(|origin| ("address", origin)));
         lines
             .extend(self.operator_page.map(|page| {
@@ -228,16 +239,20 @@ impl Screen {
         }
         lines.extend(
             self.former_url_pushes
-                .map(|pushes| ("former URLs", format!("{pushes} pushes since the start"))),
+                .map(|pushes| ("former URLs", count(pushes, "push") + " since the start")),
         );
-        lines.extend(self.waiting_messages.map(|count| ("waiting", format!("{count} messages"))));
+        lines.extend(self.waiting_messages.map(|waiting| ("waiting", count(waiting, "message"))));
         let free =
             self.disk_free_bytes.map(|free| format!(", {} free on its disk", HumanBytes(free)));
         lines.push(("store", self.store.clone() + &free.unwrap_or_default()));
         lines.extend(self.months.as_ref().map(|months| ("months", months.join(" "))));
         if let Some((agents, at)) = self.agents_by_month.as_ref().zip(self.agents_counted_ms) {
-            let each: String =
-                agents.iter().map(|(month, count)| format!("{month}: {count}, ")).collect();
+            // The newest first: most user agents are on it.
+            let each: String = agents
+                .iter()
+                .rev()
+                .map(|(month, agents)| format!("{} on {month}, ", count(*agents, "user agent")))
+                .collect();
             lines.push(("by month", format!("{each}counted {}", ago(at))));
         }
         let is_awaited = self.findings.iter().any(|finding| finding.check == Check::Certificate);
@@ -267,4 +282,49 @@ impl Screen {
 
 fn human(span: Span) -> HumanDuration {
     HumanDuration(Duration::from_millis(span.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn screen(node: &str, role: &str) -> Screen {
+        let month: Month = "2026_11".parse().expect("it is a month");
+        Screen {
+            at_ms: 60_000,
+            node: Some(node.to_owned()),
+            role: Some(role.to_owned()),
+            version: "1".to_owned(),
+            origin: None,
+            own_origin: None,
+            operator_page: None,
+            started_ms: 0,
+            user_agents: Some(1),
+            pushes: None,
+            former_url_pushes: Some(1),
+            store: "embedded".to_owned(),
+            disk_free_bytes: None,
+            waiting_messages: Some(1),
+            months: None,
+            agents_by_month: Some([(month.previous(), 1), (month, 2)].into()),
+            agents_counted_ms: Some(0),
+            certificate_expires_ms: None,
+            backup_ms: None,
+            findings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_node_of_a_cluster_is_named_and_numbers_have_the_right_words() {
+        let text = screen("http://a:8081", "connection").text(true);
+        for line in [
+            "\nnode         http://a:8081 (connection node)\n",
+            "\nformer URLs  1 push since the start\n",
+            "\nwaiting      1 message\n",
+            "\nby month     2 user agents on 2026_11, 1 user agent on 2026_10, counted ",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+        assert!(!screen("local", "all").text(true).contains("\nnode "), "it is the only one");
+    }
 }

@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 use actors::broadcasts::BroadcastView;
 use actors::observe::{BreakerState, PeerStatus};
 use actors::registry::CountConnections;
-use state_machine::{Month, Span, Uaid};
+use state_machine::{ClockComparison, Month, Span, Uaid};
 use storage::DiskSpace;
 use tokio::time::timeout;
 
 use super::app::{AppState, SharedState, WebSocketRole};
-use super::judge::{Check, Findings, Judgement, clocks};
+use super::judge::{Check, Findings, Judgement, clocks, disk};
 use crate::limits::{PortName, PortState};
-use crate::system::tls::certificate::Validity;
+use crate::system::printable::count;
+use crate::system::tls::certificate::Certificate;
 
 /// Maximum time for the store or the registry to answer a check.
 const CHECK_WAIT: Duration = Duration::from_secs(2);
@@ -25,6 +26,9 @@ const NEARLY_FULL_PART: usize = 10;
 
 /// Nodes that a sentence names.
 const NAMED_MAX: usize = 5;
+
+/// Time for which a refused call of a node is found. Nodes that are up call more often.
+const REFUSED_CALL_KEPT: Span = Span::from_secs(5 * 60);
 
 impl AppState {
     /// Takes at most twice [`CHECK_WAIT`], and writes a row to see that the store keeps it.
@@ -41,7 +45,8 @@ impl AppState {
         let common = &*self.common;
         let mut findings = Findings::new(&common.judge, common.clock.now());
         if let Some(why) = &*common.judge.store_failure.lock() {
-            findings.add_with_reason(Check::Store, "the store does not answer", why.clone());
+            let found = format!("{} does not answer", common.judge.database);
+            findings.add_with_reason(Check::Store, found, why.clone());
         }
         of_process(common, &mut findings);
         let mut connections = None;
@@ -50,10 +55,7 @@ impl AppState {
         }
         if let Some(nodes) = self.nodes() {
             of_peers(&nodes.peers(), &mut findings);
-            let sentences = clocks::sentences(&nodes.clocks());
-            if !sentences.is_empty() {
-                findings.add(Check::Clock, clause(&sentences.join(" ")));
-            }
+            of_clocks(&nodes.clocks(), &mut findings);
         }
         Judgement { findings: findings.end(), connections }
     }
@@ -73,13 +75,13 @@ fn of_process(common: &SharedState, findings: &mut Findings) {
         findings.add(Check::Socket, found);
     }
     if let Some(disk) = common.store.state().disk {
-        of_disk(disk, findings);
+        of_disk(disk, &judge.data_dir, findings);
     }
     let certificates = &common.certificates;
     match (certificates.current(), &*certificates.awaited.lock()) {
-        (Some(current), _) => of_certificate(current.valid, findings),
+        (Some(current), _) => of_certificate(&current, &judge.certificate_of, findings),
         (None, Some(why)) => {
-            let found = "there is no certificate yet";
+            let found = format!("there is no certificate yet ({})", judge.certificate_of);
             findings.add_with_reason(Check::Certificate, found, why.clone());
         }
         (None, None) => {}
@@ -87,7 +89,7 @@ fn of_process(common: &SharedState, findings: &mut Findings) {
     of_port(common.limits.port_state(PortName::Public), findings);
     let risks = judge.risks.lock().join("; ");
     if !risks.is_empty() {
-        findings.add(Check::Durability, risks);
+        findings.add(Check::Durability, format!("{}: {risks}", judge.database));
     }
     let missing: Vec<_> = judge.missing_months.lock().iter().map(Month::to_string).collect();
     if let [.., _] = *missing {
@@ -108,7 +110,7 @@ fn of_process(common: &SharedState, findings: &mut Findings) {
         findings.add(Check::MetricsPort, found);
     }
     if let Some(age) = judge.without_backup(now) {
-        findings.add(Check::Backup, format!("there was no backup for {} days", days(age)));
+        findings.add(Check::Backup, format!("there was no backup for {}", count(days(age), "day")));
     }
 }
 
@@ -124,12 +126,9 @@ fn of_port(
     }
 }
 
-fn of_disk(DiskSpace { free_bytes, free_bytes_min, .. }: DiskSpace, findings: &mut Findings) {
-    let found = format!(
-        "the disk has {} MiB free, and messages are refused below {} MiB",
-        free_bytes >> 20,
-        free_bytes_min >> 20
-    );
+fn of_disk(disk: DiskSpace, data_dir: &str, findings: &mut Findings) {
+    let DiskSpace { free_bytes, free_bytes_min, .. } = disk;
+    let found = format!("the disk of {data_dir} has {}", disk::low(free_bytes, free_bytes_min));
     if free_bytes < free_bytes_min {
         findings.add(Check::Space, found);
     } else if free_bytes < free_bytes_min.saturating_mul(DISK_LOW) {
@@ -137,17 +136,18 @@ fn of_disk(DiskSpace { free_bytes, free_bytes_min, .. }: DiskSpace, findings: &m
     }
 }
 
-fn of_certificate(valid: Validity, findings: &mut Findings) {
-    let now = findings.now;
+fn of_certificate(certificate: &Certificate, of: &str, findings: &mut Findings) {
+    let (now, valid, day) = (findings.now, certificate.valid, certificate.last_day());
     if now >= valid.expires {
-        findings.add(Check::Certificate, "the certificate has ended");
+        findings.add(Check::Certificate, format!("the certificate ended on {day} ({of})"));
     } else if let Some(left) = valid.ends_soon(now) {
         let hours = left.0 / (60 * 60 * 1000);
         let left = match hours {
-            ..48 => format!("{hours} hours"),
-            _ => format!("{} days", days(left)),
+            ..48 => count(hours, "hour"),
+            _ => count(days(left), "day"),
         };
-        findings.add(Check::CertificateEnds, format!("the certificate ends in {left}"));
+        let found = format!("the certificate ends in {left}, on {day} ({of})");
+        findings.add(Check::CertificateEnds, found);
     }
 }
 
@@ -181,15 +181,29 @@ fn of_rivals(agents: &[Uaid], findings: &mut Findings) {
 fn of_peers(peers: &[PeerStatus], findings: &mut Findings) {
     // One that is tried again has not answered yet.
     let is_silent = |peer: &&PeerStatus| peer.breaker != BreakerState::Closed;
-    let silent: Vec<_> = peers.iter().filter(is_silent).map(|peer| peer.node.as_str()).collect();
+    let mut silent: Vec<_> =
+        peers.iter().filter(is_silent).map(|peer| peer.node.as_str()).collect();
+    silent.sort_unstable();
     if let [.., _] = *silent {
         let named = silent[..silent.len().min(NAMED_MAX)].join(", ");
         let does = if silent.len() == 1 { "does" } else { "do" };
-        let (silent, all) = (silent.len(), peers.len());
-        findings.add(
-            Check::Nodes,
-            format!("{silent} of {all} nodes that this one calls {does} not answer: {named}"),
-        );
+        let nodes = count(silent.len() as u64, "node");
+        findings.add(Check::Nodes, format!("{nodes} {does} not answer: {named}"));
+    }
+}
+
+/// Clocks that can be compared, and that of a caller whose calls are refused.
+fn of_clocks(clocks: &ClockComparison, findings: &mut Findings) {
+    let mut sentences = clocks::sentences(clocks);
+    let refused = *findings.judge.refused_call.lock();
+    if let Some(call) = refused.filter(|call| findings.now.since(call.at) < REFUSED_CALL_KEPT) {
+        let (from, distance) = (call.from, clocks::distance(call.ahead));
+        sentences.push(format!(
+            "The calls of a node at {from} are refused, as its clock is {distance} this one: set the wrong one."
+        ));
+    }
+    if !sentences.is_empty() {
+        findings.add(Check::Clock, clause(&sentences.join(" ")));
     }
 }
 
@@ -212,11 +226,74 @@ fn days(span: Span) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use state_machine::{NodeId, Time};
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use state_machine::{ClockDifference, NodeId, Time};
 
     use super::*;
-    use crate::push::judge::Judge;
+    use crate::push::judge::{Judge, RefusedCall};
     use crate::settings::Settings;
+
+    fn found(add: impl Fn(&mut Findings<'_>), settings: &Settings, now: Time) -> Vec<String> {
+        let judge = Judge::new(settings, Time(0));
+        let mut findings = Findings::new(&judge, now);
+        add(&mut findings);
+        findings.end().into_iter().map(|finding| finding.found).collect()
+    }
+
+    #[test]
+    fn a_disk_is_named_with_its_directory_and_the_setting() {
+        let disk = DiskSpace {
+            free_bytes: 3 << 29,
+            free_bytes_min: 1 << 30,
+            messages_refused: 0,
+            subscriptions_refused: 0,
+        };
+        let settings = Settings { data_dir: "/srv/k".into(), ..Settings::default() };
+        assert_eq!(
+            found(|findings| of_disk(disk, &findings.judge.data_dir, findings), &settings, Time(0)),
+            [
+                "the disk of /srv/k has 1.5 GiB free, and messages are refused below 1 GiB (disk_free_min)"
+            ]
+        );
+    }
+
+    #[test]
+    fn nodes_and_clocks_that_are_wrong_are_all_named_and_an_old_refusal_is_none() {
+        let peer = |node: &str, breaker| PeerStatus {
+            node: NodeId::new(node),
+            breaker,
+            pushes_in_flight: 0,
+            notifications_pending: 0,
+        };
+        let peers = [
+            peer("http://b:1", BreakerState::HalfOpen),
+            peer("http://c:1", BreakerState::Closed),
+            peer("http://a:1", BreakerState::HalfOpen),
+        ];
+        let ahead = |seconds: i64| ClockDifference(seconds * 1000);
+        let clocks = [("http://c:1", 1200), ("http://d:1", 0)];
+        let clocks = clocks.map(|(node, seconds)| (NodeId::new(node), ahead(seconds)));
+        let clocks = ClockComparison::of(clocks, Span::from_secs(60));
+        let add = |findings: &mut Findings<'_>| {
+            let (from, ahead) = (IpAddr::V4(Ipv4Addr::LOCALHOST), ahead(-172_800));
+            let call = RefusedCall { at: Time(0), from, ahead };
+            *findings.judge.refused_call.lock() = Some(call);
+            of_peers(&peers, findings);
+            of_clocks(&clocks, findings);
+        };
+        let settings = Settings::default();
+        let silent = "2 nodes do not answer: http://a:1, http://b:1";
+        let wrong = "the clock of http://c:1 is 20 min ahead of the others: set it";
+        let refused = "The calls of a node at 127.0.0.1 are refused, as its clock is 48 h behind this one: set the \
+                       wrong one";
+        let kept = Time(REFUSED_CALL_KEPT.0);
+        assert_eq!(
+            found(add, &settings, Time(kept.0 - 1)),
+            [silent.to_owned(), format!("{wrong}. {refused}")]
+        );
+        assert_eq!(found(add, &settings, kept), [silent, wrong]);
+    }
 
     #[test]
     fn a_node_is_silent_until_a_probe_of_it_has_succeeded() {

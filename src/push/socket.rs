@@ -1,6 +1,8 @@
 //! `GET /` and `GET /u/TOKEN`: upgrades the connection of a user agent to a WebSocket, and answers a browser with a
 //! page.
 
+use std::borrow::Cow;
+
 use actix_web::http::header::{HeaderMap, HeaderValue, SEC_WEBSOCKET_KEY, UPGRADE};
 use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::web::Data;
@@ -49,19 +51,16 @@ async fn without_upgrade(
     }
     let node = request.app_data::<Data<AppState>>().expect("each port has the node");
     let state = match common.is_draining() {
-        true => (false, "This server is stopping.".to_owned()),
+        true => (false, "This server is stopping: devices connect again by themselves.".into()),
         false => match node.judge().await.outages().next() {
-            None => (true, "This server is running.".to_owned()),
+            None => (true, Cow::Borrowed("This server is running.")),
             Some(outage) => {
-                let found = &outage.found;
-                (
-                    false,
-                    format!("This server has a problem: {found}. Only its operator can mend it."),
-                )
+                let means = outage.check.for_visitors().unwrap_or("This server does not work.");
+                (false, Cow::Owned(format!("{means} Only its operator can mend it.")))
             }
         },
     };
-    let state = (state.0, state.1.as_str());
+    let state = (state.0, &*state.1);
     Ok(page.answer((request.path(), headers), state, common.clock.of_machine()))
 }
 

@@ -29,6 +29,7 @@ use super::open_store::{self, OpenedStore};
 use super::router_url_check::RouterUrl;
 use super::{limits, other_servers};
 use crate::cluster::about::AboutNode;
+use crate::cluster::callers::Callers;
 use crate::cluster::inbound::RouterPort;
 use crate::cluster::outbound::{NodeAccess, RemoteNodes};
 use crate::cluster::signature::ClusterKeys;
@@ -39,7 +40,7 @@ use crate::push::access::AccessCheck;
 use crate::push::app::{AppState, EndpointRole, MessageIds, SharedState, WebSocketRole};
 use crate::push::bridges::Bridges;
 use crate::push::endpoint_token::EndpointTokens;
-use crate::push::judge::Judge;
+use crate::push::judge::{Judge, RefusedCall};
 use crate::push::message_url::MessageUrls;
 use crate::push::origin_check::OriginCheck;
 use crate::push::origins::Origins;
@@ -132,16 +133,17 @@ pub(super) async fn assemble(
         log_state: Arc::clone(log_state),
         log: log.clone(),
     });
-    let parts = NodeParts { settings, common: &common, keys: &keys, origin: &origin };
+    let callers = Arc::default();
+    let parts =
+        NodeParts { settings, common: &common, keys: &keys, origin: &origin, callers: &callers };
     let nodes = parts.directory(role, &name);
     let connections = match role.has_connections() {
         true => Some(parts.connections(&name, &nodes, frozen_month).await?),
         false => None,
     };
     let router = (role == Role::Connection).then(|| parts.router_port(name.clone(), &nodes));
-    let callers = router.as_ref().map(RouterPort::callers).unwrap_or_default();
     let peers = (role != Role::All).then(|| NodeAccess::of(&keys, settings)).flatten();
-    let peers = peers.map(|access| access.with_callers(callers));
+    let peers = peers.map(|access| access.with_callers(Arc::clone(&callers)));
     let router_url = router.as_ref().zip(peers.clone()).map(|(router, access)| RouterUrl {
         access,
         node: name,
@@ -190,6 +192,7 @@ struct NodeParts<'a> {
     common: &'a Data<SharedState>,
     keys: &'a Keys,
     origin: &'a PublicUrl,
+    callers: &'a Arc<Callers>,
 }
 
 impl NodeParts<'_> {
@@ -204,8 +207,9 @@ impl NodeParts<'_> {
             })),
             Role::Connection | Role::Endpoint => {
                 let (keys, allowed) = (self.cluster_keys(), self.settings.nodes_allowed.clone());
-                let limits = self.settings.into();
-                let nodes = RemoteNodes::new(keys, allowed, limits, clock.clone(), log.clone());
+                let (limits, callers) = (self.settings.into(), Arc::clone(self.callers));
+                let (clock, log) = (clock.clone(), log.clone());
+                let nodes = RemoteNodes::new(keys, allowed, limits, callers, clock, log);
                 nodes.introduce(name.as_str(), role.name());
                 Arc::new(nodes)
             }
@@ -227,7 +231,14 @@ impl NodeParts<'_> {
             ..AboutNode::default()
         };
         let (keys, limits) = (self.cluster_keys(), self.settings.into());
+        let common = Data::clone(self.common);
+        let on_other_day = move |from, ahead| {
+            let call = RefusedCall { at: common.clock.now(), from, ahead };
+            *common.judge.refused_call.lock() = Some(call);
+        };
         RouterPort::new(name, keys, directory, Box::new(about), clock, limits, log)
+            .with_callers(Arc::clone(self.callers))
+            .on_other_day(Box::new(on_other_day))
     }
 
     /// Whether user agents need an access token.
@@ -246,7 +257,7 @@ impl NodeParts<'_> {
         directory: &Directory,
         frozen_month: Option<Month>,
     ) -> Result<Data<WebSocketRole>, ServeError> {
-        let Self { settings, common, keys, origin } = self;
+        let Self { settings, common, keys, origin, .. } = self;
         let SharedState { feeds, clock, log, .. } = &****common;
         let limits = BroadcastLimits {
             spread: Span(settings.broadcast_fanout_ms),
@@ -303,7 +314,7 @@ impl NodeParts<'_> {
         bridges: &Bridges,
         frozen_month: Option<Month>,
     ) -> (PublicApis, Arc<BridgedAgents>) {
-        let Self { settings, common, keys, origin } = self;
+        let Self { settings, common, keys, origin, .. } = self;
         let SharedState { store, feeds, clock, limits, log, .. } = &****common;
         let agent_limits = limits::of_bridged_agents(settings, frozen_month);
         let (store, time) = (Arc::clone(store), clock.clone());
@@ -331,7 +342,7 @@ impl NodeParts<'_> {
         (bridges, agents): (Arc<Bridges>, Arc<BridgedAgents>),
         ids: MessageIds,
     ) -> Data<EndpointRole> {
-        let Self { settings, common, keys, origin } = self;
+        let Self { settings, common, keys, origin, .. } = self;
         let SharedState { store, clock, log, .. } = &****common;
         let grace = match role {
             Role::Endpoint => Duration::from_millis(settings.node_answer_grace_ms) + REMOTE_GRACE,

@@ -33,6 +33,12 @@ pub fn unix_now() -> Time {
     Time(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
 }
 
+/// Such as `14 Nov 2023`, in UTC.
+pub fn day(seconds: u64) -> String {
+    let text = date(seconds);
+    text.get(5..16).unwrap_or(&text).to_owned()
+}
+
 /// A date of HTTP, in UTC. One after the year 9999 is that year's last.
 pub fn date(seconds: u64) -> String {
     const LAST: u64 = 253_402_300_799;

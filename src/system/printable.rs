@@ -1,4 +1,14 @@
-//! Texts of other programs in a terminal.
+//! Texts of other programs in a terminal, and numbers of things.
+
+/// Such as `1 node`, `7 nodes` or `2 pushes`.
+pub(crate) fn count(number: u64, thing: &str) -> String {
+    let ending = match number {
+        1 => "",
+        _ if thing.ends_with("sh") => "es",
+        _ => "s",
+    };
+    format!("{number} {thing}{ending}")
+}
 
 /// A text of a server or sender, safe to print: its control characters could change a terminal.
 pub(crate) fn printable(text: &str) -> String {

@@ -64,6 +64,7 @@ async fn a_good_server_finds_nothing_and_shows_what_it_does() {
     let (code, screen) = told(&server, &["status"]).await;
     assert_eq!(code, Some(0));
     assert!(screen.starts_with("Everything works.\n"), "{screen}");
+    assert!(!screen.contains("\nnode "), "it is no node of a cluster: {screen}");
     for line in
         ["user agents  1 connected", "backup       none is known", "store        embedded, "]
     {
@@ -124,10 +125,34 @@ async fn a_disk_that_is_low_is_a_warning_and_a_full_one_an_outage_with_what_to_d
 }
 
 #[actix_web::test]
+async fn a_database_that_is_away_is_named_to_operators_and_not_to_visitors() {
+    let wire = WireServer::start();
+    let server = Server::launch(dynamo::launch(&wire.url));
+    let database = format!("DynamoDB at {}", wire.url.trim_end_matches('/'));
+    drop(wire);
+    until(AT_ONCE, "it is found", async || server.health().await.status == 503).await;
+    let (_, screen) = told(&server, &["status"]).await;
+    assert!(screen.contains(&format!("{database} does not answer: ")), "{screen}");
+    let findings = findings(&server).await;
+    assert!(
+        findings[0]["remedy"].as_str().is_some_and(|it| it.starts_with("Start the database, "))
+    );
+    let (sender, url) = (Sender::new(), format!("{}/", server.origin()));
+    let visited = sender.request(Method::GET, &url).header("accept", "text/html").send().await;
+    let page = String::from_utf8_lossy(&visited.body);
+    assert!(page.contains(">No push message arrives now: the database of this server "), "{page}");
+    for hidden in [database.as_str(), "store", "DynamoDB", " open>"] {
+        assert!(!page.contains(hidden), "{hidden}: {page}");
+    }
+}
+
+#[actix_web::test]
 async fn a_certificate_in_its_last_days_is_a_warning() {
     let authority = Authority::new();
     authority.issue_for(Duration::from_secs(10 * 24 * 60 * 60 + 3600));
-    is_warned(&authority.server(&[]), "certificate_ends", "the certificate ends in 10 days").await;
+    let server = authority.server(&[]);
+    is_warned(&server, "certificate_ends", "the certificate ends in 10 days, on ").await;
+    is_warned(&server, "certificate_ends", " (tls_certificate = ").await;
 }
 
 #[actix_web::test]

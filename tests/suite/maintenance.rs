@@ -61,7 +61,7 @@ async fn users_that_stay_away_for_a_year_are_dropped_and_not_by_a_clock_that_jum
     // Two Sundays later.
     server.terminate();
     server.restart_as(at(0));
-    until(BOUND, "the user is dropped", async || server.log().contains("dropped 1 users")).await;
+    until(BOUND, "the user is dropped", async || server.log().contains("dropped 1 user")).await;
     until(BOUND, "the task ends", async || server.log().contains("maintenance ended")).await;
     assert!(months(&server) < before, "no user is on the table of its month");
     let first = scrape(&server).await[&of(SUCCEEDED, "drops")];

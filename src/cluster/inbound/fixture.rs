@@ -183,6 +183,7 @@ pub(super) fn port(registry: Registry, log: Logger) -> RouterPort {
         instance: INSTANCE,
         registry,
         about: Box::new(about),
+        on_other_day: Box::new(|_, _| ()),
         callers: Arc::default(),
         clock: Clock::starting_at(NOW),
         limits: limits(),

@@ -27,6 +27,7 @@ mod tests;
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ use actors::registry::{ConnectedElsewhere, MessageStored, NotifyResult};
 use actors::{Clock, Directory, SharedLogLimiter};
 use slog::{Logger, warn};
 use state_machine::delivery::NodeAnswer;
-use state_machine::{Message, NodeId, Span, Uaid};
+use state_machine::{ClockDifference, Message, NodeId, Span, Uaid};
 use storage::maintenance::PREFLIGHT_UAID;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -79,12 +80,16 @@ pub struct RouterPort {
     instance: Uaid,
     registry: Registry,
     about: Box<dyn Fn() -> AboutNode + Send + Sync>,
+    on_other_day: OnOtherDay,
     callers: Arc<Callers>,
     clock: Clock,
     limits: PortLimits,
     rejection_limiter: SharedLogLimiter,
     log: Logger,
 }
+
+/// Learns the address of a caller whose time is refused without a look at its signature, and how far its clock is ahead.
+pub type OnOtherDay = Box<dyn Fn(IpAddr, ClockDifference) + Send + Sync>;
 
 /// The limits of the router port.
 #[derive(Debug, Clone, Copy)]
@@ -183,6 +188,7 @@ impl RouterPort {
             instance: Uaid(Uuid::new_v4().into_bytes()),
             registry,
             about,
+            on_other_day: Box::new(|_, _| ()),
             callers: Arc::default(),
             clock,
             limits,
@@ -191,14 +197,17 @@ impl RouterPort {
         }
     }
 
+    pub fn on_other_day(self, on_other_day: OnOtherDay) -> Self {
+        Self { on_other_day, ..self }
+    }
+
+    pub fn with_callers(self, callers: Arc<Callers>) -> Self {
+        Self { callers, ..self }
+    }
+
     /// An agent id for which only this process answers that it is here.
     pub fn instance(&self) -> Uaid {
         self.instance
-    }
-
-    /// The nodes that call this one.
-    pub fn callers(&self) -> Arc<Callers> {
-        Arc::clone(&self.callers)
     }
 
     /// Starts a server on `listener`. Each connection holds what `open` returns.
@@ -317,6 +326,11 @@ async fn answer(request: HttpRequest, payload: Payload, port: Data<RouterPort>) 
         Err(refusal) => refusal,
     };
     port.log_rejection(&request, &refusal);
+    if let (Unauthenticated::Refused(Refused::OtherDay(ahead)), Some(peer)) =
+        (&refusal, request.peer_addr())
+    {
+        (port.on_other_day)(peer.ip(), *ahead);
+    }
     let mut answer = match refusal {
         Unauthenticated::Refused(_) => HttpResponse::Unauthorized(),
         Unauthenticated::TooLarge => HttpResponse::PayloadTooLarge(),

@@ -119,7 +119,7 @@ async fn only_a_node_of_the_cluster_that_introduces_itself_to_this_node_is_liste
     let scene = Scene::of(NotifyResult::NotConnected);
     let elsewhere = "http://127.0.0.1:8082";
     let names = || {
-        let callers = scene.port.callers().list(scene.port.clock.now());
+        let callers = scene.port.callers.list(scene.port.clock.now());
         callers.into_iter().map(|caller| caller.name).collect::<Vec<_>>()
     };
     let strange = Asked { keys: cluster_keys(OTHER_KEY), ..Asked::introduction("strange:1") };

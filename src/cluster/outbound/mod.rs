@@ -26,7 +26,7 @@ mod pending_notifications;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -42,12 +42,13 @@ use slog::{Logger, warn};
 use state_machine::breaker::Epoch;
 use state_machine::delivery::NodeAnswer;
 use state_machine::log_limiter::LogLimiter;
-use state_machine::{ClockComparison, Message, NodeId, Span, Time, Uaid};
+use state_machine::{ClockComparison, ClockDifference, Message, NodeId, Span, Time, Uaid};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
 use super::about::Introduction;
+use super::callers::Callers;
 use super::request::PeerRequest;
 use super::signature::ClusterKeys;
 use super::wire_message;
@@ -83,6 +84,8 @@ struct Shared {
     peer_added: Arc<Notify>,
     blocked_limiter: SharedLogLimiter,
     clock_log: ClockLog,
+    /// The nodes that call this one, which know its clock too.
+    callers: Arc<Callers>,
     /// Monotonic time since this was created.
     ticks: Clock,
     /// The runtime of the workers.
@@ -103,6 +106,7 @@ impl RemoteNodes {
         keys: Arc<ClusterKeys>,
         allowed: AllowedNodes,
         limits: RemoteLimits,
+        callers: Arc<Callers>,
         clock: Clock,
         log: Logger,
     ) -> Self {
@@ -120,6 +124,7 @@ impl RemoteNodes {
             peer_added: Arc::default(),
             blocked_limiter: SharedLogLimiter::new(limits.log_every),
             clock_log: ClockLog::new(limits.log_every, log.clone()),
+            callers,
             ticks: Clock::starting_at(Time(0)),
             runtime: Handle::current(),
             log,
@@ -187,6 +192,18 @@ impl NodeDirectory for RemoteNodes {
         let now = self.shared.ticks.now();
         let peers = self.shared.peers.read();
         peers.by_node.iter().map(|(node, peer_state)| peer_state.observe(node, now)).collect()
+    }
+
+    fn probe(&self, node: &NodeId) {
+        let peer = self.shared.peers.read().by_node.get(node).map(Arc::clone);
+        if let Some((peer, epoch)) = peer.and_then(|peer| Some((Arc::clone(&peer), peer.epoch()?)))
+        {
+            let shared = Arc::clone(&self.shared);
+            self.shared.runtime.spawn(async move {
+                send(&shared, &peer, epoch, PeerRequest::MessageStored(PROBE_AGENT)).await;
+                shared.wake_worker(&peer);
+            });
+        }
     }
 
     fn clocks(&self) -> ClockComparison {
@@ -290,15 +307,21 @@ impl Shared {
         result
     }
 
-    /// Empty without a peer that has answered.
+    /// Of at most `nodes_max` nodes: the peers that have answered, and then callers. Empty without any.
     fn clocks(&self) -> ClockComparison {
         let peers = self.peers.read();
         let known = peers
             .by_node
             .iter()
             .filter_map(|(node, state)| Some((node.clone(), state.peer.clock.ahead()?)));
-        let known: Vec<_> = known.collect();
+        let mut known: BTreeMap<_, _> = known.collect();
         drop(peers);
+        for caller in self.callers.list(self.caller.clock.now()) {
+            if known.len() < self.limits.nodes_max {
+                let ahead = ClockDifference(caller.clock_ahead_s.saturating_mul(1000));
+                known.entry(NodeId::new(&caller.name)).or_insert(ahead);
+            }
+        }
         match known.is_empty() {
             true => ClockComparison::default(),
             false => ClockComparison::of(known, self.limits.clock_skew),
@@ -390,14 +413,15 @@ async fn introduce(nodes: Weak<Shared>, peer_added: Arc<Notify>, own: Introducti
         let RemoteLimits { introduce_every: every, notification_wait: wait, .. } = shared.limits;
         let now = shared.ticks.now();
         introduced.retain(|_, at| now.since(*at) < every);
-        let time_ms = shared.caller.clock.now().0;
-        let body = Bytes::from(Introduction { time_ms, ..own.clone() }.to_text());
         let due = shared.called(|node| !introduced.contains_key(node));
         introduced.extend(due.iter().map(|(peer, _)| (peer.peer.address.node().clone(), now)));
         let calls =
             stream::iter(due).for_each_concurrent(NOTIFICATIONS_AT_ONCE, |(peer, epoch)| {
-                let (shared, body) = (Arc::clone(&shared), body.clone());
+                let (shared, own) = (Arc::clone(&shared), own.clone());
                 async move {
+                    // Its time is compared with that of its arrival.
+                    let time_ms = shared.caller.clock.now().0;
+                    let body = Bytes::from(Introduction { time_ms, ..own }.to_text());
                     let request = PeerRequest::MessageStored(PROBE_AGENT);
                     let result = shared.call(&peer.peer, request, body, wait).await;
                     peer.finished(epoch, &result, shared.ticks.now());

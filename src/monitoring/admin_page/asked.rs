@@ -6,6 +6,9 @@ use parking_lot::{Mutex, MutexGuard};
 use state_machine::{Span, Time};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+/// Time after a round was due until its answers before are of no use. No page was open then.
+const ANSWERS_KEPT: Span = Span::from_secs(60);
+
 pub(super) struct Asked<T> {
     last: Mutex<T>,
     due: Mutex<Option<Time>>,
@@ -18,7 +21,7 @@ impl<T: Default> Default for Asked<T> {
     }
 }
 
-impl<T> Asked<T> {
+impl<T: Default> Asked<T> {
     /// The answers of the last round.
     pub(super) fn last(&self) -> MutexGuard<'_, T> {
         self.last.lock()
@@ -30,8 +33,16 @@ impl<T> Asked<T> {
         let mut due = self.due.lock();
         let is_due = due.is_none_or(|due| due <= now || due > now + every);
         let permit = Arc::clone(&self.rounds).try_acquire_owned().ok().filter(|_| is_due)?;
+        if due.is_some_and(|due| now.since(due) >= ANSWERS_KEPT) {
+            *self.last() = T::default();
+        }
         *due = Some(now + every);
         Some(permit)
+    }
+
+    /// What was asked has changed: the next round is due.
+    pub(super) fn renew(&self) {
+        *self.due.lock() = None;
     }
 }
 
@@ -52,6 +63,18 @@ mod tests {
         // The clock is set forward by an hour, and back by two.
         assert_eq!(times(&[4720, 4721, 4780]), [4720, 4780]);
         assert_eq!(times(&[1000, 1001, 1060]), [1000, 1060]);
+    }
+
+    #[test]
+    fn a_round_is_due_once_what_was_asked_has_changed_and_old_answers_are_dropped() {
+        let asked = Asked::<Vec<u8>>::default();
+        let begins = |second: u64| asked.begin(Time(second * 1000), EVERY).is_some();
+        assert!(begins(1000) && !begins(1001));
+        asked.last().push(7);
+        asked.renew();
+        assert!(begins(1002) && !begins(1003));
+        assert!(begins(1062 + 59) && *asked.last() == [7]);
+        assert!(begins(1121 + 120) && asked.last().is_empty());
     }
 
     #[test]

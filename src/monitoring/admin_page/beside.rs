@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use actix_web::web::Data;
-use state_machine::{Span, Time};
+use actors::NodeDirectory;
+use actors::observe::BreakerState;
+use state_machine::{NodeId, Span, Time};
 
-use super::page::AdminPage;
+use super::page::{AdminPage, KnownNode};
 use crate::operate::nodes::table;
 use crate::operate::tables::status::GetStatus;
 use crate::settings::Role;
@@ -34,10 +36,29 @@ pub(super) fn count_months(page: &Data<AdminPage>, now: Time) {
     });
 }
 
-/// Asks the nodes that this one has called, if that is due.
+/// What calls have shown of the nodes: findings follow from it.
+fn known(nodes: &dyn NodeDirectory) -> Vec<KnownNode> {
+    let clocks = nodes.clocks();
+    let differs = |node: &NodeId| clocks.differing().any(|clock| clock.node.as_ref() == Some(node));
+    let silent = |breaker| breaker != BreakerState::Closed;
+    let known = nodes.peers().into_iter().map(|peer| {
+        let differs = differs(&peer.node);
+        (peer.node, silent(peer.breaker), differs)
+    });
+    let mut known: Vec<_> = known.collect();
+    known.sort_unstable();
+    known
+}
+
+/// Asks the nodes that this one has called, if that is due or if they have changed: the table has what the findings name.
 pub(super) fn ask_nodes(page: &Data<AdminPage>, now: Time) {
     if page.node.role() == Role::All {
         return;
+    }
+    let known = page.node.nodes().map(known).unwrap_or_default();
+    if *page.live.nodes_known.lock() != known {
+        *page.live.nodes_known.lock() = known;
+        page.live.nodes.renew();
     }
     let Some(round) = page.live.nodes.begin(now, ASK_EVERY) else { return };
     let page = Data::clone(page);

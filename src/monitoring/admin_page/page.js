@@ -105,7 +105,7 @@ const ROWS = {
       isThis(row) ? `${row.node} (this page)` : row.node,
       nodeState(row),
       row.role ?? "",
-      row.agents === null ? "" : number(row.agents),
+      agentsAt(row) === null ? "" : number(agentsAt(row)),
       difference(row.clock_ahead_s),
       row.version ?? "",
     ]),
@@ -175,6 +175,13 @@ function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+/** Writes a text of the program, in which code is between backticks. What others wrote has no code. */
+function writeCode(element, text) {
+  if (element.textContent === text.replaceAll("`", "")) return;
+  const code = (textContent) => Object.assign(document.createElement("code"), { textContent });
+  element.replaceChildren(...text.split("`").map((part, place) => (place % 2 ? code(part) : part)));
+}
+
 function made(name, parent, properties = {}) {
   const element = document.createElement(name);
   Object.assign(element, properties);
@@ -209,9 +216,11 @@ function fillFindings() {
     const item = list.children[place] ?? made("li", list);
     if (!item.children.length) ["strong", "span", "span"].forEach((name) => made(name, item));
     item.className = severity;
-    const texts = [`${sentence(why ? `${found}: ${why}` : found)}.`, ` ${effect} ${remedy}`, ` For ${since(began)}.`];
-    texts.forEach((text, part) => write(item.children[part], text));
-    item.lastElementChild.className = "quiet";
+    const [what, advice, time] = item.children;
+    write(what, `${sentence(why ? `${found}: ${why}` : found)}.`);
+    writeCode(advice, ` ${effect} ${remedy}`);
+    write(time, ` For ${since(began)}.`);
+    time.className = "quiet";
   }
 }
 
@@ -269,7 +278,9 @@ function isNew() {
   return now.agents === 0 && !seen && !sum("pushes_total") && !sum("waiting_messages");
 }
 
-const agentsOf = (rows) => rows.reduce((total, { agents }) => total + agents, 0);
+/** Of this node they are those of this moment, as in its figure. */
+const agentsAt = (row) => (isThis(row) ? now.agents : row.agents);
+const agentsOf = (rows) => rows.reduce((total, row) => total + agentsAt(row), 0);
 
 /** Which part of a cluster does not answer, and what that does to people. */
 function silentNodes() {
@@ -279,7 +290,7 @@ function silentNodes() {
   const reconnect = agents === 1 ? "1 user agent reconnects" : `${agents ? `${number(agents)} ` : ""}user agents reconnect`;
   const isThere = now.nodes.some((row) => row.role === "connection" && !isSilent(row));
   const where = isThere ? "elsewhere" : "later";
-  return `${number(silent.length)} of ${count(now.nodes.length, "node")} ${does} not answer; ${whose} ${reconnect} ${where}; nothing is lost.`;
+  return `${count(silent.length, "node")} ${does} not answer; ${whose} ${reconnect} ${where}; nothing is lost.`;
 }
 
 /** One sentence, and how good it is. */
@@ -355,7 +366,7 @@ function prepare(plot) {
   const { name, unit, series } = plot.dataset;
   const figure = made("figure", plot);
   const caption = made("figcaption", figure);
-  made("strong", caption, { textContent: unit ? `${name}, ${unit}` : name });
+  const title = made("strong", caption, { textContent: unit ? `${name}, ${unit}` : name });
   const time = made("span", caption, { className: "quiet" });
   const keys = made("span", caption, { className: "keys" });
   const picture = svg("svg", figure);
@@ -365,7 +376,7 @@ function prepare(plot) {
     const [name, label] = text.split(":");
     return { name, label, path: svg("path", picture, `s${place}`), key: made("span", keys, { className: `key s${place}` }) };
   });
-  const drawn = { plot, picture, grid, mark, lines, time, cursor: svg("path", picture, "cursor"), texts: svg("g", picture), at: null };
+  const drawn = { plot, title, picture, grid, mark, lines, time, cursor: svg("path", picture, "cursor"), texts: svg("g", picture), at: null };
   Object.assign(plot, { tabIndex: 0, role: "slider", ariaLabel: `${name}${unit ? ` in ${unit}` : ""}`, ariaValueMin: "0" });
   plot.addEventListener("keydown", (event) => {
     const { at } = rings[range()] ?? { at: [] };
@@ -396,14 +407,15 @@ function point(figure, place) {
   if (!ring?.at.length) return;
   const shown = place ?? ring.at.length - 1;
   const unit = figure.plot.dataset.unit ? ` ${figure.plot.dataset.unit}` : "";
+  const isNow = place === null && now && figure.lines[0].name === "agents";
   const values = figure.lines.map(({ name, label, key }) => {
-    const value = ring.columns[names.indexOf(name)]?.[shown] ?? null;
+    const value = isNow ? now.agents : (ring.columns[names.indexOf(name)]?.[shown] ?? null);
     const shownValue = name === "agents" && value !== null ? Math.round(value) : value;
     const text = `${label} ${number(shownValue)}${value === null ? "" : unit}`;
     write(key, text);
     return text;
   });
-  const time = new Date(ring.at[shown]).toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  const time = new Date(isNow ? now.at : ring.at[shown]).toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
   write(figure.time, time);
   const x = LEFT + ((ring.at[shown] - figure.from) / (figure.to - figure.from)) * figure.width;
   figure.cursor.setAttribute("d", place === null ? "" : `M${x.toFixed(1)} ${TOP}V${figure.bottom}`);
@@ -523,6 +535,10 @@ function draw() {
   for (const figure of figures) {
     const isOfAgents = figure.lines[0].name === "agents";
     figure.plot.hidden = now !== null && now.role === (isOfAgents ? "endpoint" : "connection");
+    if (isOfAgents && now?.role === "connection") {
+      figure.plot.ariaLabel = "User agents connected to this node";
+      write(figure.title, figure.plot.ariaLabel);
+    }
     if (!figure.plot.hidden) drawOne(figure, ring);
   }
 }

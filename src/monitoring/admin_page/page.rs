@@ -12,7 +12,7 @@ use actors::SharedLogLimiter;
 use parking_lot::{Mutex, MutexGuard};
 use slog::{o, warn};
 use state_machine::token_bucket::{Rate, TokenBucket};
-use state_machine::{Span, Time};
+use state_machine::{NodeId, Span, Time};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::sleep;
 
@@ -71,6 +71,9 @@ pub(crate) struct AdminPage {
     log_limiter: SharedLogLimiter,
 }
 
+/// A node, whether it does not answer, and whether its clock differs.
+pub(super) type KnownNode = (NodeId, bool, bool);
+
 /// What all open pages share.
 pub(super) struct Live {
     history: Mutex<History>,
@@ -83,6 +86,8 @@ pub(super) struct Live {
     pub(super) runs: Arc<Semaphore>,
     pub(super) months: Asked<()>,
     pub(super) nodes: Asked<NodeTable>,
+    /// What this node knew by its own calls when it asked them.
+    pub(super) nodes_known: Mutex<Vec<KnownNode>>,
     /// Of the store, which writes a row.
     pub(super) checks: Asked<()>,
     pub(super) file: HistoryFile,
@@ -98,6 +103,7 @@ impl Live {
             runs: Arc::new(Semaphore::new(1)),
             months: Asked::default(),
             nodes: Asked::default(),
+            nodes_known: Mutex::default(),
             checks: Asked::default(),
             file,
         }

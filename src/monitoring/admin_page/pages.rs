@@ -14,9 +14,9 @@ use crate::operate::access::list::AccessRow;
 use crate::operate::doctor::findings::{Finding, Level};
 use crate::operate::inspect::facts::Inspection;
 use crate::operate::inspect::text;
-use crate::push::web::escaped;
+use crate::push::web::{escaped, with_code};
 use crate::system::build::Build;
-use crate::system::clock;
+use crate::system::clock::day;
 
 /// Access tokens on one page, the first by name.
 const ROWS_MAX: usize = 1000;
@@ -145,7 +145,7 @@ fn listed(findings: &[Finding]) -> String {
     };
     let rows = findings.iter().map(|Finding { level, check, found, remedy }| {
         let class = if *level == Level::Fail { " class=\"bad\"" } else { "" };
-        let remedy = remedy.as_ref().map(|remedy| format!("<br>{}", escaped(remedy)));
+        let remedy = remedy.as_ref().map(|remedy| format!("<br>{}", with_code(remedy)));
         let (level, found, remedy) = (level.name(), escaped(found), remedy.unwrap_or_default());
         format!(
             "<tr{class}><th scope=\"row\">{check}</th><td>{level}</td><td>{found}{remedy}</td></tr>"
@@ -218,13 +218,13 @@ fn table(form: &str, rows: &[AccessRow]) -> String {
     for row in rows.iter().take(ROWS_MAX) {
         let number = |count: Option<u64>| count.map_or("–".to_owned(), |count| count.to_string());
         let (name, state) = (escaped(&row.name), escaped(&row.state));
-        let expires = row.expires_s.map_or("never".to_owned(), date);
+        let expires = row.expires_s.map_or("never".to_owned(), day);
         let (connected, pushes) = (number(row.connected), number(row.pushes));
         let action = match row.state.as_str() {
             "revoked" => String::new(),
             _ => revoke_button(form, &row.name, "Revoke"),
         };
-        let cells = [state, action, connected, pushes, date(row.created_s), expires];
+        let cells = [state, action, connected, pushes, day(row.created_s), expires];
         text += &format!("<tr><th scope=\"row\">{name}</th>");
         cells.iter().for_each(|cell| write!(text, "<td>{cell}</td>").expect("a text takes all"));
         text += "</tr>";
@@ -239,12 +239,6 @@ fn table(form: &str, rows: &[AccessRow]) -> String {
 
 fn revoke_button(form: &str, name: &str, text: &str) -> String {
     revoking(&[("name", name)], &format!("Revoke {name}")).button(form, text)
-}
-
-/// Such as `14 Nov 2023`, in UTC.
-fn date(seconds: u64) -> String {
-    let text = clock::date(seconds);
-    text.get(5..16).unwrap_or(&text).to_owned()
 }
 
 /// Adds the headers of every answer.
@@ -353,6 +347,15 @@ mod tests {
                 "{page}"
             );
         }
+        // What a stranger wrote is no code, what the doctor advises is.
+        let finding = |found: &str, remedy: &str| Finding {
+            level: Level::Fail,
+            check: "push",
+            found: found.to_owned(),
+            remedy: Some(remedy.to_owned()),
+        };
+        let page = html(examined(&shell, &Ok(vec![finding("`theirs`", "run `ours`")])));
+        assert!(page.contains("`theirs`") && page.contains("run <code>ours</code>"), "{page}");
         assert!(html(live(&shell, ALL)).contains(SCRIPT));
         let stranger = html(sign_in(StatusCode::OK, ""));
         assert!(stranger.contains("<h1>Kalends operator</h1>"), "{stranger}");
@@ -372,6 +375,6 @@ mod tests {
         for inline in ["style=", "onclick", "<style", "javascript:", "<script>", "{{", "http://"] {
             assert!(!page.contains(inline), "{inline}");
         }
-        assert_eq!(date(1_700_000_000), "14 Nov 2023");
+        assert_eq!(day(1_700_000_000), "14 Nov 2023");
     }
 }

@@ -14,7 +14,7 @@ use crate::command::backend::open_shared;
 use crate::command::store_command::collect;
 use crate::operate::status::Screen;
 use crate::operate::tables::list::List;
-use crate::push::judge::{Check, Finding, Severity};
+use crate::push::judge::{Check, Finding, Severity, disk};
 use crate::settings::keys::Keys;
 use crate::settings::store::message_tables::missing_months;
 use crate::settings::{Settings, StoreKind, is_missed};
@@ -60,8 +60,9 @@ fn running(screen: Screen, findings: &mut Findings) -> io::Result<()> {
     }
     let is_here = |check| matches!(check, Check::Disk | Check::Space | Check::Durability);
     let found = screen.findings.into_iter().filter(|finding| !is_here(finding.check));
-    for Finding { check, severity, found, effect, remedy, .. } in found {
+    for Finding { check, severity, found, why, effect, remedy, .. } in found {
         let (name, remedy) = (check.name(), format!("{effect} {remedy}"));
+        let found = why.map_or(found.clone(), |why| format!("{found}: {why}"));
         match severity {
             Severity::Outage => findings.fail(name, found, &remedy)?,
             Severity::Warning => findings.warn(name, found, &remedy)?,
@@ -82,12 +83,11 @@ fn disk(settings: &Settings, findings: &mut Findings) -> io::Result<()> {
 
 /// Of bytes that are free, and of those below which messages are refused.
 fn space(free: u64, min: u64) -> Verdict {
-    let found = format!("{} MiB are free", free >> 20);
-    let low = format!("{found}, and messages are refused below {} MiB", min >> 20);
+    let low = disk::low(free, min);
     match free {
         _ if free < min => (Level::Fail, low, "free some space, or lower disk_free_min"),
         _ if free < min.saturating_mul(4) => (Level::Warn, low, "free some space soon"),
-        _ => (Level::Ok, found, ""),
+        _ => (Level::Ok, disk::free(free), ""),
     }
 }
 
@@ -191,18 +191,13 @@ mod tests {
     fn a_disk_is_short_below_the_minimum_and_low_below_four_times_that() {
         const MIN: u64 = 5 << 20;
         for (free, min, level, words) in [
-            (MIN - 1, MIN, Level::Fail, "4 MiB are free, and messages are refused below 5 MiB"),
-            (MIN, MIN, Level::Warn, "5 MiB are free, and messages are refused below 5 MiB"),
-            (
-                4 * MIN - 1,
-                MIN,
-                Level::Warn,
-                "19 MiB are free, and messages are refused below 5 MiB",
-            ),
-            (4 * MIN, MIN, Level::Ok, "20 MiB are free"),
-            (0, 0, Level::Ok, "0 MiB are free"),
-            (u64::MAX - 1, u64::MAX / 2, Level::Warn, "17592186044415 MiB are free"),
-            (u64::MAX, u64::MAX / 2, Level::Ok, "17592186044415 MiB are free"),
+            (MIN - 1, MIN, Level::Fail, "4.9 MiB free, and messages are refused below 5 MiB"),
+            (MIN, MIN, Level::Warn, "5 MiB free, and messages are refused below 5 MiB"),
+            (4 * MIN - 1, MIN, Level::Warn, "19.9 MiB free, and messages are refused below 5 MiB"),
+            (4 * MIN, MIN, Level::Ok, "20 MiB free"),
+            (0, 0, Level::Ok, "0 B free"),
+            (u64::MAX - 1, u64::MAX / 2, Level::Warn, "16383.9 PiB free"),
+            (u64::MAX, u64::MAX / 2, Level::Ok, "15.9 EiB free"),
         ] {
             let (found_level, found, remedy) = space(free, min);
             assert_eq!(found_level, level, "{free} of {min}");

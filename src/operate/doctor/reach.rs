@@ -19,6 +19,7 @@ use super::findings::{Findings, Level, Verdict};
 use crate::limits::{Client, ClientSource};
 use crate::system::clock::SystemClock;
 use crate::system::https_client::{WebSocket, http_client};
+use crate::system::printable::count;
 use crate::system::tls::certificate::{Validity, validity};
 
 /// Maximum time for DNS to answer.
@@ -214,7 +215,7 @@ pub(super) fn certificate(socket: &WebSocket, findings: &mut Findings) -> io::Re
 fn ends(valid: Validity, now: Time) -> Verdict {
     let level = if valid.ends_soon(now).is_some() { Level::Warn } else { Level::Ok };
     let left = valid.expires.since(now);
-    let found = format!("it ends in {} days", left.0 / Span::from_secs(24 * 60 * 60).0);
+    let found = format!("it ends in {}", count(left.0 / Span::from_secs(24 * 60 * 60).0, "day"));
     (level, found, "renew it: all agents disconnect when it ends")
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::command::{Job, JobError};
+use crate::system::printable;
 
 /// Applications behind bridges that are listed. Users of further ones are counted together.
 const APPS_MAX: usize = 50;
@@ -64,11 +65,13 @@ impl Tally {
         let Self { users, channels, messages, .. } = self;
         let bridged = self.bridged();
         let done = if dry_run { "would import" } else { "imported" };
-        job
-            .note(format!(
-                "{done} {users} users ({bridged} behind a bridge), {channels} channels and {messages} messages"
-            ))
-            .await?;
+        job.note(format!(
+            "{done} {} ({bridged} behind a bridge), {} and {}",
+            printable::count(*users, "user"),
+            printable::count(*channels, "channel"),
+            printable::count(*messages, "message")
+        ))
+        .await?;
         let app = |(app, count): (&String, &u64)| format!("{} {count}", app.escape_default());
         let apps: Vec<_> = self.bridged.iter().map(app).collect();
         if !apps.is_empty() {
@@ -77,12 +80,12 @@ impl Tally {
         let mut channels_skipped = BTreeMap::new();
         add_count(&mut channels_skipped, "unreadable", self.channels_unreadable);
         for (what, skipped) in [
-            ("users", &self.users_skipped),
-            ("channels", &channels_skipped),
-            ("messages", &self.messages_skipped),
+            ("user", &self.users_skipped),
+            ("channel", &channels_skipped),
+            ("message", &self.messages_skipped),
         ] {
             for (why, count) in skipped {
-                job.note(format!("skipped {count} {what} {why}")).await?;
+                job.note(format!("skipped {} {why}", printable::count(*count, what))).await?;
             }
         }
         Ok(())

@@ -7,6 +7,7 @@ use indicatif::HumanDuration;
 use super::facts::{Connection, Inspection, PushFacts, RecordFacts, SessionFacts};
 use crate::push::push_history::{OVER_LIMIT, REASONS, STORED};
 use crate::push::refusals::Refusal;
+use crate::system::printable::count;
 
 /// The reasons, the most important first. Without a reason, one sentence that says so.
 pub fn of(facts: &Inspection) -> Vec<String> {
@@ -89,7 +90,7 @@ fn future(facts: &Inspection, record: &RecordFacts) -> Option<String> {
     let ahead = span(ahead);
     Some(format!(
         "the record is of a connection {ahead} in the future: the clock of a node was wrong; the user agent connects \
-         and its pushes arrive nevertheless; correct that clock, and `kalends users repair` sets the record to now"
+         and its pushes arrive nevertheless; correct that clock, and the command kalends users repair sets the record to now"
     ))
 }
 
@@ -99,7 +100,7 @@ fn connection(facts: &Inspection, record: &RecordFacts) -> Option<String> {
     match &facts.connection {
         Connection::Here(session) if session.unacked >= session.unacked_max => Some(format!(
             "the user agent is connected and has not acked {}: it is busy, and further messages are stored{}{waits}",
-            count(session.unacked as u64),
+            count(session.unacked as u64, "message"),
             unacked_for(facts, session)
         )),
         Connection::Here(session) if !session.is_ready => Some(format!(
@@ -108,7 +109,7 @@ fn connection(facts: &Inspection, record: &RecordFacts) -> Option<String> {
         )),
         Connection::Here(session) if session.unacked > 0 => Some(format!(
             "the user agent is connected and has not acked {}: a message that it acks late is stored and sent again{}",
-            count(session.unacked as u64),
+            count(session.unacked as u64, "message"),
             unacked_for(facts, session)
         )),
         Connection::Here(_) if facts.waiting.messages > 0 => Some(format!(
@@ -243,11 +244,7 @@ fn waiting(facts: &Inspection) -> String {
     };
     let (verb, oldest) =
         (if messages == 1 { "waits" } else { "wait" }, span(facts.at_ms.saturating_sub(oldest)));
-    format!("; {} {verb}, the oldest for {oldest}", count(messages))
-}
-
-fn count(messages: u64) -> String {
-    if messages == 1 { "1 message".to_owned() } else { format!("{messages} messages") }
+    format!("; {} {verb}, the oldest for {oldest}", count(messages, "message"))
 }
 
 pub fn ago(facts: &Inspection, time_ms: u64) -> String {

@@ -6,6 +6,7 @@ use indicatif::HumanBytes;
 
 use super::facts::{Connection, Inspection, PushFacts};
 use super::findings::{ago, push_text, refusal_text};
+use crate::system::printable::count;
 
 /// The findings, and then a line for each fact.
 pub fn of(facts: &Inspection) -> String {
@@ -51,8 +52,7 @@ pub fn lines(facts: &Inspection) -> Vec<(&'static str, String)> {
         let table = if month.has_table { "" } else { ", without a table" };
         let channels = match month.channels {
             None => "no channels".to_owned(),
-            Some(1) => "1 channel".to_owned(),
-            Some(channels) => format!("{channels} channels"),
+            Some(channels) => count(channels as u64, "channel"),
         };
         lines.push(("month", format!("{}: {channels}{table}", month.month)));
     }
@@ -97,7 +97,8 @@ fn pushes(facts: &Inspection) -> impl Iterator<Item = String> {
 fn waiting(facts: &Inspection) -> String {
     let waiting = &facts.waiting;
     let least = if waiting.is_partial { "at least " } else { "" };
-    let mut text = format!("{least}{} messages, {}", waiting.messages, HumanBytes(waiting.bytes));
+    let mut text =
+        format!("{least}{}, {}", count(waiting.messages, "message"), HumanBytes(waiting.bytes));
     if let Some(oldest) = waiting.oldest_ms {
         text += &format!(", the oldest of {}, {} with a topic", ago(facts, oldest), waiting.topics);
     }
@@ -113,9 +114,10 @@ fn waiting(facts: &Inspection) -> String {
 fn connection(facts: &Inspection) -> String {
     match &facts.connection {
         Connection::Here(session) => {
+            let senders = count(session.pushes_waiting as u64, "sender");
             let mut text = format!(
-                "here, {}, {} of {} unacked, {} senders wait",
-                session.phase, session.unacked, session.unacked_max, session.pushes_waiting
+                "here, {}, {} of {} unacked, waiting: {}",
+                session.phase, session.unacked, session.unacked_max, senders
             );
             if let Some((at, of)) = session.deadline_ms.zip(session.deadline_of.as_ref()) {
                 let seconds = at.saturating_sub(facts.at_ms) / 1000;

@@ -12,6 +12,7 @@ use crate::command::{Backend, CommandError, Job as AnyJob, JobError, Report, Sto
 use crate::operate::tables::census;
 use crate::push::judge::clocks::{distance, sentences};
 use crate::settings::{Role, Settings};
+use crate::system::printable::count;
 
 /// Nodes that are asked: those with the most agents.
 const NODES_MAX: usize = 1000;
@@ -64,14 +65,14 @@ Examples:
         let tables = job.step(|| job.context.store.tables()).await?;
         let named = census::count(&tables, job).await?.nodes;
         let mut table = table::of(&named, NODES_MAX, &job.context).await;
-        let lacks = table.lacks();
         for row in &mut table.rows {
             row.agents = Some(named.get(&NodeId::new(&row.node)).copied().unwrap_or(0));
         }
-        let is_well = !table.rows.iter().any(NodeRow::is_silent);
+        let (lacks, is_well) = (table.lacks(), !table.rows.iter().any(NodeRow::is_silent));
+        let clocks = table.rows.iter().filter_map(NodeRow::clock).collect();
         job.report(Nodes { nodes: table.rows }).await?;
         if let Some(access) = node_access(&job.context) {
-            for sentence in sentences(&access.compare(table.clocks)) {
+            for sentence in sentences(&access.compare(clocks)) {
                 job.note(sentence).await?;
             }
         }
@@ -115,8 +116,8 @@ fn advice(rows: &[NodeRow]) -> String {
     match agents(NodeRow::is_silent) {
         0 => String::new(),
         stranded => format!(
-            "\nThe records of {stranded} agents name a node that does not answer: pushes to them are stored until they \
-             connect again.\n"
+            "\nUser agents whose record names a node that does not answer: {stranded}. Pushes to them are stored until \
+             they connect again.\n"
         ),
     }
 }
@@ -139,10 +140,9 @@ fn state_text(row: &NodeRow) -> String {
         parts.push(format!("the breaker is open, it is tried again in {} s", ms.div_ceil(1000)));
     }
     if let Some(waiting) = row.notifications.filter(|waiting| *waiting > 0) {
-        parts.push(format!("{waiting} notifications wait for it"));
+        parts.push(format!("waiting for it: {}", count(waiting as u64, "notification")));
     }
-    if let Some(seconds) = row.clock_ahead_s.filter(|seconds| *seconds != 0) {
-        let ahead = ClockDifference(seconds.saturating_mul(1000));
+    if let Some((_, ahead)) = row.clock().filter(|(_, ahead)| *ahead != ClockDifference::ZERO) {
         parts.push(format!("its clock is {} this one", distance(ahead)));
     }
     parts.join("; ")
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(
             lines[2],
             "http://b:1 connection 17 - does not answer: refused; the breaker is open, it is tried again in 2 s; \
-             3 notifications wait for it"
+             waiting for it: 3 notifications"
         );
         assert_eq!(
             lines[3],
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(lines[5], "http://d:1 connection 2 0.1.0 drains, and stops then");
         assert_eq!(lines[6], "e:1 endpoint 0 0.1.0 calls, last 20 s ago");
         assert!(lines[7].starts_with("local - 0 0.1.0 unknown: "), "{}", lines[7]);
-        assert!(lines[9].starts_with("The records of 17 agents"), "{}", lines[9]);
+        assert!(lines[9].contains("does not answer: 17. Pushes"), "{}", lines[9]);
     }
 
     #[test]

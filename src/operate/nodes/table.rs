@@ -20,6 +20,7 @@ use crate::settings::keys::Keys;
 use crate::settings::{Role, StoreKind};
 use crate::system::build::Build;
 use crate::system::node_address::NodeAddress;
+use crate::system::printable::count;
 
 /// Nodes that are asked at once.
 const ASKED_AT_ONCE: usize = 16;
@@ -32,8 +33,6 @@ const WHY_BYTES_MAX: usize = 200;
 pub struct NodeTable {
     /// The worst is first.
     pub rows: Vec<NodeRow>,
-    /// How far the clocks of the nodes that answer are ahead.
-    pub clocks: Vec<(NodeId, ClockDifference)>,
     /// Nodes that are not asked, because they are too many.
     pub left_out: usize,
     /// The most nodes that call an asked one and that it does not name. Another may name them.
@@ -91,7 +90,8 @@ struct Answer {
 /// `nodes_max` of them.
 pub async fn of(named: &BTreeMap<NodeId, u64>, nodes_max: usize, context: &Context) -> NodeTable {
     let own = context.part::<AppState>().map(NodeRow::own);
-    let called = context.part::<Directory>().map(NodeDirectory::peers).unwrap_or_default();
+    let directory = context.part::<Directory>();
+    let called = directory.map(NodeDirectory::peers).unwrap_or_default();
     let called: BTreeMap<_, _> = called.iter().map(|peer| (&peer.node, peer)).collect();
     let is_other = |node: &&NodeId| own.as_ref().is_none_or(|own| own.node != node.as_str());
     let nodes: BTreeSet<_> = named.keys().chain(called.keys().copied()).filter(is_other).collect();
@@ -112,16 +112,19 @@ pub async fn of(named: &BTreeMap<NodeId, u64>, nodes_max: usize, context: &Conte
     let skew = Span::from_secs(context.settings.cluster_clock_skew_s);
     let here = (ClockDifference::ZERO, skew);
     rows.extend(callers.iter().map(|caller| NodeRow::calling(caller, here)));
-    for Answer { ahead, about, .. } in &answers {
+    for Answer { node, ahead, about, state } in &answers {
         let callers = about.iter().flat_map(|about| &about.callers);
         // The clock of the node that they call may differ by as much, too.
         let there = (ahead.unwrap_or_default(), Span(2 * skew.0));
         rows.extend(callers.map(|caller| NodeRow::calling(caller, there)));
+        // What is wrong with the server has it too.
+        if let (NodeState::Unreachable(_), Some(directory)) = (state, directory) {
+            directory.probe(node);
+        }
     }
     let about = answers.iter().filter_map(|answer| answer.about.as_ref());
     let callers_left_out = about.map(|about| about.callers_left_out).max().unwrap_or_default();
-    let clocks = answers.into_iter().filter_map(|Answer { node, ahead, .. }| Some((node, ahead?)));
-    NodeTable { rows: in_order(rows), clocks: clocks.collect(), left_out, callers_left_out }
+    NodeTable { rows: in_order(rows), left_out, callers_left_out }
 }
 
 impl NodeTable {
@@ -129,13 +132,14 @@ impl NodeTable {
     pub fn lacks(&self) -> Vec<String> {
         let mut all = Vec::new();
         if self.left_out > 0 {
-            all.push(format!("{} nodes with fewer agents are not listed", self.left_out));
+            all.push(format!(
+                "not listed: {} with fewer agents",
+                count(self.left_out as u64, "node")
+            ));
         }
         if self.callers_left_out > 0 {
-            let count = self.callers_left_out;
-            all.push(format!(
-                "{count} more nodes call a node that is listed and does not name them"
-            ));
+            let callers = count(self.callers_left_out as u64, "caller");
+            all.push(format!("not listed: {callers} of a listed node"));
         }
         all
     }
@@ -240,6 +244,12 @@ impl NodeRow {
         }
     }
 
+    /// Its clock, if it is known.
+    pub fn clock(&self) -> Option<(NodeId, ClockDifference)> {
+        let ahead = ClockDifference(self.clock_ahead_s?.saturating_mul(1000));
+        Some((NodeId::new(&self.node), ahead))
+    }
+
     pub fn is_silent(&self) -> bool {
         matches!(self.state, NodeState::Unreachable(_))
     }
@@ -287,10 +297,7 @@ mod tests {
         assert_eq!(lacks(0, 0), [""; 0]);
         assert_eq!(
             lacks(3, 14),
-            [
-                "3 nodes with fewer agents are not listed",
-                "14 more nodes call a node that is listed and does not name them"
-            ]
+            ["not listed: 3 nodes with fewer agents", "not listed: 14 callers of a listed node"]
         );
     }
 

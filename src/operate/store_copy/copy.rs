@@ -34,6 +34,7 @@ use crate::settings::store::key_fingerprints;
 use crate::settings::store::key_fingerprints::KeyFingerprintsError;
 use crate::settings::value::Value as _;
 use crate::settings::{Settings, StoreKind};
+use crate::system::printable::count;
 
 /// Messages that expire sooner are not compared: DynamoDB may delete them between the reads of both stores.
 const EXPIRES_SOON: Span = Span::from_secs(60 * 60);
@@ -372,7 +373,10 @@ impl CopyJob<'_> {
         if unreadable > 0 && !self.copy.json {
             let name = table_text(table);
             self.job
-                .note(format!("left out {unreadable} rows of {name} that no server can read"))
+                .note(format!(
+                    "left out {} of {name} that no server can read",
+                    count(unreadable, "row")
+                ))
                 .await?;
         }
         Ok(())
@@ -405,7 +409,11 @@ impl CopyJob<'_> {
                 same.push(CopiedTable { table, rows: there.rows, sha256: there.to_hex() });
             } else {
                 let name = table_text(table);
-                different.push(format!("{name} ({} rows and {})", there.rows, copied.rows));
+                different.push(format!(
+                    "{name} ({} and {})",
+                    count(there.rows, "row"),
+                    copied.rows
+                ));
             }
         }
         match different.is_empty() {

@@ -12,6 +12,7 @@ use super::old::old_months;
 use crate::command::context::months_before;
 use crate::operate::users::{self, INACTIVE_MONTHS};
 use crate::settings::store::message_tables::missing_months;
+use crate::system::printable;
 
 /// The state of a table that can be used.
 const ACTIVE: &str = "active";
@@ -96,7 +97,7 @@ impl StoreState<'_> {
         if *unreadable > 0 {
             // Records most likely of another installation.
             advice.push(format!(
-                "{unreadable} records name a month that is no message table here and are not served: is \
+                "records that name a month without a message table here and are not served: {unreadable}; is \
                  dynamodb_message_prefix right?"
             ));
         }
@@ -149,13 +150,14 @@ impl StoreState<'_> {
         }
         if other_types > 0 {
             advice.push(format!(
-                "{other_types} records have a router type or router data that is not served: their agents get \
+                "records with a router type or router data that is not served: {other_types}; their agents get \
                  a new id when they connect; `kalends users drop-inactive` drops those that stay away"
             ));
         }
         if dropped > 0 {
+            let users = printable::count(dropped, "user");
             advice.push(format!(
-                "the drop of {dropped} users was interrupted or is under way: repeat the command, or \
+                "the drop of {users} was interrupted or is under way: repeat the command, or \
                  `kalends users drop-inactive` completes it in {INACTIVE_MONTHS} months"
             ));
         }
@@ -243,7 +245,10 @@ mod tests {
     fn unreadable_records_are_reported_with_the_setting_to_check() {
         let agents = RecordsByMonth { unreadable: 2, ..RecordsByMonth::default() };
         let lines = state(&tables(&["2026_10", "2026_11"]), &agents).advice();
-        assert!(lines.len() == 1 && lines[0].starts_with("2 records name a month"), "{lines:?}");
+        assert!(
+            lines.len() == 1 && lines[0].starts_with("records that name a month without"),
+            "{lines:?}"
+        );
     }
 
     #[test]
@@ -267,7 +272,8 @@ mod tests {
         let agents = RecordsByMonth { other_types: 3, dropped: 2, ..RecordsByMonth::default() };
         let lines = state(&tables(&["2026_10", "2026_11"]), &agents).advice();
         assert!(
-            lines[0].starts_with("3 records have a router type or router data that is not served"),
+            lines[0]
+                .starts_with("records with a router type or router data that is not served: 3; "),
             "{lines:?}"
         );
         assert!(lines[1].starts_with("the drop of 2 users was interrupted"), "{lines:?}");

@@ -5,6 +5,7 @@ use storage::maintenance::{RecordsByMonth, Table, TableStatus};
 
 use crate::command::{Job, JobError};
 use crate::push::app::AppState;
+use crate::system::printable;
 
 /// Counts all records. A server keeps the result for its status. A record never moves back to an older month, so a past
 /// month that no record names here will not be named later.
@@ -47,5 +48,5 @@ pub fn naming(counted: &RecordsByMonth, month: Month) -> u64 {
 
 /// Such as `1 agent is` or `7 agents are`.
 pub fn agents_are(count: u64) -> String {
-    if count == 1 { "1 agent is".to_owned() } else { format!("{count} agents are") }
+    printable::count(count, "agent") + if count == 1 { " is" } else { " are" }
 }

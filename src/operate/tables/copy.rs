@@ -21,6 +21,7 @@ use crate::command::{
 use crate::operate::exclusive::{SERVERS_UNKNOWN, all_pages};
 use crate::operate::users::INACTIVE_MONTHS;
 use crate::settings::Settings;
+use crate::system::printable::count;
 
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -80,12 +81,12 @@ Example:
         let copy_rows = |after| job.context.store.copy_rows(from, to, after);
         let CopyProgress { seen, .. } =
             all_pages("copying rows", Some(rows), copy_rows, job).await?;
-        job.note(format!("copied {from} to {to}: {seen} rows")).await?;
+        job.note(format!("copied {from} to {to}: {}", count(seen, "row"))).await?;
         let of = items(Table::Router);
         let move_records = |after| job.context.store.move_records(from, to, after);
         let CopyProgress { written, .. } =
             all_pages("moving records", of, move_records, job).await?;
-        job.note(format!("{written} records name {to} instead of {from} now")).await?;
+        job.note(format!("moved from {from} to {to}: {}", count(written, "record"))).await?;
         job.note(format!("next: `kalends tables drop {from} --yes`, then start the server"))
             .await?;
         if from > months_before(job.context.this_month(), INACTIVE_MONTHS) {

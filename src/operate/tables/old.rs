@@ -9,6 +9,7 @@ use state_machine::Month;
 use super::census::agents_are;
 use crate::command::context::months_before;
 use crate::command::{Job, JobError};
+use crate::system::printable;
 
 /// What `--force` does to the agents of a table.
 const FATE: &str = "they get a new id when they connect, and subscribe anew";
@@ -32,8 +33,7 @@ pub async fn drop_month(month: Month, count: u64, job: &Job) -> Result<(), JobEr
 pub fn with(month: Month, count: u64) -> String {
     match count {
         0 => format!("{month}, which no agent is on"),
-        1 => format!("{month} with 1 agent on it: {FATE}"),
-        _ => format!("{month} with {count} agents on it: {FATE}"),
+        _ => format!("{month} with {} on it: {FATE}", printable::count(count, "agent")),
     }
 }
 

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::INACTIVE_MONTHS;
 use crate::command::context::months_before;
 use crate::command::{Job, JobError, NoReport, StoreCommand};
+use crate::system::printable;
 
 /// Months without a connection after which a user may be dropped.
 const MONTHS: RangeInclusive<i64> = MONTHS_LEAST as i64..=600;
@@ -76,16 +77,21 @@ Examples:
         let (store, now) = (&job.context.store, job.context.now());
         let users = || DropInactiveUsers::new(store.clone(), self.months, now, first);
         let found = count(users().dry_run(), job).await?;
-        job.note(format!("found {found} users last seen from {first} to {last}")).await?;
+        job.note(format!(
+            "found {} last seen from {first} to {last}",
+            printable::count(found, "user")
+        ))
+        .await?;
         if self.dry_run || found == 0 {
             return Ok(());
         }
         let mut dropped = 0;
         let ended = drop_all(users(), (found, self.rate), &mut dropped, job).await;
         let left = found.saturating_sub(dropped);
+        let users = printable::count(dropped, "user");
         let tally = match ended {
-            Ok(()) => format!("dropped {dropped} users; {left} connected meanwhile and were kept"),
-            Err(_) => format!("dropped {dropped} users, {left} are left"),
+            Ok(()) => format!("dropped {users}; {left} connected meanwhile and were kept"),
+            Err(_) => format!("dropped {users}, {left} are left"),
         };
         // Also if the job was stopped.
         let noted = job.note(tally).await;

@@ -8,6 +8,7 @@ use storage::maintenance::{CopyProgress, RepairClock, Table};
 use super::latest;
 use crate::command::{Job, JobError, NoReport, StoreCommand};
 use crate::operate::exclusive::{all_pages, refuse_servers};
+use crate::system::printable::count;
 
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,7 +43,8 @@ Examples:
         let step = |after| context.store.repair_records(clock, after);
         let CopyProgress { seen, written, .. } =
             all_pages("reading records", of, step, job).await?;
-        job.note(format!("{written} of {seen} records were in the future and are set to now")).await
+        let seen = count(seen, "record");
+        job.note(format!("{written} of {seen} in the future, set to now")).await
     }
 }
 

@@ -2,26 +2,29 @@
 //! and `kalends status`.
 //!
 //! - [`checks`]: the list, with what each finding does to people and what to do.
-//! - [`clocks`]: the nodes whose clocks are wrong, for an operator; [`maintenance`]: what a server does by itself.
+//! - [`clocks`]: the nodes whose clocks are wrong, and [`disk`] its free space, for an operator.
+//! - [`maintenance`]: what a server does by itself.
 
 mod checks;
 pub mod clocks;
+pub mod disk;
 mod maintenance;
 
 use std::array;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use state_machine::{Month, Span, Time};
+use state_machine::{ClockDifference, Month, Span, Time};
 
 pub use checks::{CHECKS, Check, SEVERITIES, Severity};
 pub use maintenance::{MAINTENANCE, MaintenanceCounts};
 
+use crate::settings::store::place;
 use crate::settings::{Settings, StoreKind};
 use crate::system::unix_socket::SocketPlace;
 
@@ -62,6 +65,8 @@ pub struct Judge {
     pub risks: Mutex<Vec<String>>,
     /// The months without a table.
     pub missing_months: Mutex<BTreeSet<Month>>,
+    /// A call of a node that was refused, because its clock is more than a day from this one.
+    pub refused_call: Mutex<Option<RefusedCall>>,
     /// Why the source of broadcasts gave none, the last time that it was asked.
     pub source_failure: Mutex<Option<String>>,
     pub started: Time,
@@ -72,27 +77,61 @@ pub struct Judge {
     /// The default of `metrics_listen`, if the server cannot listen there.
     pub metrics_port_taken: OnceLock<SocketAddr>,
     pub maintenance: MaintenanceCounts,
+    /// The database and the directory, for an operator.
+    pub database: String,
+    pub data_dir: String,
+    /// The setting that the certificate is of, with its value.
+    pub certificate_of: String,
     /// The last backup, in milliseconds since 1970; 0 if none is known.
     backed_up: AtomicU64,
+    is_embedded: bool,
     reminds_of_backup: bool,
+}
+
+/// Its signature was not verified: anything on this network may have sent it.
+#[derive(Debug, Clone, Copy)]
+pub struct RefusedCall {
+    pub at: Time,
+    pub from: IpAddr,
+    /// How far the clock of the caller is ahead.
+    pub ahead: ClockDifference,
 }
 
 impl Judge {
     pub fn new(settings: &Settings, now: Time) -> Self {
+        let is_embedded = settings.store == StoreKind::Embedded;
         Self {
             since: Mutex::default(),
             store_failure: Mutex::default(),
             risks: Mutex::default(),
             missing_months: Mutex::default(),
+            refused_call: Mutex::default(),
             source_failure: Mutex::default(),
             started: now,
             operator_page: OnceLock::new(),
             socket: OnceLock::new(),
             metrics_port_taken: OnceLock::new(),
             maintenance: MaintenanceCounts::default(),
+            database: place(settings),
+            data_dir: settings.data_dir.display().to_string(),
+            certificate_of: match (settings.acme_domain(), settings.certificate_files()) {
+                (Some(domain), _) => format!("domain = {domain}"),
+                (None, Some(files)) => format!("tls_certificate = {}", files.certificate.display()),
+                (None, None) => String::new(),
+            },
             backed_up: AtomicU64::new(0),
+            is_embedded,
             // Another database has backups of its own.
-            reminds_of_backup: settings.store == StoreKind::Embedded && settings.backup_reminder,
+            reminds_of_backup: is_embedded && settings.backup_reminder,
+        }
+    }
+
+    fn remedy(&self, check: Check) -> &'static str {
+        match check {
+            Check::Store if self.is_embedded => {
+                "Mend the disk of that directory. The log has the reason."
+            }
+            check => check.remedy(),
         }
     }
 
@@ -114,7 +153,7 @@ impl Judge {
 }
 
 pub struct Findings<'a> {
-    judge: &'a Judge,
+    pub judge: &'a Judge,
     pub now: Time,
     found: [Option<(String, Option<String>)>; Check::ALL.len()],
 }
@@ -153,7 +192,7 @@ impl<'a> Findings<'a> {
                 found,
                 why,
                 effect: check.effect().into(),
-                remedy: check.remedy().into(),
+                remedy: self.judge.remedy(check).into(),
                 since_ms: since.get_or_insert(self.now).0,
             })
         });

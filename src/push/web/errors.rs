@@ -3,6 +3,7 @@
 
 use std::sync::LazyLock;
 
+use super::html::with_code;
 use crate::system::build::Build;
 use crate::system::errno::{ALL, ErrorText};
 
@@ -21,15 +22,6 @@ fn section(error: &ErrorText) -> String {
     )
 }
 
-/// A text in which code is between backticks. No text of the table has a sign that HTML reads.
-fn with_code(text: &str) -> String {
-    let mut parts = text.split('`').enumerate();
-    let first = parts.next().map_or_else(String::new, |(_, part)| part.to_owned());
-    parts.fold(first, |text, (at, part)| {
-        text + if at % 2 == 1 { "<code>" } else { "</code>" } + part
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,11 +37,5 @@ mod tests {
         assert!(!PAGE.contains("://") && !PAGE.contains("{{"), "{}", *PAGE);
         assert_eq!(PAGE.matches("<code>").count(), PAGE.matches("</code>").count());
         assert!(PAGE.len() < 25_000, "{}", PAGE.len());
-    }
-
-    #[test]
-    fn code_is_marked() {
-        assert_eq!(with_code("a `b` or `c`."), "a <code>b</code> or <code>c</code>.");
-        assert_eq!(with_code("`a`"), "<code>a</code>");
     }
 }

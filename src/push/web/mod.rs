@@ -6,6 +6,7 @@
 
 mod devices;
 mod errors;
+mod html;
 
 use actix_web::http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderMap, REFERRER_POLICY, VARY,
@@ -21,6 +22,7 @@ use serde_json::{Map, json};
 use state_machine::Time;
 
 use self::devices::Device;
+pub(crate) use self::html::{escaped, with_code};
 use super::error::PushError;
 use super::port::methods::{page, read};
 use crate::system::build::Build;
@@ -106,6 +108,7 @@ impl WebPage {
         for (name, value) in [
             ("{{state_class}}", if is_up { "up" } else { "down" }),
             ("{{state}}", state),
+            ("{{open}}", if is_up { " open" } else { "" }),
             ("{{version}}", Build::TEXT),
             ("{{devices}}", device.text().as_str()),
             ("{{insecure}}", if is_insecure { INSECURE } else { "" }),
@@ -198,22 +201,6 @@ fn with_security(answer: &mut HttpResponseBuilder) -> &mut HttpResponseBuilder {
         .insert_header((REFERRER_POLICY, "no-referrer"))
 }
 
-/// The text without signs that HTML reads.
-pub(crate) fn escaped(text: &str) -> String {
-    let mut escaped = String::new();
-    for c in text.chars() {
-        match c {
-            '&' => escaped += "&amp;",
-            '<' => escaped += "&lt;",
-            '>' => escaped += "&gt;",
-            '"' => escaped += "&quot;",
-            '\'' => escaped += "&#39;",
-            _ => escaped.push(c),
-        }
-    }
-    escaped
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,6 +219,7 @@ mod tests {
             "<code id=\"address\">https://push.example.net</code>",
             "data-origin=\"https://push.example.net\"",
             "class=\"up\">This server is running.",
+            "<details id=\"setup\" data-state=\"up\" open>",
         ] {
             assert!(text.contains(expected), "{expected}");
         }
@@ -244,6 +232,7 @@ mod tests {
         assert!(text.contains("ws://127.0.0.1:8080/u/kal_x<"), "{text}");
         assert!(text.contains("allowInsecureServerURL"), "{text}");
         assert!(text.contains("class=\"down\">This server is stopping."), "{text}");
+        assert!(text.contains("<details id=\"setup\" data-state=\"down\">"), "{text}");
     }
 
     #[test]

@@ -216,6 +216,10 @@ async function readState() {
   }
   if (byId("state").textContent !== state) byId("state").textContent = state;
   byId("state").className = kind;
+  // An outage folds the steps once: a visitor may open them, or be in the middle of a trial.
+  const setup = byId("setup");
+  if (setup.dataset.state !== kind) setup.open = kind === "up" || byId("start").disabled;
+  setup.dataset.state = kind;
 }
 
 setInterval(() => document.hidden || readState(), STATE_MS);

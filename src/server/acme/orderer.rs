@@ -106,8 +106,8 @@ pub fn start(
     let files = AcmeFiles::new(&settings.data_dir, &directory, domain);
     match files.certificate(clock.now()) {
         Ok(certificate) => {
-            let expires_on_day = certificate.expires_on_day();
-            info!(log, "the stored certificate is used"; "domain" => domain, "expires_on_day" => expires_on_day);
+            let last_day = certificate.last_day();
+            info!(log, "the stored certificate is used"; "domain" => domain, "last_day" => last_day);
             certificates.replace(certificate);
         }
         Err(why) => {
@@ -153,7 +153,7 @@ impl Orderer {
                 Ok(certificate) => {
                     self.certificates.orders_succeeded.fetch_add(1, Ordering::Relaxed);
                     info!(self.log, "a new certificate is used"; "domain" => &self.domain,
-                        "expires_on_day" => certificate.expires_on_day());
+                        "last_day" => certificate.last_day());
                     self.certificates.replace(certificate);
                     Failures::default()
                 }

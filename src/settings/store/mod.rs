@@ -68,6 +68,22 @@ fn maker_of_tables(settings: &Settings) -> &'static str {
     }
 }
 
+/// The database that the settings name, for an operator. It has no password.
+pub fn place(settings: &Settings) -> String {
+    match settings.store {
+        StoreKind::Embedded => format!("SQLite in {}", settings.data_dir.display()),
+        StoreKind::DynamoDb => match (&settings.dynamodb_endpoint_url, &settings.dynamodb_region) {
+            (Some(url), _) => format!("DynamoDB at {}", url.as_str()),
+            (None, Some(region)) => format!("DynamoDB in the region {}", region.as_str()),
+            (None, None) => "DynamoDB".to_owned(),
+        },
+        #[cfg(feature = "postgresql")]
+        StoreKind::PostgreSql => postgresql::place(settings),
+        #[cfg(not(feature = "postgresql"))]
+        StoreKind::PostgreSql => "PostgreSQL".to_owned(),
+    }
+}
+
 /// The SQL that makes the tables, with those of these months. None if the engine has none.
 pub fn statements(settings: &Settings, months: &[Month]) -> Option<String> {
     let schema = settings.postgresql_schema.as_str();

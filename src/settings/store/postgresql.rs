@@ -35,6 +35,11 @@ pub(super) fn open(
     Ok(Arc::new(opened))
 }
 
+pub(super) fn place(settings: &Settings) -> String {
+    let url = settings.postgresql_url.as_ref().map_or("", PostgresUrl::as_str);
+    storage_postgresql::place(url).unwrap_or("PostgreSQL".to_owned())
+}
+
 fn options(settings: &Settings) -> Result<PostgresOptions, OpenStoreError> {
     let password = settings.postgresql_password_file.as_deref().map(read_password).transpose();
     let password = password.map_err(|text| OpenStoreError::PostgreSql { text, is_final: true })?;

@@ -13,6 +13,7 @@ use state_machine::{Span, Time};
 use x509_parser::parse_x509_certificate;
 use x509_parser::time::ASN1Time;
 
+use crate::system::clock::day;
 use crate::system::regular_file;
 
 /// Size of the largest file that is read.
@@ -101,9 +102,9 @@ impl CertificateFiles {
 }
 
 impl Certificate {
-    /// The day that it ends on, counted from 1970-01-01.
-    pub fn expires_on_day(&self) -> u64 {
-        self.valid.expires.as_secs() / (24 * 60 * 60)
+    /// The day that it ends on, such as `14 Nov 2023`.
+    pub fn last_day(&self) -> String {
+        day(self.valid.expires.as_secs())
     }
 }
 

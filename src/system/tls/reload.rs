@@ -52,9 +52,9 @@ pub fn start(
             }
             match files.read(clock.now()) {
                 Ok(certificate) => {
-                    let day = certificate.expires_on_day();
+                    let last_day = certificate.last_day();
                     certificates.replace(certificate);
-                    info!(log, "the certificate was read again"; "expires_on_day" => day);
+                    info!(log, "the certificate was read again"; "last_day" => last_day);
                 }
                 Err(error) => {
                     warn!(log, "the new certificate cannot be used, the one before stays in use";

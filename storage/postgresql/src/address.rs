@@ -95,6 +95,15 @@ impl Address {
         Ok(Self { config, tls, shown })
     }
 
+    /// The server and its database, for people.
+    pub(crate) fn place(&self) -> String {
+        // With a password that is not percent-encoded, the driver takes a part of it for the host.
+        let hosts = if self.shown.contains('@') { "its server" } else { &self.shown };
+        let database = self.config.get_dbname().or_else(|| self.config.get_user());
+        let database = database.map(|name| format!(", database {name}")).unwrap_or_default();
+        format!("PostgreSQL at {hosts}{database}")
+    }
+
     /// The same for a connection that only reads: the server may also be a standby.
     pub(crate) fn read_only(mut self) -> Self {
         self.config.target_session_attrs(TargetSessionAttrs::Any);
@@ -323,6 +332,18 @@ mod tests {
         assert_eq!(of_url.shown, "a:1,b:2");
         assert_eq!(of_url.config.get_user(), Some("v"));
         assert_eq!(of_url.config.get_dbname(), Some("e"));
+    }
+
+    #[test]
+    fn the_place_has_hosts_and_the_database_and_no_part_of_a_password() {
+        for (url, place) in [
+            ("postgresql://u:secret@a:1,b:2/e", "PostgreSQL at a:1,b:2, database e"),
+            ("postgresql://u:sec/ret@a", "PostgreSQL at a:5432, database u"),
+            ("postgresql://u:sec@ret@a/e", "PostgreSQL at its server, database e"),
+            ("postgresql://u@%2Frun/e?password=secret", "PostgreSQL at /run:5432, database e"),
+        ] {
+            assert_eq!(parsed(url, &[]).unwrap().place(), place);
+        }
     }
 
     #[test]

@@ -41,6 +41,7 @@ use storage::networked::Networked;
 use storage::queue::{Queue, QueueLimits};
 use storage::waiting_limits::WaitingLimits;
 
+use self::address::Address;
 pub use self::address::AddressError;
 pub use self::client::PostgresClient;
 pub use self::error::PostgresOpenError;
@@ -87,6 +88,11 @@ pub type Postgres = Networked<PostgresClient>;
 /// Blocks until the server has replied.
 pub fn open(options: &PostgresOptions) -> Result<Postgres, PostgresOpenError> {
     open_with(options, MIGRATIONS)
+}
+
+/// The server and the database that a URL and the variables of libpq name, for people.
+pub fn place(url: &str) -> Option<String> {
+    Address::parse(url, None).ok().map(|address| address.place())
 }
 
 /// As [`open`], with other versions of the tables.

@@ -42,8 +42,8 @@ async fn active_agents_are_kept_and_inactive_ones_are_dropped_with_the_old_table
         // The move to this month ends after the last ack; only then a subscription is answered.
         agent.register().await;
         let dropped = fixture.stdout_of(&drop_those_of_long_ago(1000)).await;
-        assert!(dropped.starts_with("found 1 users"), "{dropped}");
-        assert!(dropped.contains("\ndropped 1 users; 0 connected meanwhile"), "{dropped}");
+        assert!(dropped.starts_with("found 1 user"), "{dropped}");
+        assert!(dropped.contains("\ndropped 1 user; 0 connected meanwhile"), "{dropped}");
         let old = format!("dropped {}, which no agent is on\n", long_ago());
         fixture.prints("tables drop-old", &old).await;
         assert!(!fixture.stdout_of("tables list").await.contains(&long_ago().to_string()));
@@ -74,7 +74,7 @@ async fn a_frozen_table_is_renamed_without_effect_on_its_agents() {
 
         let confirmed =
             if fixture.is_embedded() { copy } else { format!("{copy} --server-stopped") };
-        let moved = format!("1 records name {to} instead of {from} now");
+        let moved = format!("moved from {from} to {to}: 1 record");
         fixture.prints(&confirmed, &moved).await;
         let next = format!("next is `kalends tables drop {from} --yes`");
         fixture.refuses(&confirmed, &next).await;

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::operator_page::values_with;
 use crate::harness::{
-    AT_ONCE, Agent, Cluster, ClusterPlan, Launch, Sender, Server, WireServer, dynamo, introduce,
-    until,
+    AT_ONCE, Agent, Cluster, ClusterPlan, Launch, Role, Sender, Server, WireServer, dynamo,
+    introduce, until,
 };
 
 const DYNAMO: &str = "--store=dynamodb";
@@ -130,6 +130,53 @@ async fn each_node_lists_the_whole_cluster_in_the_command_and_on_its_page() {
         let agents = list(&page["nodes"]).iter().filter_map(|row| row["agents"].as_u64());
         assert_eq!(agents.sum::<u64>(), 2, "{}", page["nodes"]);
     }
+}
+
+#[actix_web::test]
+async fn a_node_that_is_away_and_one_with_a_wrong_clock_are_both_found_and_listed() {
+    let plan = ClusterPlan::of(2, 1).with(&[
+        "--metrics-listen=127.0.0.1:0",
+        "--admin-page-interval-ms=50",
+        "--ack-wait-ms=600000",
+    ]);
+    let mut cluster = Cluster::launch(plan);
+    let ahead = ["--dev", "--clock-offset-s=1200"];
+    let launch = cluster.launch_of(Role::Connection).with(&ahead);
+    cluster.connection_nodes.push(Server::launch(launch));
+    let mut agents = Vec::new();
+    for node in &cluster.connection_nodes {
+        let (mut agent, channel) = Agent::subscribed(node).await;
+        Sender::new().push_to(&mut agent, &channel, "direct").await;
+        agents.push(agent);
+    }
+    let [away, _, wrong] = [0, 1, 2].map(|at| cluster.connection_nodes[at].router_url());
+    // No push is sent to it: the page asks it.
+    cluster.connection_nodes[0].kill();
+    let endpoint = &cluster.endpoint_nodes[0];
+    let checks = |page: &Value| -> Vec<String> {
+        let found = list(&page["findings"]).iter();
+        found.filter_map(|it| it["check"].as_str().map(str::to_owned)).collect()
+    };
+    let page = values_with(endpoint, |page| checks(page) == ["nodes", "clock"]).await;
+    let found = list(&page["findings"]);
+    assert_eq!(found[0]["found"], format!("1 node does not answer: {away}"));
+    assert!(found[1]["found"].as_str().is_some_and(|it| it.contains(&wrong)), "{page}");
+    let is_listed = |page: &Value| {
+        let rows = list(&page["nodes"]);
+        let of = |node: &str| rows.iter().find(|row| row["node"] == node);
+        of(&away).is_some_and(|row| row["state"]["unreachable"].is_string())
+            && of(&wrong).is_some_and(|row| row["clock_ahead_s"].as_i64() > Some(1000))
+    };
+    values_with(endpoint, is_listed).await;
+    // It is on one screen too, which names the node that shows it.
+    let printed = endpoint.run(&["status"]).await.succeeded();
+    for part in [" (endpoint node)\n", &format!("1 node does not answer: {away}"), &wrong] {
+        assert!(printed.contains(part), "{part}: {printed}");
+    }
+    let status: Value = serde_json::from_str(&endpoint.run(&["status", "--json"]).await.stdout)
+        .expect("a status is JSON");
+    assert_eq!(status["role"], "endpoint", "{status}");
+    assert!(status["node"].as_str().is_some_and(|node| node.contains(':')), "{status}");
 }
 
 #[actix_web::test]

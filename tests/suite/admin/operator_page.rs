@@ -261,7 +261,10 @@ async fn on_dynamodb_the_page_and_the_status_show_the_last_count_of_the_months()
     let page = values_with(&fixture.server, is_counted).await;
     assert!(page["months"]["at"].as_u64().is_some_and(|at| at <= page["at"].as_u64().unwrap_or(0)));
     let status = fixture.stdout_of("status").await;
-    assert!(status.contains(&format!("by month     {month}: 1, counted ")), "{status}");
+    assert!(
+        status.contains(&format!("by month     1 user agent on {month}, counted ")),
+        "{status}"
+    );
 }
 
 #[actix_web::test]

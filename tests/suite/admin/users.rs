@@ -88,7 +88,7 @@ async fn a_record_of_another_router_type_counts_as_none_and_is_reported() {
     let change = change.key("uaid", text(&uaid)).update_expression("SET router_type = :type");
     change.expression_attribute_values(":type", text("fcm")).send().await.unwrap();
     is_gone(&fixture.server, &uaid, &channel).await;
-    let reported = "- 1 records have a router type or router data that is not served";
+    let reported = "- records with a router type or router data that is not served: 1; ";
     fixture.prints("tables status", reported).await;
     fixture.prints("tables status --json", "\"other_types\":1").await;
 }
@@ -165,7 +165,7 @@ async fn records_of_a_clock_that_was_ahead_are_reported_and_repaired_while_no_se
         assert!(fixture.server.terminate().success());
         for count in [1, 0] {
             let repaired = fixture.stdout_of("users repair --server-stopped").await;
-            let expected = format!("{count} of 1 records were in the future and are set to now\n");
+            let expected = format!("{count} of 1 record in the future, set to now\n");
             assert_eq!(repaired, expected);
             assert!(!fixture.stdout_of("tables status").await.contains("in the future"));
         }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::admin::operator_page::values_of;
 use crate::harness::{AT_ONCE, Agent, Channel, Cluster, ClusterPlan, Role, Sender, Server, until};
+use crate::judgement::findings;
 use crate::metrics::scrape;
 
 const METRICS: &str = "--metrics-listen=127.0.0.1:0";
@@ -132,6 +133,14 @@ async fn an_endpoint_node_whose_clock_is_wrong_names_itself() {
         let clocks = clocks_of(&cluster.endpoint_nodes[0]).await;
         let [named] = &list(&clocks["differing"])[..] else { panic!("{clocks}") };
         assert!(named["node"] == "this server" && is_near(&named["ahead_s"], seconds), "{clocks}");
+        // It only calls: those that it introduced itself to find it too.
+        let (called, direction) =
+            (&cluster.connection_nodes[0], if seconds < 0 { "behind" } else { "ahead of" });
+        until(AT_ONCE, "the called node finds its clock", async || {
+            let found = findings(called).await;
+            found.iter().any(|it| it["found"].as_str().is_some_and(|it| it.contains(direction)))
+        })
+        .await;
     }
 }
 
@@ -170,6 +179,15 @@ async fn a_node_more_than_a_day_away_gets_its_messages_from_the_store() {
     assert_eq!(delivered(&cluster).await, 0.0);
     cluster.endpoint_nodes[0].logged("a node rejects a signature, or is not of this cluster").await;
     assert_eq!(clocks_of(&cluster.endpoint_nodes[0]).await, Value::Null);
+    // No node knows the other one: the one that refuses says from where it was called.
+    let found = findings(&cluster.connection_nodes[0]).await;
+    let refused =
+        "the calls of a node at 127.0.0.1 are refused, as its clock is 48 h behind this one";
+    let is_refused = |finding: &Value| {
+        finding["check"] == "clock"
+            && finding["found"].as_str().is_some_and(|it| it.starts_with(refused))
+    };
+    assert!(found.iter().any(is_refused), "{found:?}");
     let uaid = agent.leave().await;
     let got = Agent::reconnect(&cluster.connection_nodes[0], &uaid).await.take(1).await;
     assert_eq!(got[0].body(), "stored");

@@ -168,7 +168,7 @@ async fn all_messages_of_a_user_are_imported_in_pages(mut autopush: Autopush<imp
     }
     for mut installation in Installation::each(&autopush.crypto_key) {
         let done = installation.import(&autopush.database, STOPPED).await;
-        assert_eq!(done, "imported 1 users (0 behind a bridge), 1 channels and 45 messages\n");
+        assert_eq!(done, "imported 1 user (0 behind a bridge), 1 channel and 45 messages\n");
         installation.server.restart();
         let mut agent = Agent::reconnect(&installation.server, &uaid.simple().to_string()).await;
         let mut taken = agent.take(bodies.len()).await;
@@ -186,17 +186,17 @@ fn is_in_the_guide(output: &str) -> bool {
 }
 
 /// What is skipped in the test above, besides users that are in the store.
-const OTHER_USERS: &str = "skipped 1 users of router type apns without its data\n\
-     skipped 1 users of router type gcm\n\
-     skipped 1 users with an expired or unreadable record\n\
-     skipped 1 users with an unreadable key\n\
-     skipped 1 users with more channels than channels_max\n\
+const OTHER_USERS: &str = "skipped 1 user of router type apns without its data\n\
+     skipped 1 user of router type gcm\n\
+     skipped 1 user with an expired or unreadable record\n\
+     skipped 1 user with an unreadable key\n\
+     skipped 1 user with more channels than channels_max\n\
      skipped 3 users with unreadable values";
 
 fn report(first: &str) -> String {
     format!(
-        "{first}\n{OTHER_USERS}\nskipped 1 messages above payload_bytes_max\nskipped 1 messages acked\nskipped 1 messages expired\n\
-         skipped 1 messages of a channel that is not registered\nskipped 1 messages of the future\n"
+        "{first}\n{OTHER_USERS}\nskipped 1 message above payload_bytes_max\nskipped 1 message acked\nskipped 1 message expired\n\
+         skipped 1 message of a channel that is not registered\nskipped 1 message of the future\n"
     )
 }
 
@@ -250,7 +250,7 @@ async fn an_import_creates_the_store_beside_the_keys_and_reports_keys_that_open_
     put_key(dir.path(), &autopush.crypto_key);
     let ended = run().await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    let imported = "imported 2 users (1 behind a bridge), 1 channels and 1 messages\n";
+    let imported = "imported 2 users (1 behind a bridge), 1 channel and 1 message\n";
     assert!(ended.stdout.starts_with(imported), "{ended:?}");
     for expected in [
         "\nbehind a bridge: fcm/fenix 1\n",

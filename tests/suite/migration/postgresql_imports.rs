@@ -74,15 +74,15 @@ async fn odd_rows_are_counted_and_end_no_import() {
     assert_eq!(
         lines,
         [
-            "imported 3 users (1 behind a bridge), 1 channels and 4 messages",
+            "imported 3 users (1 behind a bridge), 1 channel and 4 messages",
             "behind a bridge: apns/app 1",
-            "skipped 1 users of another router type",
-            "skipped 1 users of router type adm",
+            "skipped 1 user of another router type",
+            "skipped 1 user of router type adm",
             "skipped 2 users with an expired or unreadable record",
-            "skipped 1 users with an unreadable key",
-            "skipped 1 channels unreadable",
-            "skipped 1 messages acked",
-            "skipped 1 messages expired",
+            "skipped 1 user with an unreadable key",
+            "skipped 1 channel unreadable",
+            "skipped 1 message acked",
+            "skipped 1 message expired",
             "skipped 10 messages unreadable",
         ]
     );

@@ -19,8 +19,8 @@ async fn unreadable_messages_and_channels_are_counted_and_end_no_import() {
     autopush.database.add_unreadable_channel(uaid);
     let [installation, ..] = Installation::each(&autopush.crypto_key);
     let done = installation.import(&autopush.database, STOPPED).await;
-    let expected = "imported 1 users (0 behind a bridge), 1 channels and 1 messages\n\
-                    skipped 1 channels unreadable\n\
+    let expected = "imported 1 user (0 behind a bridge), 1 channel and 1 message\n\
+                    skipped 1 channel unreadable\n\
                     skipped 2 messages unreadable\n";
     assert_eq!(done, expected);
 }

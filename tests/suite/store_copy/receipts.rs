@@ -167,7 +167,7 @@ async fn a_copy_restores_the_receipt_subscriptions_that_its_source_has_lost() {
     copied("dynamodb", &dir, &wire.url).await;
     lose_sequences(&wire.url).await;
     let compared = run("dynamodb", &dir, &wire.url, &["--server-stopped", "--verify-only"]).await;
-    assert!(compared.stderr.contains("sequences (1 rows and 0)"), "{compared:?}");
+    assert!(compared.stderr.contains("sequences (1 row and 0)"), "{compared:?}");
     remove_store(&dir);
     let printed = copied("embedded", &dir, &wire.url).await;
     assert!(printed.contains(&format!("in the source: {RESTORED}")), "{printed}");

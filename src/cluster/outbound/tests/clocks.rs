@@ -10,7 +10,8 @@ use state_machine::{NodeId, Span};
 
 use super::node::{Act, Node, other_time};
 use super::world::{AGENT, World, limits, soon};
-use crate::cluster::fixture::{OTHER_KEY, cluster_keys};
+use crate::cluster::about::Introduction;
+use crate::cluster::fixture::{NOW, OTHER_KEY, cluster_keys};
 use crate::cluster::outbound::RemoteLimits;
 
 const DAY_S: i64 = 24 * 60 * 60;
@@ -51,6 +52,27 @@ async fn a_push_to_a_node_with_another_clock_is_delivered_and_later_ones_at_the_
         assert!(near(differing[1].1, seconds) && near(differing[0].1, -seconds));
         assert!(!world.log.said().iter().any(|line| line.contains("unreachable")));
     }
+}
+
+#[tokio::test]
+async fn the_clock_of_a_node_that_only_calls_is_compared_too() {
+    let world = World::new(limits());
+    let node = world.called_node(0).await;
+    let calls = |name: &str, ahead_ms: i64| {
+        let introduction = Introduction {
+            name: name.to_owned(),
+            role: "endpoint".to_owned(),
+            version: "1".to_owned(),
+            time_ms: NOW.0.saturating_add_signed(ahead_ms),
+        };
+        world.callers.note(introduction.to_text().as_bytes(), NOW);
+    };
+    // What the node answered says more than its own call.
+    calls(node.id.as_str(), -3_600_000);
+    calls("right:1", 0);
+    assert_eq!((world.nodes.clocks().clocks.len(), differing(&world)), (3, Vec::new()));
+    calls("wrong:1", 1_200_000);
+    assert_eq!(differing(&world), [("wrong:1".to_owned(), 1200)]);
 }
 
 #[tokio::test]

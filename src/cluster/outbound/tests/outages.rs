@@ -62,6 +62,19 @@ async fn an_outage_without_requests_is_logged_once() {
 }
 
 #[tokio::test]
+async fn a_node_that_an_operator_found_silent_is_called_and_its_breaker_opens() {
+    let mut world = World::new(soon());
+    let node = world.called_node(0).await;
+    world.nodes.probe(&NodeId::new("http://127.0.0.1:1"));
+    let id = node.id.clone();
+    node.die().await;
+    world.nodes.probe(&id);
+    world.log.says(UNREACHABLE).await;
+    let waiting: usize = world.nodes.peers().iter().map(|peer| peer.notifications_pending).sum();
+    assert_eq!((world.nodes.peers().len(), waiting), (1, 0));
+}
+
+#[tokio::test]
 async fn an_outage_is_not_logged_again_before_the_interval() {
     let mut world = World::new(soon());
     let mut node = world.node_that(Act::Reset(Vec::new())).await;

@@ -13,6 +13,7 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::node::{Act, Node};
+use crate::cluster::callers::Callers;
 use crate::cluster::fixture::{KEY, LONG, Log, NOW, cluster_keys, message};
 use crate::cluster::outbound::{RemoteLimits, RemoteNodes};
 use crate::cluster::signature::ClusterKeys;
@@ -24,6 +25,8 @@ pub(super) const OTHER_AGENT: Uaid = Uaid([0xb2; 16]);
 pub(super) struct World {
     pub(super) nodes: RemoteNodes,
     pub(super) keys: Arc<ClusterKeys>,
+    /// The nodes that call this one.
+    pub(super) callers: Arc<Callers>,
     pub(super) clock: Clock,
     pub(super) log: Log,
 }
@@ -68,8 +71,10 @@ impl World {
     pub(super) fn allowing(allowed: AllowedNodes, limits: RemoteLimits) -> Self {
         let (keys, clock) = (cluster_keys(KEY), Clock::starting_at(NOW));
         let (logger, log) = Log::new();
-        let nodes = RemoteNodes::new(Arc::clone(&keys), allowed, limits, clock.clone(), logger);
-        Self { nodes, keys, clock, log }
+        let (keys_of, callers) = (Arc::clone(&keys), Arc::<Callers>::default());
+        let known = Arc::clone(&callers);
+        let nodes = RemoteNodes::new(keys_of, allowed, limits, known, clock.clone(), logger);
+        Self { nodes, keys, callers, clock, log }
     }
 
     /// A node with signed answers of this status.
