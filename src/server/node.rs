@@ -134,8 +134,7 @@ pub(super) async fn assemble(
         log: log.clone(),
     });
     let callers = Arc::default();
-    let parts =
-        NodeParts { settings, common: &common, keys: &keys, origin: &origin, callers: &callers };
+    let parts = NodeParts { settings, common: &common, keys: &keys, origin: &origin, callers };
     let nodes = parts.directory(role, &name);
     let connections = match role.has_connections() {
         true => Some(parts.connections(&name, &nodes, frozen_month).await?),
@@ -143,7 +142,7 @@ pub(super) async fn assemble(
     };
     let router = (role == Role::Connection).then(|| parts.router_port(name.clone(), &nodes));
     let peers = (role != Role::All).then(|| NodeAccess::of(&keys, settings)).flatten();
-    let peers = peers.map(|access| access.with_callers(Arc::clone(&callers)));
+    let peers = peers.map(|access| access.with_callers(Arc::clone(&parts.callers)));
     let router_url = router.as_ref().zip(peers.clone()).map(|(router, access)| RouterUrl {
         access,
         node: name,
@@ -192,7 +191,7 @@ struct NodeParts<'a> {
     common: &'a Data<SharedState>,
     keys: &'a Keys,
     origin: &'a PublicUrl,
-    callers: &'a Arc<Callers>,
+    callers: Arc<Callers>,
 }
 
 impl NodeParts<'_> {
@@ -207,7 +206,7 @@ impl NodeParts<'_> {
             })),
             Role::Connection | Role::Endpoint => {
                 let (keys, allowed) = (self.cluster_keys(), self.settings.nodes_allowed.clone());
-                let (limits, callers) = (self.settings.into(), Arc::clone(self.callers));
+                let (limits, callers) = (self.settings.into(), Arc::clone(&self.callers));
                 let (clock, log) = (clock.clone(), log.clone());
                 let nodes = RemoteNodes::new(keys, allowed, limits, callers, clock, log);
                 nodes.introduce(name.as_str(), role.name());
@@ -237,7 +236,7 @@ impl NodeParts<'_> {
             *common.judge.refused_call.lock() = Some(call);
         };
         RouterPort::new(name, keys, directory, Box::new(about), clock, limits, log)
-            .with_callers(Arc::clone(self.callers))
+            .with_callers(Arc::clone(&self.callers))
             .on_other_day(Box::new(on_other_day))
     }
 

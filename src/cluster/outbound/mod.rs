@@ -195,15 +195,16 @@ impl NodeDirectory for RemoteNodes {
     }
 
     fn probe(&self, node: &NodeId) {
-        let peer = self.shared.peers.read().by_node.get(node).map(Arc::clone);
-        if let Some((peer, epoch)) = peer.and_then(|peer| Some((Arc::clone(&peer), peer.epoch()?)))
-        {
-            let shared = Arc::clone(&self.shared);
-            self.shared.runtime.spawn(async move {
-                send(&shared, &peer, epoch, PeerRequest::MessageStored(PROBE_AGENT)).await;
-                shared.wake_worker(&peer);
-            });
-        }
+        let peer = self.shared.peers.read().by_node.get(node).cloned();
+        let Some((peer, epoch)) = peer.and_then(|peer| peer.epoch().map(|epoch| (peer, epoch)))
+        else {
+            return;
+        };
+        let shared = Arc::clone(&self.shared);
+        self.shared.runtime.spawn(async move {
+            send(&shared, &peer, epoch, PeerRequest::MessageStored(PROBE_AGENT)).await;
+            shared.wake_worker(&peer);
+        });
     }
 
     fn clocks(&self) -> ClockComparison {

@@ -1,4 +1,4 @@
-//! Texts in HTML.
+//! Texts in HTML: escaped, and with the code of this program marked.
 
 /// The text without signs that HTML reads.
 pub(crate) fn escaped(text: &str) -> String {
