@@ -69,7 +69,7 @@ macro_rules! params_of {
 
 params_of! {
     Uaid, Option<Uaid>, Chid, Option<Chid>, MessageId, Option<MessageId>, Time, Option<Time>, u64,
-    Option<u64>, bool, &str, Option<&str>, String, Option<String>
+    bool, &str, Option<&str>, String, Option<String>
 }
 
 macro_rules! arrays_of_ids {

@@ -58,10 +58,8 @@ value_types! {
     Option<MessageId> => Id(|id| id.map(MessageId::to_bytes));
     Urgency => Small(|urgency| Some(urgency_column(urgency)));
     Option<i16> => Small(|number| number);
-    i32 => Medium(|number| number);
     i64 => Integer(|number| Some(number));
     u64 => Integer(|number| Some(to_i64(number)));
-    Option<u64> => Integer(|number| number.map(to_i64));
     Time => Integer(|time| Some(to_i64(time.0)));
     Option<Time> => Integer(|time| time.map(|time| to_i64(time.0)));
     bool => Flag(|flag| flag);
@@ -148,7 +146,7 @@ pub fn notification(
     vec![uaid.into(), (*chid).into(), version, Value::AnyText(data.as_deref())]
 }
 
-pub fn feed_state(feed: &FeedState) -> Result<Vec<Value<'_>>, TooLarge> {
+pub(super) fn feed_state(feed: &FeedState) -> Result<Vec<Value<'_>>, TooLarge> {
     let sequence = feed.sequence;
     let numbers = [sequence.value.0, sequence.version, sequence.keys];
     let forgotten = [sequence.horizon.0, sequence.forgotten.0];
@@ -165,7 +163,7 @@ pub fn feed_state(feed: &FeedState) -> Result<Vec<Value<'_>>, TooLarge> {
 }
 
 /// Feed and key, with the version and the number of a row.
-pub fn feed_key<'a>(
+pub(super) fn feed_key<'a>(
     feed: &'a FeedName,
     key: &'a FeedKey,
     KeyRow { version, number }: KeyRow,
@@ -177,6 +175,6 @@ pub fn feed_key<'a>(
     Ok(vec![feed.into(), key.into(), exact(version.0)?, number])
 }
 
-pub fn expected_receipt(expected: &ExpectedReceipt) -> Vec<Value<'_>> {
+pub(super) fn expected_receipt(expected: &ExpectedReceipt) -> Vec<Value<'_>> {
     values![&expected.request.subscription, &expected.request.key, expected.deadline]
 }
