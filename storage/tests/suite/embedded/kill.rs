@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use state_machine::{Message, MessageId, Uaid};
 use storage::{RegisterResult, Store, Stored};
@@ -10,7 +11,7 @@ use storage_sqlite::Embedded;
 use tokio::task::JoinSet;
 
 use crate::embedded::{
-    CHID, Heard, NOW, agent, kills_lose_nothing, message, month, open, registration, waiting,
+    CHID, CHILD_DIR, NOW, agent, kill_child, message, month, open, registration, waiting,
 };
 use crate::names;
 use crate::store_calls::StoreCalls;
@@ -19,12 +20,31 @@ const AGENTS: u8 = 16;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_write_answered_before_kill_nine_is_there_afterwards() {
-    kills_lose_nothing::<AgentsHeard>([100, 1000, 3000], write_until_killed).await;
+    if let Some(dir) = std::env::var_os(CHILD_DIR) {
+        return write_until_killed(Path::new(&dir)).await;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let mut heard = Heard::default();
+    for answers in [100, 1000, 3000] {
+        let enough = heard.lines + answers;
+        let is_enough = |line: &str| {
+            heard.note(line);
+            heard.lines >= enough
+        };
+        kill_child(home.path(), is_enough, Duration::ZERO).await;
+        assert!(heard.lines >= enough, "the child writes until it is killed");
+        let store = open(home.path());
+        heard.verify(&store).await;
+        store.close().await.unwrap();
+    }
 }
 
 /// The output of the child: what it did.
 #[derive(Default)]
-struct AgentsHeard(BTreeMap<u8, HeardOfAgent>);
+struct Heard {
+    lines: usize,
+    agents: BTreeMap<u8, HeardOfAgent>,
+}
 
 #[derive(Default)]
 struct HeardOfAgent {
@@ -35,15 +55,16 @@ struct HeardOfAgent {
     connected_at: u64,
 }
 
-impl Heard for AgentsHeard {
-    fn note(&mut self, line: &str) -> bool {
+impl Heard {
+    fn note(&mut self, line: &str) {
         let mut words = line.split(' ');
         let [Some("#"), Some(number), Some(what), Some(value), Some(".")] =
             std::array::from_fn(|_| words.next())
         else {
-            return false;
+            return;
         };
-        let agent = self.0.entry(number.parse().unwrap()).or_default();
+        self.lines += 1;
+        let agent = self.agents.entry(number.parse().unwrap()).or_default();
         let value: u32 = value.parse().unwrap();
         match what {
             "stored" => drop(agent.stored.insert(value)),
@@ -53,11 +74,10 @@ impl Heard for AgentsHeard {
             "connected" => agent.connected_at = agent.connected_at.max(value.into()),
             _ => panic!("{line}"),
         }
-        true
     }
 
-    async fn verify(&mut self, store: &Embedded) {
-        for (number, heard) in &self.0 {
+    async fn verify(&self, store: &Embedded) {
+        for (number, heard) in &self.agents {
             let rows = waiting(store, agent(*number), NOW).await;
             let (topics, plain): (Vec<_>, Vec<_>) =
                 rows.into_iter().partition(|row| row.topic.is_some());

@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use state_machine::feed::{FeedKey, FeedName, FeedSyncId, FeedValue, Update, WriteResult};
-use storage::{FeedTables, PageLimit};
+use storage::{FeedTables, PageLimit, Store};
 use storage_sqlite::Embedded;
 use tokio::task::JoinSet;
 
-use crate::embedded::{Heard, kills_lose_nothing, open};
+use crate::embedded::{CHILD_DIR, kill_child, open};
 use crate::names::until_done;
 
 /// Each has a key of its own, whose values are the numbers 1, 2, 3 and so on.
@@ -19,12 +20,29 @@ const PUBLISHERS: u32 = 2;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_number_is_assigned_twice_and_no_write_is_lost_by_kill_nine() {
-    kills_lose_nothing::<FeedHeard>([200, 1000, 3000], write_and_publish_until_killed).await;
+    if let Some(dir) = std::env::var_os(CHILD_DIR) {
+        return write_and_publish_until_killed(Path::new(&dir)).await;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let mut heard = Heard::default();
+    for answers in [200, 1000, 3000] {
+        let enough = heard.lines + answers;
+        let is_enough = |line: &str| {
+            heard.note(line);
+            heard.lines >= enough
+        };
+        kill_child(home.path(), is_enough, Duration::ZERO).await;
+        assert!(heard.lines >= enough, "the child runs until it is killed");
+        let store = open(home.path());
+        heard.verify(&store).await;
+        store.close().await.unwrap();
+    }
 }
 
 /// The output of the child: what it did and saw.
 #[derive(Default)]
-struct FeedHeard {
+struct Heard {
+    lines: usize,
     /// The last value of each key that was answered.
     written: BTreeMap<u32, u64>,
     /// The greatest number in the output.
@@ -33,8 +51,8 @@ struct FeedHeard {
     numbered: BTreeMap<u64, (String, u64)>,
 }
 
-impl Heard for FeedHeard {
-    fn note(&mut self, line: &str) -> bool {
+impl Heard {
+    fn note(&mut self, line: &str) {
         let words: Vec<&str> = line.split(' ').collect();
         let number = |word: &str| word.parse::<u64>().unwrap();
         match words[..] {
@@ -43,36 +61,9 @@ impl Heard for FeedHeard {
             }
             ["#", "head", head, "."] => self.head = self.head.max(number(head)),
             ["#", "saw", at, key, version, "."] => self.saw(number(at), key, number(version)),
-            _ => return false,
+            _ => return,
         }
-        true
-    }
-
-    async fn verify(&mut self, store: &Embedded) {
-        let before = everything(store).await;
-        let head = store.feeds(None, 1).await.unwrap()[0].sequence.value.0;
-        assert!(head >= self.head, "{head} was {} before", self.head);
-        self.saw_all(&before);
-        until_done(async || store.publish(feed(), None, 100).await.unwrap().unwrap().count > 0)
-            .await;
-        let held = everything(store).await;
-        let given_now = held.iter().filter(|update| !before.contains(update));
-        for update in given_now {
-            assert!(update.feed_sync_id.0 > head, "numbers go on growing: {update:?}");
-        }
-        self.saw_all(&held);
-        let values: BTreeMap<_, _> = held.iter().map(value_of).collect();
-        for (writer, value) in &self.written {
-            assert!(values.get(writer) >= Some(value), "{value} of {writer} is lost: {values:?}");
-        }
-    }
-}
-
-impl FeedHeard {
-    fn saw_all(&mut self, updates: &[Update]) {
-        for Update { feed_sync_id, key, version, .. } in updates {
-            self.saw(feed_sync_id.0, key.as_str(), version.0);
-        }
+        self.lines += 1;
     }
 
     fn saw(&mut self, at: u64, key: &str, version: u64) {
@@ -80,6 +71,25 @@ impl FeedHeard {
         let was = self.numbered.entry(at).or_insert_with(|| is.clone());
         assert_eq!(*was, is, "{at} was given twice");
         self.head = self.head.max(at);
+    }
+
+    async fn verify(&mut self, store: &Embedded) {
+        let before = everything(store).await;
+        let head = store.feeds(None, 1).await.unwrap()[0].sequence.value.0;
+        assert!(head >= self.head, "{head} was {} before", self.head);
+        before.iter().for_each(|update| self.note(&line_of(update)));
+        until_done(async || store.publish(feed(), None, 100).await.unwrap().unwrap().count > 0)
+            .await;
+        let held = everything(store).await;
+        let given_now = held.iter().filter(|update| !before.contains(update));
+        for update in given_now {
+            assert!(update.feed_sync_id.0 > head, "numbers go on growing: {update:?}");
+        }
+        held.iter().for_each(|update| self.note(&line_of(update)));
+        let values: BTreeMap<_, _> = held.iter().map(value_of).collect();
+        for (writer, value) in &self.written {
+            assert!(values.get(writer) >= Some(value), "{value} of {writer} is lost: {values:?}");
+        }
     }
 }
 

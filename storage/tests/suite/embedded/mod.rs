@@ -109,36 +109,6 @@ async fn kill_child(dir: &Path, mut is_enough: impl FnMut(&str) -> bool, pause: 
     child.wait().unwrap();
 }
 
-/// What a test has heard of a child that is killed.
-trait Heard: Default {
-    /// Whether the line is one of the child's own.
-    fn note(&mut self, line: &str) -> bool;
-
-    /// Checks what the child has left.
-    async fn verify(&mut self, store: &Embedded);
-}
-
-/// Kills a child after each of these numbers of lines, on the same store, and verifies what it has left.
-async fn kills_lose_nothing<H: Heard>(answers: [usize; 3], child: impl AsyncFnOnce(&Path)) {
-    if let Some(dir) = std::env::var_os(CHILD_DIR) {
-        return child(Path::new(&dir)).await;
-    }
-    let home = tempfile::tempdir().unwrap();
-    let (mut heard, mut lines) = (H::default(), 0);
-    for answers in answers {
-        let enough = lines + answers;
-        let is_enough = |line: &str| {
-            lines += usize::from(heard.note(line));
-            lines >= enough
-        };
-        kill_child(home.path(), is_enough, Duration::ZERO).await;
-        assert!(lines >= enough, "the child writes until it is killed");
-        let store = open(home.path());
-        heard.verify(&store).await;
-        store.close().await.unwrap();
-    }
-}
-
 /// Repeats an attempt until it has the result that is waited for.
 async fn until<T: Debug>(mut attempt: impl AsyncFnMut() -> T, is_it: impl Fn(&T) -> bool) {
     let end = Instant::now() + WAIT;
