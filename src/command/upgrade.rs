@@ -9,6 +9,7 @@ use storage::upgrade::{Upgrade, UpgradeStep, UpgradeWatch};
 
 use super::bar::Bar;
 use super::output::Progress;
+use crate::system::printable::count;
 
 /// The interval at which a bar on a terminal moves. Lines have one of their own.
 const SHOW_EVERY: Duration = Duration::from_millis(100);
@@ -38,7 +39,8 @@ fn line(upgrade: &Upgrade) -> Option<String> {
     let Upgrade { step, files, bytes, elapsed, .. } = upgrade;
     match step {
         UpgradeStep::Begin => Some(format!(
-            "{files} files of an older version are upgraded first, {}",
+            "upgrading {} of an older version first, {}",
+            count(*files as u64, "file"),
             HumanBytes(*bytes)
         )),
         UpgradeStep::Done => Some(format!("upgraded in {:.1} s", elapsed.as_secs_f64())),

@@ -110,7 +110,7 @@ async fn a_command_shows_the_upgrade_of_its_store_on_standard_error() {
     let files = databases(home.path()).len();
     let (first, second) = (list().await, list().await);
     let lines: Vec<_> = first.stderr.lines().collect();
-    let begin = format!("kalends: {files} files of an older version are upgraded first, ");
+    let begin = format!("kalends: upgrading {files} files of an older version first, ");
     assert!(lines[0].starts_with(&begin) && lines[1].starts_with("kalends: upgraded in "));
     assert!(!second.stderr.contains("upgraded"), "{second:?}");
     assert!(first.succeeded().contains("message_"));
