@@ -50,6 +50,6 @@ Examples:
     async fn run(self, job: &Job) -> Result<(), JobError> {
         let url = self.url.as_ref().expect("clap requires it");
         let source = PostgresSource::connect(url, self.schema.as_deref());
-        importer::run(source, &self.import, job).await
+        Box::pin(importer::run(source, &self.import, job)).await
     }
 }
