@@ -196,7 +196,7 @@ mod tests {
             (4 * MIN - 1, MIN, Level::Warn, "19.9 MiB free, and messages are refused below 5 MiB"),
             (4 * MIN, MIN, Level::Ok, "20 MiB free"),
             (0, 0, Level::Ok, "0 B free"),
-            (u64::MAX - 1, u64::MAX / 2, Level::Warn, "16383.9 PiB free"),
+            (u64::MAX - 1, u64::MAX / 2, Level::Warn, "15.9 EiB free"),
             (u64::MAX, u64::MAX / 2, Level::Ok, "15.9 EiB free"),
         ] {
             let (found_level, found, remedy) = space(free, min);

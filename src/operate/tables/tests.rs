@@ -161,7 +161,7 @@ async fn a_copied_table_has_all_records_and_the_next_steps_are_noted() {
     assert_eq!(
         notes[1..],
         [
-            "3 records name 2026_11 instead of 2025_05 now",
+            "moved from 2025_05 to 2026_11: 3 records",
             "next: `kalends tables drop 2025_05 --yes`, then start the server",
             "from now on: `kalends users drop-inactive --since 2025_05`, since the default is the month of the \
              oldest table, and three months at least",
@@ -199,7 +199,7 @@ async fn a_copy_that_broke_off_is_resumed() {
     // As if the record of this one had been moved.
     fixture.users_of(2..3, NOW).await;
     let notes = fixture.notes(copy("2026_05", "2026_11")).await;
-    assert_eq!(notes[1], "2 records name 2026_11 instead of 2026_05 now");
+    assert_eq!(notes[1], "moved from 2026_05 to 2026_11: 2 records");
 }
 
 #[tokio::test(start_paused = true)]

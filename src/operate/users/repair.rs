@@ -61,7 +61,7 @@ mod tests {
         fixture.users_of(3..600, NOW + state_machine::Span(DAY_MS)).await;
         let notes = async || fixture.notes(Repair { server_stopped: true }).await;
         let says = |written: u64| {
-            [format!("{written} of 600 records were in the future and are set to now")]
+            [format!("{written} of 600 records in the future, set to now")]
         };
         assert_eq!(notes().await, says(597));
         assert_eq!(notes().await, says(0));
