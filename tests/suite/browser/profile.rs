@@ -54,6 +54,9 @@ const PREFERENCES: &[(&str, &str)] = &[
     ("toolkit.telemetry.enabled", "false"),
     ("toolkit.telemetry.server", r#""""#),
     ("toolkit.telemetry.unified", "false"),
+    // No process starts before a page needs it.
+    ("dom.ipc.processCount", "1"),
+    ("dom.ipc.processPrelaunch.enabled", "false"),
     // Firefox opens no page, and restores none.
     ("browser.aboutwelcome.enabled", "false"),
     ("browser.backup.enabled", "false"),
