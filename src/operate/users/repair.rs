@@ -60,9 +60,7 @@ mod tests {
         fixture.users_of(0..3, NOW).await;
         fixture.users_of(3..600, NOW + state_machine::Span(DAY_MS)).await;
         let notes = async || fixture.notes(Repair { server_stopped: true }).await;
-        let says = |written: u64| {
-            [format!("{written} of 600 records in the future, set to now")]
-        };
+        let says = |written: u64| [format!("{written} of 600 records in the future, set to now")];
         assert_eq!(notes().await, says(597));
         assert_eq!(notes().await, says(0));
     }
