@@ -85,7 +85,7 @@ async fn a_server_whose_log_is_on_a_full_disk_is_unhealthy_and_delivers() {
         let page = sender.request(Method::GET, &server.origin()).header("accept", "text/html");
         let page = page.send().await;
         assert_eq!(page.status, 503);
-        assert!(String::from_utf8_lossy(&page.body).contains("the log cannot be written"));
+        assert!(String::from_utf8_lossy(&page.body).contains("this server cannot write its log"));
     }
 }
 

@@ -269,7 +269,10 @@ async fn settings_that_lose_answered_pushes_are_named_by_the_doctor_and_on_the_o
     let found = found.await["findings"].take();
     let found = found.as_array().into_iter().flatten().find(|finding| is_found(finding));
     let text = found.and_then(|finding| finding["found"].as_str()).expect("it says what it found");
-    assert!(text.starts_with("synchronous_commit is off: "), "{text}");
+    assert!(
+        text.starts_with("PostgreSQL at ") && text.contains(": synchronous_commit is off: "),
+        "{text}"
+    );
 }
 
 /// The queries of the page for operators, in their order.

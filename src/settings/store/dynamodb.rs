@@ -7,8 +7,7 @@ use storage::StoreAdmin;
 use storage::maintenance::Throughput;
 use storage_dynamodb::{Billing, DynamoOpenError, DynamoOptions};
 
-use super::maker_of_tables;
-use super::open_error::OpenStoreError;
+use super::open_error::{OpenStoreError, maker_of_tables};
 use crate::settings::{BillingMode, PublicUrl, Settings};
 
 pub(super) fn open(
@@ -18,7 +17,9 @@ pub(super) fn open(
     let options = DynamoOptions { create_tables: creates, ..options(settings) };
     let opened = storage_dynamodb::open(&options).map_err(|error| {
         let remedy = match error {
-            DynamoOpenError::RouterMissing { .. } => format!(" ({})", maker_of_tables(settings)),
+            DynamoOpenError::RouterMissing { .. } => {
+                format!(" ({})", maker_of_tables(settings.create_tables))
+            }
             DynamoOpenError::NoRegion => " (dynamodb_region is the setting)".to_owned(),
             _ => String::new(),
         };

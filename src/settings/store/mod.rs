@@ -59,15 +59,6 @@ pub fn open(
     }
 }
 
-/// What makes the tables that are missing, for an error.
-#[cfg(any(feature = "dynamodb", feature = "postgresql"))]
-fn maker_of_tables(settings: &Settings) -> &'static str {
-    match settings.create_tables {
-        true => "`kalends tables create` makes them, and so does the first start of a server",
-        false => "`kalends tables create` makes them, or a server with create_tables = true",
-    }
-}
-
 /// The database that the settings name, for an operator. It has no password.
 pub fn place(settings: &Settings) -> String {
     match settings.store {

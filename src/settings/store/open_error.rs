@@ -21,3 +21,12 @@ pub enum OpenStoreError {
     )]
     NotBuilt(&'static str),
 }
+
+/// What makes the tables that are missing, for an error. A server makes them with `create_tables`.
+#[cfg(any(feature = "dynamodb", feature = "postgresql"))]
+pub(super) fn maker_of_tables(create_tables: bool) -> &'static str {
+    match create_tables {
+        true => "`kalends tables create` makes them, and so does the first start of a server",
+        false => "`kalends tables create` makes them, or a server with create_tables = true",
+    }
+}

@@ -8,8 +8,7 @@ use std::time::Duration;
 use storage::StoreAdmin;
 use storage_postgresql::{PostgresOpenError, PostgresOptions};
 
-use super::maker_of_tables;
-use super::open_error::OpenStoreError;
+use super::open_error::{OpenStoreError, maker_of_tables};
 use crate::settings::{PostgresUrl, Settings};
 use crate::system::regular_file;
 
@@ -21,7 +20,10 @@ pub(super) fn open(
     let opened = storage_postgresql::open(&options).map_err(|error| {
         let remedy = match error {
             PostgresOpenError::Missing { .. } => {
-                format!(" ({}; postgresql_schema names the schema)", maker_of_tables(settings))
+                format!(
+                    " ({}; postgresql_schema names the schema)",
+                    maker_of_tables(settings.create_tables)
+                )
             }
             PostgresOpenError::Address(_) | PostgresOpenError::Unreachable(_) => {
                 " (postgresql_url is the setting)".to_owned()

@@ -113,7 +113,7 @@ async fn a_command_shows_the_upgrade_of_its_store_on_standard_error() {
     let begin = format!("kalends: upgrading {files} files of an older version first, ");
     assert!(lines[0].starts_with(&begin) && lines[1].starts_with("kalends: upgraded in "));
     assert!(!second.stderr.contains("upgraded"), "{second:?}");
-    assert!(first.succeeded().contains("message_"));
+    assert!(first.succeeded().contains("messages_"));
     second.succeeded();
 }
 
