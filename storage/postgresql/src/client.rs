@@ -1,9 +1,10 @@
 //! The connections to the server: lanes for writes, some for reads, and some for transactions of several steps.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use state_machine::{Month, Uaid};
 use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -30,7 +31,7 @@ pub struct PostgresClient {
 }
 
 /// Attempts of a transaction that is in the way of others.
-const ATTEMPTS_MAX: u32 = 5;
+pub(crate) const ATTEMPTS_MAX: u32 = 5;
 
 /// The pause before another attempt, multiplied by its number.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
@@ -45,7 +46,7 @@ macro_rules! repeated {
         loop {
             attempt += 1;
             match $attempt.await {
-                Err(error) if $client.may_repeat(&error, attempt) => {
+                Err(error) if error.may_repeat() && attempt < $crate::client::ATTEMPTS_MAX => {
                     tokio::time::sleep($crate::client::PAUSE * attempt).await;
                 }
                 done => break done,
@@ -140,7 +141,7 @@ impl PostgresClient {
         let limit = self.server.operation_timeout;
         let permit = timeout(limit, self.transactions.clone().acquire_owned()).await;
         let permit = permit.map_err(|_| SqlError::late(limit))?.map_err(|_| SqlError::lost())?;
-        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = || self.idle.lock().pop();
         while let Some(connection) = idle() {
             if !connection.is_closed() && connection.execute("BEGIN").await.is_ok() {
                 return Ok(Transaction { client: self, connection, _permit: permit });
@@ -149,10 +150,6 @@ impl PostgresClient {
         let connection = self.server.connect().await?;
         connection.execute("BEGIN").await?;
         Ok(Transaction { client: self, connection, _permit: permit })
-    }
-
-    pub(crate) fn may_repeat(&self, error: &SqlError, attempt: u32) -> bool {
-        (error.is_conflict() || error.ends_connection()) && attempt < ATTEMPTS_MAX
     }
 }
 
@@ -181,8 +178,7 @@ impl Transaction<'_> {
             Err(_) => self.connection.execute("ROLLBACK").await,
         };
         if ended.is_ok() {
-            let mut idle = self.client.idle.lock().unwrap_or_else(PoisonError::into_inner);
-            idle.push(self.connection);
+            self.client.idle.lock().push(self.connection);
         }
         steps.and_then(|done| ended.map(|()| done))
     }

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Statement};
@@ -29,18 +29,14 @@ pub(crate) struct Server {
 const FAILED_FOR: Duration = Duration::from_millis(250);
 
 impl Server {
-    fn failure(&self) -> MutexGuard<'_, Option<(Instant, SqlError)>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) async fn connect(&self) -> Result<Connection> {
-        if let Some((at, error)) = &*self.failure()
+        if let Some((at, error)) = &*self.failed.lock()
             && at.elapsed() < FAILED_FOR
         {
             return Err(error.clone());
         }
         let opened = Connection::open(self).await;
-        *self.failure() = opened.as_ref().err().map(|error| (Instant::now(), error.clone()));
+        *self.failed.lock() = opened.as_ref().err().map(|error| (Instant::now(), error.clone()));
         opened
     }
 }
@@ -155,6 +151,6 @@ impl Connection {
     }
 
     fn kept(&self) -> Option<MutexGuard<'_, HashMap<String, Statement>>> {
-        Some(self.prepared.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+        self.prepared.as_ref().map(Mutex::lock)
     }
 }

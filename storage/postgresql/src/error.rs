@@ -92,8 +92,12 @@ impl SqlError {
         }
     }
 
-    /// Whether it was in the way of another transaction, and may be repeated.
-    pub(crate) fn is_conflict(&self) -> bool {
+    /// Whether the same statements may succeed now: they were in the way of another transaction, or their connection ended.
+    pub(crate) fn may_repeat(&self) -> bool {
+        self.is_conflict() || self.ends_connection()
+    }
+
+    fn is_conflict(&self) -> bool {
         self.has_code(&[
             SqlState::T_R_SERIALIZATION_FAILURE,
             SqlState::T_R_DEADLOCK_DETECTED,

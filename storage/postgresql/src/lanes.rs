@@ -6,13 +6,13 @@
 //! bounds how many there are.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use state_machine::Uaid;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
+use crate::client::PAUSE;
 use crate::connection::{Connection, Server};
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::sql::{Query, Row};
@@ -22,9 +22,6 @@ const BATCH_MAX: usize = 200;
 
 /// Attempts of a write that is in the way of another node's, or whose connection ended.
 const ATTEMPTS_MAX: u32 = 4;
-
-/// The pause before another attempt, multiplied by its number.
-const PAUSE: Duration = Duration::from_millis(20);
 
 pub(crate) struct Lanes(Vec<mpsc::UnboundedSender<Write>>);
 
@@ -137,8 +134,7 @@ impl Lane {
                 Ok(rows) => return Ok(Written { rows, is_repeated }),
                 Err(error) => error,
             };
-            let may_repeat = error.is_conflict() || error.ends_connection();
-            if !may_repeat || attempt >= ATTEMPTS_MAX {
+            if !error.may_repeat() || attempt >= ATTEMPTS_MAX {
                 return Err(error);
             }
             is_repeated |= error.kind == ErrorKind::Lost;

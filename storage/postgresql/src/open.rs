@@ -1,6 +1,6 @@
 //! Opens an engine: the server, its settings and the tables.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use crate::PostgresOptions;
 use crate::address::Address;

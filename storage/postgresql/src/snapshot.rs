@@ -1,8 +1,8 @@
 //! The database of another program, which is read and never written.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 
