@@ -55,18 +55,13 @@ impl NodeCalls for PostgresClient {
                 let swapped = client.write(NO_AGENT, None, SWAP, params![before, after]).await;
                 swapped.map(|swapped| swapped.is_some())
             };
-    }
 
-    async fn id_floor(&self) -> Result<Time> {
-        let floor = "SELECT number FROM {s}.state WHERE name = 'id_floor'";
-        let rows = self.read(None, floor, NONE).await?;
-        count(&rows).map(Time)
-    }
+        id_floor() -> Time = |client| async { count(&client.read(None, FLOOR, NONE).await?).map(Time) };
 
-    async fn raise_id_floor(&self, floor: Time) -> Result<()> {
-        self.write(NO_AGENT, None, RAISE, params![floor, floor + ID_FLOOR_AHEAD_MAX])
-            .await
-            .map(drop)
+        raise_id_floor(floor: Time) -> () = |client| async {
+            let raised = client.write(NO_AGENT, None, RAISE, params![floor, floor + ID_FLOOR_AHEAD_MAX]);
+            raised.await.map(drop)
+        };
     }
 }
 
@@ -83,6 +78,8 @@ const SIZE: &str = "
 /// Sets are kept sorted.
 const SWAP: &str = "
     UPDATE {s}.state SET marks = $2 WHERE name = 'keys' AND marks IN ($1, $2) RETURNING 1";
+
+const FLOOR: &str = "SELECT number FROM {s}.state WHERE name = 'id_floor'";
 
 const RAISE: &str = "
     UPDATE {s}.state SET number = $1 WHERE name = 'id_floor' AND (number < $1 OR number > $2)";
