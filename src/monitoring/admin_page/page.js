@@ -290,7 +290,7 @@ function silentNodes() {
   const reconnect = agents === 1 ? "1 user agent reconnects" : `${agents ? `${number(agents)} ` : ""}user agents reconnect`;
   const isThere = now.nodes.some((row) => row.role === "connection" && !isSilent(row));
   const where = isThere ? "elsewhere" : "later";
-  return `${count(silent.length, "node")} ${does} not answer; ${whose} ${reconnect} ${where}; nothing is lost.`;
+  return `${count(silent.length, "node")} ${does} not answer; ${whose} ${reconnect} ${where}; until then pushes are stored, and those with TTL 0 dropped.`;
 }
 
 /** One sentence, and how good it is. */

@@ -3,6 +3,13 @@
 /// Each is 1024 times the one before.
 const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
+/// A disk with less free space than this many times `disk_free_min` is low.
+const LOW: u64 = 4;
+
+pub fn is_low(bytes: u64, min: u64) -> bool {
+    bytes < min.saturating_mul(LOW)
+}
+
 pub fn free(bytes: u64) -> String {
     format!("{} free", in_unit_of(bytes, bytes))
 }

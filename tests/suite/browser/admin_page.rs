@@ -379,7 +379,8 @@ fn the_page_of_a_cluster_counts_its_nodes_and_the_user_agents_of_one_that_is_dow
     );
     assert_page(&mut firefox, "admin-nodes");
     cluster.connection_nodes[1].kill();
-    let silent = "1 node does not answer; its 1 user agent reconnects elsewhere; nothing is lost.";
+    let silent = "1 node does not answer; its 1 user agent reconnects elsewhere; until then pushes are stored, and \
+                  those with TTL 0 dropped.";
     wait(&mut firefox, &format!("{verdict} === '{silent}'"));
 }
 
