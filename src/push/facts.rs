@@ -236,7 +236,7 @@ fn of_clocks(clocks: &ClockComparison, findings: &mut Findings) {
     }
 }
 
-/// The first eight characters, which tell the agents of a server apart. The whole one lets anybody connect as the agent.
+/// The first eight characters, which distinguish the agents of a server. The whole one lets anybody connect as the agent.
 pub fn begin_of(uaid: Uaid) -> String {
     let mut text = uaid.to_string();
     text.truncate(8);
