@@ -229,6 +229,12 @@ impl Judgement {
         self.findings.iter().filter(|finding| finding.severity == Severity::Outage)
     }
 
+    /// Of the worst finding of these checks.
+    pub fn severity_of(&self, checks: &[Check]) -> Option<Severity> {
+        let found = self.findings.iter().find(|finding| checks.contains(&finding.check));
+        found.map(|finding| finding.severity)
+    }
+
     pub fn finds(&self, check: Check) -> bool {
         self.findings.iter().any(|finding| finding.check == check)
     }

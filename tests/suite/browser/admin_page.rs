@@ -300,7 +300,9 @@ fn a_full_disk_is_the_verdict_and_a_fold_with_a_fault_is_open() {
     wait(
         &mut firefox,
         &format!(
-            "{disk}.ariaValueNow === '100' && {disk}.closest('tr').textContent.includes('disk_free_min')"
+            "{disk}.ariaValueNow === '100' && {disk}.className === 'outage' && \
+             {disk}.closest('tr').textContent.includes('disk_free_min') && \
+             {disk}.closest('tr').textContent.includes(' free of ')"
         ),
     );
     assert_page(&mut firefox, "admin-bad");
