@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::{HumanBytes, HumanDuration};
+use indicatif::HumanDuration;
 use serde::{Deserialize, Serialize};
 use state_machine::{Month, Span, Time};
 use tokio::runtime::Builder;
@@ -20,11 +20,12 @@ use crate::command::{
     StoreCommand, backend,
 };
 use crate::push::app::AppState;
+use crate::push::judge::disk::free;
 use crate::push::judge::{Check, Finding, Severity};
 use crate::push::push_counters::OUTCOMES;
 use crate::settings::{Role, Settings};
 use crate::system::build::Build;
-use crate::system::printable::count;
+use crate::system::printable::{count, time_left};
 
 /// Maximum time of the store to list its months.
 const STORE_WAIT: Duration = Duration::from_secs(2);
@@ -242,9 +243,8 @@ impl Screen {
                 .map(|pushes| ("former URLs", count(pushes, "push") + " since the start")),
         );
         lines.extend(self.waiting_messages.map(|waiting| ("waiting", count(waiting, "message"))));
-        let free =
-            self.disk_free_bytes.map(|free| format!(", {} free on its disk", HumanBytes(free)));
-        lines.push(("store", self.store.clone() + &free.unwrap_or_default()));
+        let space = self.disk_free_bytes.map(|bytes| format!(", {} on its disk", free(bytes)));
+        lines.push(("store", self.store.clone() + &space.unwrap_or_default()));
         lines.extend(self.months.as_ref().map(|months| ("months", months.join(" "))));
         if let Some((agents, at)) = self.agents_by_month.as_ref().zip(self.agents_counted_ms) {
             // The newest first: most user agents are on it.
@@ -258,7 +258,7 @@ impl Screen {
         let is_awaited = self.findings.iter().any(|finding| finding.check == Check::Certificate);
         let ends = self.certificate_expires_ms.map(|expires| match Time(expires).since(now) {
             Span(0) => format!("ended {}", ago(expires)),
-            left => format!("ends in {}", human(left)),
+            left => format!("ends in {}", time_left(left)),
         });
         let certificate = ends.or(is_awaited.then(|| "none yet".to_owned()));
         lines.extend(certificate.map(|certificate| ("certificate", certificate)));

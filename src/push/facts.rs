@@ -6,23 +6,34 @@ use actors::broadcasts::BroadcastView;
 use actors::observe::{BreakerState, PeerStatus};
 use actors::registry::CountConnections;
 use state_machine::{ClockComparison, Month, Span, Uaid};
-use storage::DiskSpace;
+use storage::{DiskSpace, StoreError};
 use tokio::time::timeout;
 
 use super::app::{AppState, SharedState, WebSocketRole};
-use super::judge::{Check, Findings, Judgement, clocks, disk};
+use super::judge::{Check, Findings, Judge, Judgement, clocks, disk};
 use crate::limits::{PortName, PortState};
-use crate::system::printable::count;
+use crate::system::clock::day;
+use crate::system::printable::{count, time_left};
 use crate::system::tls::certificate::Certificate;
 
 /// Maximum time for the store or the registry to answer a check.
 const CHECK_WAIT: Duration = Duration::from_secs(2);
 
-/// A disk with less free space than this many times `disk_free_min` is low.
-const DISK_LOW: u64 = 4;
+/// Why a disk is found although it may have more than `disk_free_min`: a quota, or no inodes.
+const NOT_WRITTEN: &str = "nothing can be written to it now";
 
 /// A port is nearly full if less than this part of its connections is left.
 const NEARLY_FULL_PART: usize = 10;
+
+/// What a public port does that is full.
+const PORT_FULL: &str = "New connections are answered 503, or closed before TLS, so no further user agent connects. Those that are \
+     connected stay so.";
+
+/// What to do if the open files bound the connections.
+const RAISE_FILES: &str = "Raise the limit of open files: LimitNOFILE of the unit, or ulimit -n.";
+
+/// What to do with a certificate that begins later.
+const TOO_EARLY: &str = "Compare the clock of this machine with another. If it is right, use a certificate that is valid now.";
 
 /// Nodes that a sentence names.
 const NAMED_MAX: usize = 5;
@@ -35,8 +46,8 @@ impl AppState {
     pub async fn judge(&self) -> Judgement {
         let common = &*self.common;
         let answer = timeout(CHECK_WAIT, common.store.check()).await;
-        let answer = answer.map(|answer| answer.err().map(|error| error.to_string()));
-        *common.judge.store_failure.lock() = answer.unwrap_or_else(|late| Some(late.to_string()));
+        let answer = answer.unwrap_or_else(|late| Err(StoreError::Failed(late.to_string())));
+        *common.judge.store_failure.lock() = answer.err();
         self.judge_in_memory().await
     }
 
@@ -44,10 +55,7 @@ impl AppState {
     pub async fn judge_in_memory(&self) -> Judgement {
         let common = &*self.common;
         let mut findings = Findings::new(&common.judge, common.clock.now());
-        if let Some(why) = &*common.judge.store_failure.lock() {
-            let found = format!("{} does not answer", common.judge.database);
-            findings.add_with_reason(Check::Store, found, why.clone());
-        }
+        of_store(common.store.state().disk, &mut findings);
         of_process(common, &mut findings);
         let mut connections = None;
         if let Some(role) = &self.connections {
@@ -74,15 +82,13 @@ fn of_process(common: &SharedState, findings: &mut Findings) {
         let found = format!("the socket {} was removed or replaced", place.path().display());
         findings.add(Check::Socket, found);
     }
-    if let Some(disk) = common.store.state().disk {
-        of_disk(disk, &judge.data_dir, findings);
-    }
     let certificates = &common.certificates;
     match (certificates.current(), &*certificates.awaited.lock()) {
         (Some(current), _) => of_certificate(&current, &judge.certificate_of, findings),
         (None, Some(why)) => {
             let found = format!("there is no certificate yet ({})", judge.certificate_of);
-            findings.add_with_reason(Check::Certificate, found, why.clone());
+            let found = findings.add(Check::Certificate, found);
+            (found.why, found.remedy) = (Some(why.clone()), judge.remedies.certificate.into());
         }
         (None, None) => {}
     }
@@ -118,36 +124,62 @@ fn of_port(
     PortState { connections, connections_max: max, .. }: PortState,
     findings: &mut Findings,
 ) {
-    if connections > max - max / NEARLY_FULL_PART {
-        findings.add(
-            Check::Connections,
-            format!("{connections} of connections_max = {max} connections are open"),
-        );
+    if connections <= max - max / NEARLY_FULL_PART {
+        return;
+    }
+    let are_files_few = max < findings.judge.connections_wanted.get().copied().unwrap_or(max);
+    let (limit, remedy) = match are_files_few {
+        true => (format!("{max} connections that the limit of open files allows"), RAISE_FILES),
+        false => (format!("connections_max = {max} connections"), "Raise connections_max."),
+    };
+    let found = findings.add(Check::Connections, format!("{connections} of {limit} are open"));
+    found.remedy = remedy.into();
+    if connections >= max {
+        found.effect = PORT_FULL.into();
     }
 }
 
-fn of_disk(disk: DiskSpace, data_dir: &str, findings: &mut Findings) {
-    let DiskSpace { free_bytes, free_bytes_min, .. } = disk;
-    let found = format!("the disk of {data_dir} has {}", disk::low(free_bytes, free_bytes_min));
-    if free_bytes < free_bytes_min {
+/// A store whose disk is full answers, so that is a finding of the disk alone.
+fn of_store(disk: Option<DiskSpace>, findings: &mut Findings) {
+    let Judge { store_failure, database, remedies, .. } = findings.judge;
+    let failure = store_failure.lock().clone();
+    let is_full = failure == Some(StoreError::NoSpace);
+    if let Some(why) = failure.filter(|_| !is_full) {
+        let found = findings.add(Check::Store, format!("{database} does not answer"));
+        (found.why, found.remedy) = (Some(why.to_string()), remedies.store.into());
+    }
+    of_disk(disk, is_full, findings);
+}
+
+fn of_disk(disk: Option<DiskSpace>, is_full: bool, findings: &mut Findings) {
+    let data_dir = &findings.judge.data_dir;
+    let (free, min) = disk.map_or((0, 0), |disk| (disk.free_bytes, disk.free_bytes_min));
+    let is_low = disk.is_some() && disk::is_low(free, min);
+    let space = if is_low { disk::low(free, min) } else { disk::free(free) };
+    let found = format!("the disk of {data_dir} has {space}");
+    if is_full {
+        findings.add(Check::Space, found).why = Some(NOT_WRITTEN.to_owned());
+    } else if free < min {
         findings.add(Check::Space, found);
-    } else if free_bytes < free_bytes_min.saturating_mul(DISK_LOW) {
+    } else if is_low {
         findings.add(Check::Disk, found);
     }
 }
 
 fn of_certificate(certificate: &Certificate, of: &str, findings: &mut Findings) {
-    let (now, valid, day) = (findings.now, certificate.valid, certificate.last_day());
-    if now >= valid.expires {
-        findings.add(Check::Certificate, format!("the certificate ended on {day} ({of})"));
+    let (now, valid, last_day) = (findings.now, certificate.valid, certificate.last_day());
+    let remedies = &findings.judge.remedies;
+    if now < valid.begins {
+        let begins = day(valid.begins.as_secs());
+        let found = format!("the certificate is not valid yet: it begins only on {begins} ({of})");
+        findings.add(Check::Certificate, found).remedy = TOO_EARLY.into();
+    } else if now >= valid.expires {
+        let found = format!("the certificate ended on {last_day} ({of})");
+        findings.add(Check::Certificate, found).remedy = remedies.certificate.into();
     } else if let Some(left) = valid.ends_soon(now) {
-        let hours = left.0 / (60 * 60 * 1000);
-        let left = match hours {
-            ..48 => count(hours, "hour"),
-            _ => count(days(left), "day"),
-        };
-        let found = format!("the certificate ends in {left}, on {day} ({of})");
-        findings.add(Check::CertificateEnds, found);
+        let left = time_left(left);
+        let found = format!("the certificate ends in {left}, on {last_day} ({of})");
+        findings.add(Check::CertificateEnds, found).remedy = remedies.certificate.into();
     }
 }
 
@@ -167,15 +199,12 @@ async fn of_connections(
 fn of_rivals(agents: &[Uaid], findings: &mut Findings) {
     let named: Vec<_> = agents.iter().take(NAMED_MAX).map(|uaid| begin_of(*uaid)).collect();
     let named = named.join(", ");
-    match agents.len() {
-        0 => {}
-        1 => findings
-            .add(Check::Rivals, format!("two programs use one uaid, which begins with {named}")),
-        many => findings.add(
-            Check::Rivals,
-            format!("{many} uaids are each used by two programs; they begin with {named}"),
-        ),
-    }
+    let found = match agents.len() {
+        0 => return,
+        1 => format!("two programs use one uaid, which begins with {named}"),
+        many => format!("{many} uaids are each used by two programs; they begin with {named}"),
+    };
+    findings.add(Check::Rivals, found);
 }
 
 fn of_peers(peers: &[PeerStatus], findings: &mut Findings) {
@@ -207,7 +236,7 @@ fn of_clocks(clocks: &ClockComparison, findings: &mut Findings) {
     }
 }
 
-/// The first eight characters, which tell the agents of a server apart. The whole one lets anybody connect as the agent.
+/// The first eight characters, which distinguish the agents of a server. The whole one lets anybody connect as the agent.
 pub fn begin_of(uaid: Uaid) -> String {
     let mut text = uaid.to_string();
     text.truncate(8);
@@ -227,12 +256,19 @@ fn days(span: Span) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::Arc;
 
+    use rcgen::{CertificateParams, KeyPair};
+    use rustls::crypto::aws_lc_rs::default_provider;
+    use rustls::pki_types::PrivateKeyDer;
+    use rustls::sign::CertifiedKey;
     use state_machine::{ClockDifference, NodeId, Time};
 
     use super::*;
-    use crate::push::judge::{Judge, RefusedCall};
-    use crate::settings::Settings;
+    use crate::push::judge::RefusedCall;
+    use crate::settings::value::Value;
+    use crate::settings::{DomainName, Settings};
+    use crate::system::tls::certificate::Validity;
 
     fn found(add: impl Fn(&mut Findings<'_>), settings: &Settings, now: Time) -> Vec<String> {
         let judge = Judge::new(settings, Time(0));
@@ -241,21 +277,113 @@ mod tests {
         findings.end().into_iter().map(|finding| finding.found).collect()
     }
 
+    const GIB: u64 = 1 << 30;
+
+    fn disk(free_bytes: u64, free_bytes_min: u64) -> DiskSpace {
+        DiskSpace { free_bytes, free_bytes_min, messages_refused: 0, subscriptions_refused: 0 }
+    }
+
     #[test]
     fn a_disk_is_named_with_its_directory_and_the_setting() {
-        let disk = DiskSpace {
-            free_bytes: 3 << 29,
-            free_bytes_min: 1 << 30,
-            messages_refused: 0,
-            subscriptions_refused: 0,
-        };
         let settings = Settings { data_dir: "/srv/k".into(), ..Settings::default() };
+        let disk = Some(disk(3 << 29, GIB));
         assert_eq!(
-            found(|findings| of_disk(disk, &findings.judge.data_dir, findings), &settings, Time(0)),
+            found(|findings| of_store(disk, findings), &settings, Time(0)),
             [
                 "the disk of /srv/k has 1.5 GiB free, and messages are refused below 1 GiB (disk_free_min)"
             ]
         );
+    }
+
+    #[test]
+    fn a_full_disk_is_one_finding_and_another_failure_is_that_of_the_store() {
+        let settings = Settings { data_dir: "/srv/k".into(), ..Settings::default() };
+        let full = Some(StoreError::NoSpace);
+        let failed = Some(StoreError::Failed("it is gone".to_owned()));
+        let written = Some(NOT_WRITTEN);
+        for (failure, disk, expected) in [
+            (&None, Some(disk(4 * GIB, GIB)), &[][..]),
+            (&None, Some(disk(GIB, GIB)), &[(Check::Disk, None)]),
+            (&None, Some(disk(GIB - 1, GIB)), &[(Check::Space, None)]),
+            (&full, Some(disk(0, GIB)), &[(Check::Space, written)]),
+            (&full, Some(disk(0, 0)), &[(Check::Space, written)]),
+            (&full, Some(disk(9 * GIB, GIB)), &[(Check::Space, written)]),
+            (&full, None, &[(Check::Space, written)]),
+            (&failed, Some(disk(9 * GIB, GIB)), &[(Check::Store, Some("it is gone"))]),
+            (
+                &failed,
+                Some(disk(0, GIB)),
+                &[(Check::Store, Some("it is gone")), (Check::Space, None)],
+            ),
+        ] {
+            let judge = Judge::new(&settings, Time(0));
+            judge.store_failure.lock().clone_from(failure);
+            let mut findings = Findings::new(&judge, Time(0));
+            of_store(disk, &mut findings);
+            let found = findings.end();
+            let found: Vec<_> = found.iter().map(|it| (it.check, it.why.as_deref())).collect();
+            assert_eq!(found, expected, "{failure:?} {disk:?}");
+        }
+    }
+
+    #[test]
+    fn a_full_port_says_so_and_names_what_bounds_it() {
+        let told = |connections, wanted| {
+            let judge = Judge::new(&Settings::default(), Time(0));
+            judge.connections_wanted.get_or_init(|| wanted);
+            let mut findings = Findings::new(&judge, Time(0));
+            of_port(PortState { connections, connections_max: 20, times_full: 0 }, &mut findings);
+            findings.end().pop().map(|it| (it.found, it.effect, it.remedy))
+        };
+        assert_eq!(told(18, 20), None);
+        let (found, effect, remedy) = told(19, 20).unwrap();
+        assert_eq!(found, "19 of connections_max = 20 connections are open");
+        assert!(effect.starts_with("When all are taken, "), "{effect}");
+        assert_eq!(remedy, "Raise connections_max.");
+        let (found, effect, remedy) = told(20, 21).unwrap();
+        assert_eq!(found, "20 of 20 connections that the limit of open files allows are open");
+        assert_eq!((&*effect, &*remedy), (PORT_FULL, RAISE_FILES));
+    }
+
+    #[test]
+    fn a_certificate_is_wrong_before_it_begins_and_after_its_end_with_what_fits_its_setting() {
+        const DAY: u64 = 24 * 60 * 60 * 1000;
+        let key = KeyPair::generate().unwrap();
+        let signed = CertificateParams::default().self_signed(&key).unwrap();
+        let private = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let chain = vec![signed.der().clone()];
+        let key = CertifiedKey::from_der(chain, private, &default_provider()).unwrap();
+        let valid = Validity { begins: Time(DAY), expires: Time(91 * DAY) };
+        let certificate = Certificate { key: Arc::new(key), valid };
+        let told = |settings: &Settings, now| {
+            let judge = Judge::new(settings, Time(0));
+            let mut findings = Findings::new(&judge, Time(now));
+            of_certificate(&certificate, "it", &mut findings);
+            findings.end().pop().map(|it| (it.check, it.found, it.remedy))
+        };
+        let files = Settings::default();
+        let name = DomainName::parse("push.example.net").ok();
+        let domain = Settings { domain: name, ..Settings::default() };
+        assert_eq!(told(&files, DAY), None);
+        let early =
+            "the certificate is not valid yet: it begins only on 02 Jan 1970 (it)".to_owned();
+        assert_eq!(told(&files, DAY - 1), Some((Check::Certificate, early, TOO_EARLY.into())));
+        for (now, check, found) in [
+            (
+                88 * DAY + 1,
+                Check::CertificateEnds,
+                "the certificate ends in 2 days, on 02 Apr 1970 (it)",
+            ),
+            (91 * DAY, Check::Certificate, "the certificate ended on 02 Apr 1970 (it)"),
+        ] {
+            for (settings, named, other) in
+                [(&files, "tls_key", "order"), (&domain, "order", "tls_")]
+            {
+                let (at, text, remedy) = told(settings, now).unwrap();
+                assert_eq!((at, &*text), (check, found));
+                assert!(remedy.contains(named) && !remedy.contains(other), "{remedy}");
+            }
+        }
     }
 
     #[test]

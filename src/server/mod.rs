@@ -118,6 +118,7 @@ async fn serve(
     let metrics_port = monitoring::bind(settings, inherited.take("metrics"), &log)?;
     let operator = metrics_port.as_ref().and_then(|port| port.local_addr().ok());
     let source = role.has_endpoints().then(|| import::source(settings)).transpose()?.flatten();
+    let wanted = settings.connections_max;
     let settings = &open_files::fit(role, settings, open_files::raise_limit(), &log)?;
     let clock = Clock::starting_at(machine.now());
     let assembled = tokio::select! {
@@ -140,6 +141,7 @@ async fn serve(
         nodes,
         lock: _lock,
     } = assembled;
+    node.common.judge.connections_wanted.get_or_init(|| wanted);
     apis.clock = use_of.has_clock.then(|| DevClock::new(&node, &store, &upkeep.tables));
     let router = router_port(sockets.router.take().zip(router), &node)?;
     let is_reached = match router_url {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::harness::{AT_ONCE, Agent, Bystander, Channel, Launch, Sender, Server, until};
+use crate::judgement::findings;
 use crate::metrics::scrape;
 
 const MIB: u64 = 1 << 20;
@@ -63,9 +64,11 @@ async fn a_full_disk_refuses_messages_and_nothing_else_and_recovers_without_a_re
     until(AT_ONCE, "no record can be written", async || {
         let refused = try_register(&mut Agent::new(&server).await).await;
         server.health().await;
-        refused && server.log().contains("\"checks\":\"store, space\"")
+        refused && server.log().contains("\"store_error\":\"nothing can be written to it now\"")
     })
     .await;
+    let found = findings(&server).await;
+    assert_eq!(found.iter().map(|it| &it["check"]).collect::<Vec<_>>(), ["space"], "{found:?}");
     until(AT_ONCE, "no channel can be written", async || try_register(&mut newcomer).await).await;
     bystander.is_unaffected().await;
     let mut agent = Agent::reconnect(&server, &uaid).await;

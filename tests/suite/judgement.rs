@@ -156,6 +156,19 @@ async fn a_certificate_in_its_last_days_is_a_warning() {
 }
 
 #[actix_web::test]
+async fn a_certificate_that_begins_later_is_an_outage() {
+    let authority = Authority::new();
+    authority.issue_from(Duration::from_secs(2 * 24 * 60 * 60));
+    let server = authority.server(&[]);
+    server.logged("the certificate is not valid yet").await;
+    let findings = findings(&server).await;
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    let [check, severity, found] = ["check", "severity", "found"].map(|part| &findings[0][part]);
+    assert_eq!((check, severity), (&json!("certificate"), &json!("outage")));
+    assert!(found.as_str().is_some_and(|it| it.contains(": it begins only on ")), "{found}");
+}
+
+#[actix_web::test]
 async fn a_source_of_broadcasts_that_does_not_answer_is_a_warning() {
     let url = format!("--broadcast-source-url=http://{}", free_port());
     let server = Server::start_with(&[&url]);

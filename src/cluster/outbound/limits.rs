@@ -30,8 +30,8 @@ pub struct RemoteLimits {
     pub connection_idle: Duration,
     /// Nodes in the table.
     pub nodes_max: usize,
-    /// Time after which an unused node is evicted. A node that is down for longer has lost its
-    /// connections, and its agents check storage when they reconnect.
+    /// Time after which an unused node is evicted; if it is down, also since then. A node that is down for longer has
+    /// lost its connections, and its agents check storage when they reconnect.
     pub evict_after: Span,
     /// Time between two introductions to one node.
     pub introduce_every: Span,

@@ -430,9 +430,11 @@ async fn introduce(nodes: Weak<Shared>, peer_added: Arc<Notify>, own: Introducti
                 }
             });
         calls.await;
+        let first_due = introduced.values().min().map(|at| *at + every);
+        let wait = first_due.map_or(every, |due| due.since(shared.ticks.now()));
         drop(shared);
         // Either way, it is determined again which nodes are due.
-        let _ = timeout(Duration::from_millis(every.0), peer_added.notified()).await;
+        let _ = timeout(Duration::from_millis(wait.0), peer_added.notified()).await;
     }
 }
 

@@ -184,9 +184,11 @@ impl PeerState {
 
     /// The next action. Only the worker calls this, when none of its requests are in progress.
     pub(super) fn next(&self, now: Time) -> NextAction {
-        let is_evictable = self.is_evictable(now);
         let mut state = self.state.lock();
         self.log_outage(&mut state, now);
+        // Without it, an unused node whose introduction fails left the table before anybody saw that it is down.
+        let began = state.outage.as_ref().map_or(Time(0), |outage| outage.since);
+        let is_evictable = self.is_evictable(now) && now.since(began) >= self.limits.evict_after;
         let next = state.next(now, is_evictable);
         if matches!(next, NextAction::Idle | NextAction::Evict) {
             state.worker = None;

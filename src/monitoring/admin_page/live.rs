@@ -110,7 +110,7 @@ async fn values(page: &AdminPage, samples: &[Sample]) -> Json {
         "nodes": live.nodes.last().rows,
         "nodes_lacking": live.nodes.last().lacks(),
         "listed": agents::list(node).await,
-        "resources": resources::read(node, page.jobs.settings.store, &page.data_dir),
+        "resources": resources::read(node, &page.jobs.settings, &judgement),
         "findings": judgement.findings,
         "refusals": common.refusals.last(REFUSALS_SHOWN_MAX, |_| true),
     })

@@ -241,7 +241,7 @@ function fillAgents() {
 function fillResources() {
   const body = byId("resources").tBodies[0];
   while (body.rows.length > now.resources.length) body.lastElementChild.remove();
-  for (const [place, { name, used, limit, is_bytes: isBytes, setting }] of now.resources.entries()) {
+  for (const [place, { name, used, limit, is_bytes: isBytes, setting, words, severity }] of now.resources.entries()) {
     const row = body.rows[place] ?? made("tr", body);
     if (!row.cells.length) {
       const head = made("th", row, { scope: "row" });
@@ -254,11 +254,11 @@ function fillResources() {
     const [head, cell] = row.cells;
     write(head.firstElementChild, name);
     write(head.lastElementChild, setting);
-    write(cell.firstElementChild, `${text(used)} of ${text(limit)}`);
+    write(cell.firstElementChild, words ?? `${text(used)} of ${text(limit)}`);
     const part = limit ? Math.min(100, Math.round((100 * used) / limit)) : 100;
     const bar = cell.lastElementChild;
     Object.assign(bar, { ariaLabel: `${name}, percent of its limit`, ariaValueNow: String(part) });
-    bar.className = part >= 90 ? "bad" : "";
+    bar.className = (words ? severity : part >= 90 && "outage") || "";
     bar.firstElementChild.style.width = `${part}%`;
     bar.firstElementChild.hidden = !used;
   }
@@ -290,7 +290,7 @@ function silentNodes() {
   const reconnect = agents === 1 ? "1 user agent reconnects" : `${agents ? `${number(agents)} ` : ""}user agents reconnect`;
   const isThere = now.nodes.some((row) => row.role === "connection" && !isSilent(row));
   const where = isThere ? "elsewhere" : "later";
-  return `${count(silent.length, "node")} ${does} not answer; ${whose} ${reconnect} ${where}; nothing is lost.`;
+  return `${count(silent.length, "node")} ${does} not answer; ${whose} ${reconnect} ${where}; until then pushes are stored, and those with TTL 0 dropped.`;
 }
 
 /** One sentence, and how good it is. */

@@ -58,8 +58,12 @@ fn running(screen: Screen, findings: &mut Findings) -> io::Result<()> {
     if screen.findings.is_empty() {
         findings.ok("server", "it finds nothing wrong with itself")?;
     }
-    let is_here = |check| matches!(check, Check::Disk | Check::Space | Check::Durability);
-    let found = screen.findings.into_iter().filter(|finding| !is_here(finding.check));
+    // A disk that nothing can be written to may have enough free space here.
+    let is_here = |finding: &Finding| match finding.check {
+        Check::Space => finding.why.is_none(),
+        check => matches!(check, Check::Disk | Check::Durability),
+    };
+    let found = screen.findings.into_iter().filter(|finding| !is_here(finding));
     for Finding { check, severity, found, why, effect, remedy, .. } in found {
         let (name, remedy) = (check.name(), format!("{effect} {remedy}"));
         let found = why.map_or(found.clone(), |why| format!("{found}: {why}"));
@@ -86,7 +90,7 @@ fn space(free: u64, min: u64) -> Verdict {
     let low = disk::low(free, min);
     match free {
         _ if free < min => (Level::Fail, low, "free some space, or lower disk_free_min"),
-        _ if free < min.saturating_mul(4) => (Level::Warn, low, "free some space soon"),
+        _ if disk::is_low(free, min) => (Level::Warn, low, "free some space soon"),
         _ => (Level::Ok, disk::free(free), ""),
     }
 }

@@ -9,7 +9,7 @@ use actix_web::http::header::HttpDate;
 use actix_web::rt::task::spawn_blocking;
 use futures_util::future::join_all;
 use serde::Deserialize;
-use state_machine::{Span, Time};
+use state_machine::Time;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_tungstenite::MaybeTlsStream;
@@ -19,7 +19,7 @@ use super::findings::{Findings, Level, Verdict};
 use crate::limits::{Client, ClientSource};
 use crate::system::clock::SystemClock;
 use crate::system::https_client::{WebSocket, http_client};
-use crate::system::printable::count;
+use crate::system::printable::time_left;
 use crate::system::tls::certificate::{Validity, validity};
 
 /// Maximum time for DNS to answer.
@@ -215,7 +215,7 @@ pub(super) fn certificate(socket: &WebSocket, findings: &mut Findings) -> io::Re
 fn ends(valid: Validity, now: Time) -> Verdict {
     let level = if valid.ends_soon(now).is_some() { Level::Warn } else { Level::Ok };
     let left = valid.expires.since(now);
-    let found = format!("it ends in {}", count(left.0 / Span::from_secs(24 * 60 * 60).0, "day"));
+    let found = format!("it ends in {}", time_left(left));
     (level, found, "renew it: all agents disconnect when it ends")
 }
 
@@ -284,14 +284,14 @@ mod tests {
     fn a_certificate_that_ends_soon_is_warned_of() {
         let day = 24 * 60 * 60 * 1000;
         let valid = Validity { begins: Time(0), expires: Time(90 * day) };
-        for (now, level, days) in [
-            (Time(100 * day), Level::Warn, 0),
-            (Time(76 * day), Level::Warn, 14),
-            (Time(76 * day - 1), Level::Ok, 14),
-            (Time(75 * day), Level::Ok, 15),
+        for (now, level, left) in [
+            (Time(100 * day), Level::Warn, "less than a minute"),
+            (Time(76 * day), Level::Warn, "14 days"),
+            (Time(76 * day - 1), Level::Ok, "14 days"),
+            (Time(75 * day), Level::Ok, "15 days"),
         ] {
             let (found_level, found, _) = ends(valid, now);
-            assert_eq!((found_level, found), (level, format!("it ends in {days} days")));
+            assert_eq!((found_level, found), (level, format!("it ends in {left}")));
         }
     }
 

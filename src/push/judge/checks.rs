@@ -68,7 +68,7 @@ checks! {
         "Push messages for devices that are away are refused, and so are new subscriptions: the disk of this server is full.";
     Certificate "certificate" Outage
         "No user agent and no application server trusts this server."
-        "Renew the certificate. With `domain`, the log has why an order failed."
+        "Renew the files of tls_certificate and tls_key: they are read again by themselves."
         "No device can connect: this server has no valid certificate.";
     Accepts "accepts" Outage
         "User agents and application servers cannot connect."
@@ -99,16 +99,16 @@ checks! {
         "Free some space soon.";
     CertificateEnds "certificate_ends" Warning
         "After that no user agent and no application server trusts this server."
-        "Renew the certificate. With `domain`, the log has why an order failed.";
+        "Renew the files of tls_certificate and tls_key: they are read again by themselves.";
     Connections "connections" Warning
-        "Further user agents are refused."
-        "Raise connections_max and the limit of open files.";
+        "When all are taken, further user agents are refused, and so are pushes over new connections."
+        "Raise connections_max.";
     Durability "durability" Warning
         "A push that was answered can be lost."
         "Change the setting of the database, or accept the loss.";
     Nodes "nodes" Warning
-        "Their user agents get their messages when they are connected again."
-        "Start them. `kalends nodes` has why each does not answer.";
+        "Pushes to user agents there are stored until these connect again. A push with TTL 0 is dropped."
+        "`kalends nodes` has why: start what is down.";
     Clock "clock" Warning
         "Messages end too early or too late, and signed pushes are refused."
         "Set the clock, and let NTP keep it.";

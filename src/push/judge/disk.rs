@@ -3,11 +3,24 @@
 /// Each is 1024 times the one before.
 const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
+/// A disk with less free space than this many times `disk_free_min` is low.
+const LOW: u64 = 4;
+
+pub fn is_low(bytes: u64, min: u64) -> bool {
+    bytes < min.saturating_mul(LOW)
+}
+
 pub fn free(bytes: u64) -> String {
     format!("{} free", in_unit_of(bytes, bytes))
 }
 
-/// The same, and below what messages are refused, in one unit.
+/// The same, of the whole disk: what is free is written as in the sentence of a finding.
+pub fn free_of(bytes: u64, min: u64, whole: u64) -> String {
+    let size = if is_low(bytes, min) { min } else { bytes };
+    format!("{} free of {}", in_unit_of(size, bytes), in_unit_of(whole, whole))
+}
+
+/// What is free, and below what messages are refused, in one unit.
 pub fn low(bytes: u64, min: u64) -> String {
     let (bytes, min) = (in_unit_of(min, bytes), in_unit_of(min, min));
     format!("{bytes} free, and messages are refused below {min} (disk_free_min)")
@@ -39,7 +52,10 @@ mod tests {
             (u64::MAX, u64::MAX, "15.9 EiB free, and messages are refused below 15.9 EiB"),
         ] {
             assert_eq!(low(bytes, min), format!("{expected} (disk_free_min)"));
+            let begin = |text: &str| text.split(" free").next().map(str::to_owned);
+            assert_eq!(begin(&free_of(bytes, min, bytes)), begin(expected));
         }
         assert_eq!([0, 1536, u64::MAX].map(free), ["0 B free", "1.5 KiB free", "15.9 EiB free"]);
+        assert_eq!(free_of(3 * GIB / 2, GIB / 16, 253 * GIB), "1.5 GiB free of 253 GiB");
     }
 }

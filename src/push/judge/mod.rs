@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use state_machine::{ClockDifference, Month, Span, Time};
+use storage::StoreError;
 
 pub use checks::{CHECKS, Check, SEVERITIES, Severity};
 pub use maintenance::{MAINTENANCE, MaintenanceCounts};
@@ -60,7 +61,7 @@ pub struct Finding {
 pub struct Judge {
     since: Mutex<[Option<Time>; Check::ALL.len()]>,
     /// Why the store failed, the last time that it was checked.
-    pub store_failure: Mutex<Option<String>>,
+    pub store_failure: Mutex<Option<StoreError>>,
     /// What settings of the store can lose, in clauses.
     pub risks: Mutex<Vec<String>>,
     /// The months without a table.
@@ -84,8 +85,17 @@ pub struct Judge {
     pub certificate_of: String,
     /// The last backup, in milliseconds since 1970; 0 if none is known.
     backed_up: AtomicU64,
-    is_embedded: bool,
     reminds_of_backup: bool,
+    pub remedies: Remedies,
+    /// `connections_max` as an operator set it, which the limit of open files may lower.
+    pub connections_wanted: OnceLock<usize>,
+}
+
+/// What to do that depends on the settings.
+pub struct Remedies {
+    pub store: &'static str,
+    /// If it ends, has ended, or is not there yet.
+    pub certificate: &'static str,
 }
 
 /// Its signature was not verified: anything on this network may have sent it.
@@ -120,18 +130,19 @@ impl Judge {
                 (None, None) => String::new(),
             },
             backed_up: AtomicU64::new(0),
-            is_embedded,
             // Another database has backups of its own.
             reminds_of_backup: is_embedded && settings.backup_reminder,
-        }
-    }
-
-    fn remedy(&self, check: Check) -> &'static str {
-        match check {
-            Check::Store if self.is_embedded => {
-                "Mend the disk of that directory. The log has the reason."
-            }
-            check => check.remedy(),
+            remedies: Remedies {
+                store: match is_embedded {
+                    true => "Mend the disk of that directory. The log has the reason.",
+                    false => Check::Store.remedy(),
+                },
+                certificate: match settings.acme_domain() {
+                    Some(_) => "The log has why the order failed. It is repeated by itself.",
+                    None => Check::Certificate.remedy(),
+                },
+            },
+            connections_wanted: OnceLock::new(),
         }
     }
 
@@ -155,7 +166,15 @@ impl Judge {
 pub struct Findings<'a> {
     pub judge: &'a Judge,
     pub now: Time,
-    found: [Option<(String, Option<String>)>; Check::ALL.len()],
+    found: [Option<Found>; Check::ALL.len()],
+}
+
+/// What was found, with the words of its check unless others are set.
+pub struct Found {
+    found: String,
+    pub why: Option<String>,
+    pub effect: Cow<'static, str>,
+    pub remedy: Cow<'static, str>,
 }
 
 impl<'a> Findings<'a> {
@@ -163,12 +182,13 @@ impl<'a> Findings<'a> {
         Self { judge, now, found: array::from_fn(|_| None) }
     }
 
-    pub fn add(&mut self, check: Check, found: impl Into<String>) {
-        self.found[check as usize] = Some((found.into(), None));
-    }
-
-    pub fn add_with_reason(&mut self, check: Check, found: impl Into<String>, why: String) {
-        self.found[check as usize] = Some((found.into(), Some(why)));
+    pub fn add(&mut self, check: Check, found: impl Into<String>) -> &mut Found {
+        self.found[check as usize].insert(Found {
+            found: found.into(),
+            why: None,
+            effect: check.effect().into(),
+            remedy: check.remedy().into(),
+        })
     }
 
     pub fn add_if(&mut self, is_wrong: bool, check: Check, found: &'static str) {
@@ -182,7 +202,7 @@ impl<'a> Findings<'a> {
         let mut since = self.judge.since.lock();
         let each = Check::ALL.into_iter().zip(self.found).zip(&mut *since);
         let each = each.filter_map(|((check, found), since)| {
-            let Some((found, why)) = found else {
+            let Some(Found { found, why, effect, remedy }) = found else {
                 *since = None;
                 return None;
             };
@@ -191,8 +211,8 @@ impl<'a> Findings<'a> {
                 severity: check.severity(),
                 found,
                 why,
-                effect: check.effect().into(),
-                remedy: self.judge.remedy(check).into(),
+                effect,
+                remedy,
                 since_ms: since.get_or_insert(self.now).0,
             })
         });
@@ -207,6 +227,12 @@ impl Judgement {
 
     pub fn outages(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().filter(|finding| finding.severity == Severity::Outage)
+    }
+
+    /// Of the worst finding of these checks.
+    pub fn severity_of(&self, checks: &[Check]) -> Option<Severity> {
+        let found = self.findings.iter().find(|finding| checks.contains(&finding.check));
+        found.map(|finding| finding.severity)
     }
 
     pub fn finds(&self, check: Check) -> bool {

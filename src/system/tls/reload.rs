@@ -7,13 +7,14 @@ use std::time::Duration;
 use actix_web::rt::spawn;
 use actors::Clock;
 use slog::{Logger, info, warn};
-use state_machine::Span;
 use state_machine::log_limiter::LogLimiter;
+use state_machine::{Span, Time};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::certificate::CertificateFiles;
+use super::certificate::{Certificate, CertificateFiles};
 use super::certificates::Certificates;
+use crate::system::clock::day;
 
 /// Interval at which the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
@@ -35,12 +36,8 @@ pub fn start(
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let now = clock.now();
-            let left = certificates.current().and_then(|current| current.valid.ends_soon(now));
-            if let Some(left) = left
-                && warnings.allow(now).is_some()
-            {
-                warn!(log, "the certificate ends soon, renew its files: they are read again by themselves";
-                    "days_left" => left.0 / (24 * 60 * 60 * 1000), "certificate" => %files.certificate.display());
+            if let Some(current) = certificates.current() {
+                warn_of(&current, &files, now, &mut warnings, &log);
             }
             let is_hangup = tokio::select! {
                 _ = looks.tick() => false,
@@ -66,12 +63,33 @@ pub fn start(
     Ok(())
 }
 
+/// Warns of a certificate that begins later or ends soon, once a day.
+fn warn_of(
+    current: &Certificate,
+    files: &CertificateFiles,
+    now: Time,
+    warnings: &mut LogLimiter,
+    log: &Logger,
+) {
+    let (valid, file) = (current.valid, files.certificate.display());
+    let (is_early, left) = (now < valid.begins, valid.ends_soon(now));
+    if (left.is_none() && !is_early) || warnings.allow(now).is_none() {
+        return;
+    }
+    if is_early {
+        warn!(log, "the certificate is not valid yet, compare the clock of this machine with another";
+            "begins" => day(valid.begins.as_secs()), "certificate" => %file);
+    } else if let Some(left) = left {
+        warn!(log, "the certificate ends soon, renew its files: they are read again by themselves";
+            "days_left" => left.0 / (24 * 60 * 60 * 1000), "certificate" => %file);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
 
     use rcgen::{CertificateParams, KeyPair, date_time_ymd};
-    use state_machine::Time;
     use tempfile::TempDir;
     use tokio::task::{LocalSet, yield_now};
     use tokio::time::advance;
@@ -90,6 +108,25 @@ mod tests {
                 yield_now().await;
             }
         }
+    }
+
+    #[test]
+    fn a_certificate_that_begins_later_is_logged_once_a_day() {
+        let (dir, key) = (TempDir::new().unwrap(), KeyPair::generate().unwrap());
+        let mut params = CertificateParams::new(["push.example.net".to_owned()]).unwrap();
+        (params.not_before, params.not_after) =
+            (date_time_ymd(2026, 12, 1), date_time_ymd(2030, 12, 1));
+        let [certificate, key_file] = ["certificate", "key"].map(|name| dir.path().join(name));
+        fs::write(&certificate, params.self_signed(&key).unwrap().pem()).unwrap();
+        fs::write(&key_file, key.serialize_pem()).unwrap();
+        let files = CertificateFiles { certificate, key: key_file };
+        let (current, mut warnings) = (files.read(NOW).unwrap(), LogLimiter::new(WARN_EVERY));
+        let (logger, mut log) = Log::new();
+        for now in [NOW, NOW + Span(1), current.valid.begins] {
+            warn_of(&current, &files, now, &mut warnings, &logger);
+        }
+        let said = log.said();
+        assert!(said.len() == 1 && said[0].contains("not valid yet"), "{said:?}");
     }
 
     #[tokio::test(start_paused = true)]

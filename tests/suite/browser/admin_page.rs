@@ -300,7 +300,9 @@ fn a_full_disk_is_the_verdict_and_a_fold_with_a_fault_is_open() {
     wait(
         &mut firefox,
         &format!(
-            "{disk}.ariaValueNow === '100' && {disk}.closest('tr').textContent.includes('disk_free_min')"
+            "{disk}.ariaValueNow === '100' && {disk}.className === 'outage' && \
+             {disk}.closest('tr').textContent.includes('disk_free_min') && \
+             {disk}.closest('tr').textContent.includes(' free of ')"
         ),
     );
     assert_page(&mut firefox, "admin-bad");
@@ -379,7 +381,8 @@ fn the_page_of_a_cluster_counts_its_nodes_and_the_user_agents_of_one_that_is_dow
     );
     assert_page(&mut firefox, "admin-nodes");
     cluster.connection_nodes[1].kill();
-    let silent = "1 node does not answer; its 1 user agent reconnects elsewhere; nothing is lost.";
+    let silent = "1 node does not answer; its 1 user agent reconnects elsewhere; until then pushes are stored, and \
+                  those with TTL 0 dropped.";
     wait(&mut firefox, &format!("{verdict} === '{silent}'"));
 }
 

@@ -63,6 +63,11 @@ impl Authority {
         self.issue_with(|params| params.not_after = (SystemTime::now() + time).into())
     }
 
+    /// Like [`issue`](Self::issue), for a certificate that begins after this time.
+    pub(crate) fn issue_from(&self, time: Duration) -> Vec<u8> {
+        self.issue_with(|params| params.not_before = (SystemTime::now() + time).into())
+    }
+
     fn issue_with(&self, change: impl FnOnce(&mut CertificateParams)) -> Vec<u8> {
         let key = KeyPair::generate().expect("the test can make it");
         let mut params =

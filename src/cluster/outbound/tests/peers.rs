@@ -2,11 +2,16 @@
 
 use actors::NodeDirectory;
 use actors::observe::BreakerState;
-use state_machine::Span;
 use state_machine::delivery::NodeAnswer;
+use state_machine::{NodeId, Span, Time};
 
 use super::node::Act;
 use super::world::{AGENT, World, limits, soon};
+use crate::cluster::fixture::{LONG, Log};
+use crate::cluster::outbound::RemoteLimits;
+use crate::cluster::outbound::peer::{CallError, Peer};
+use crate::cluster::outbound::peer_state::{NextAction, PeerState};
+use crate::system::node_address::AllowedNodes;
 
 #[tokio::test]
 async fn a_peer_is_reported_with_its_breaker_and_what_waits_for_it() {
@@ -46,4 +51,16 @@ async fn the_breaker_of_a_peer_is_half_open_during_the_probe_and_closed_after_it
     answers.send_replace(Some(404));
     world.rests().await;
     assert_eq!(world.nodes.peers()[0].breaker, BreakerState::Closed);
+}
+
+#[test]
+fn an_unused_node_whose_introduction_fails_is_seen_as_long_as_one_that_was_used() {
+    let limits = RemoteLimits { evict_after: Span(100), ..limits() };
+    let node = NodeId::new("http://127.0.0.1:8081");
+    let peer = Peer::allowed(&node, &AllowedNodes::loopback()).unwrap();
+    let peer = PeerState::new(peer, limits, &Log::new().0, Time(0));
+    peer.finished(peer.epoch().unwrap(), &Err(CallError::TimedOut(LONG)), Time(1000));
+    assert!(matches!(peer.next(Time(1099)), NextAction::Wait(_)));
+    assert!(matches!(peer.observe(&node, Time(1099)).breaker, BreakerState::Open { .. }));
+    assert!(matches!(peer.next(Time(1100)), NextAction::Evict));
 }
