@@ -207,7 +207,7 @@ impl RawSettings {
     pub(super) fn add_text(&mut self, path: &Path, text: &str) -> Result<(), Problem> {
         let table = DeTable::parse(text).map_err(|error| Problem::NotToml {
             path: path.to_owned(),
-            error: error.to_string().trim_end().to_owned(),
+            error: not_toml(text, &error),
         })?;
         for (name, value) in table.get_ref() {
             let line = text[..name.span().start].matches('\n').count() + 1;
@@ -226,10 +226,9 @@ impl RawSettings {
 
     /// Adds a value, or the problem that its place cannot hold a value of this kind.
     fn add(&mut self, setting: &Setting, text: String, place: String, mismatch: Option<&str>) {
-        let name = setting.name;
         match mismatch.map(str::to_owned) {
-            None => self.entries.push(Entry { name, text, place }),
-            Some(expected) => self.problems.push(Problem::Bad { name, text, place, expected }),
+            None => self.entries.push(Entry { name: setting.name, text, place }),
+            Some(expected) => self.problems.push(Problem::bad(setting, &text, place, expected)),
         }
     }
 
@@ -238,6 +237,13 @@ impl RawSettings {
         let advice = advice(&written, form);
         self.problems.push(Problem::Unknown { written, place, advice });
     }
+}
+
+/// Where and why, without the line, which the text of the error quotes: it may have a password.
+fn not_toml(text: &str, error: &toml::de::Error) -> String {
+    let offset = error.span().map_or(0, |span| span.start);
+    let line = text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
+    format!("line {line}: {}", error.message().lines().collect::<Vec<_>>().join(", "))
 }
 
 /// The advice for a value of another TOML type, with the line as it may be.
@@ -586,6 +592,37 @@ mod tests {
             ),
         ] {
             assert_eq!(load(flags, env, file).unwrap_err(), expected);
+        }
+    }
+
+    #[test]
+    fn a_value_that_may_have_a_password_is_in_no_error() {
+        for (name, bad) in [
+            ("postgresql_url", "mysql://u:s3cretpw@h/db"),
+            ("postgresql_url", "host=h password=s3cretpw"),
+            ("postgresql_url", "postgresql://u:p@s3cretpw@h/db"),
+            ("dynamodb_endpoint_url", "http://u:s3cretpw@h"),
+        ] {
+            let variable = env_name(name);
+            for (place, loaded) in [
+                ("flag --", load(&[(name, bad)], &[], "")),
+                ("environment variable KALENDS_", load(&[], &[(&variable, bad)], "")),
+                ("kalends.toml line 1", load(&[], &[], &format!("{name} = {bad:?}"))),
+                ("kalends.toml line 1", load(&[], &[], &format!("{name} = [{bad:?}]"))),
+            ] {
+                let error = loaded.unwrap_err();
+                assert!(error.starts_with(&format!("{name} ({place}")), "{error}");
+                assert!(!error.contains("s3cretpw"), "{error}");
+            }
+            for unread in [format!("\n{name} = {bad}"), format!("\n{name} = \"{bad}")] {
+                let error = load(&[], &[], &unread).unwrap_err();
+                assert!(error.starts_with("kalends.toml is not TOML: line 2: "), "{error}");
+                assert!(!error.contains("s3cretpw"), "{error}");
+            }
+        }
+        for setting in Setting::all().filter(|setting| setting.placeholder == "URL") {
+            let is_own = ["public_url", "router_url"].contains(&setting.name);
+            assert_eq!(setting.is_secret, !is_own, "{}", setting.name);
         }
     }
 
