@@ -5,14 +5,15 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{self, Path, PathBuf};
 
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
 use super::flags::{DEFAULT_CONFIG, ENV_CONFIG, Flags};
 use super::raw::{Entry, Problem, RawSettings, SettingsError};
 use super::renamed;
 use super::setting::Setting;
 use super::table::Settings;
-use super::value::{DomainName, StoreKind, TomlKind, Value};
+use super::toml_file::{in_file, not_toml, scalar, warning_of_password};
+use super::value::{DomainName, StoreKind, Value};
 
 /// Bytes of a file of settings that are read, which may be a device without an end.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -194,13 +195,19 @@ impl RawSettings {
     }
 
     fn add_file(&mut self, path: &Path) -> Result<(), Problem> {
-        let text = File::open(path)
-            .and_then(|file| io::read_to_string(file.take(FILE_BYTES_MAX)))
-            .map_err(|error| Problem::Unreadable {
-                path: path.to_owned(),
-                error: error.to_string(),
-            })?;
-        self.add_text(path, &text)
+        let read = || {
+            let file = File::open(path)?;
+            let metadata = file.metadata()?;
+            Ok((io::read_to_string(file.take(FILE_BYTES_MAX))?, metadata))
+        };
+        let (text, metadata) = read().map_err(|error: io::Error| Problem::Unreadable {
+            path: path.to_owned(),
+            error: error.to_string(),
+        })?;
+        let of_file = self.entries.len();
+        self.add_text(path, &text)?;
+        self.warnings.extend(warning_of_password(path, &metadata, &self.entries[of_file..]));
+        Ok(())
     }
 
     /// Adds the settings in `text`; `path` is only named in errors.
@@ -236,39 +243,6 @@ impl RawSettings {
     fn add_unknown(&mut self, written: String, place: String, form: fn(&str) -> String) {
         let advice = advice(&written, form);
         self.problems.push(Problem::Unknown { written, place, advice });
-    }
-}
-
-/// Where and why, without the line, which the text of the error quotes: it may have a password.
-fn not_toml(text: &str, error: &toml::de::Error) -> String {
-    let offset = error.span().map_or(0, |span| span.start);
-    let line = text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
-    format!("line {line}: {}", error.message().lines().collect::<Vec<_>>().join(", "))
-}
-
-/// The advice for a value of another TOML type, with the line as it may be.
-fn in_file(setting: &Setting) -> String {
-    let expected = setting.toml_kind.expected();
-    let commas = if setting.placeholder == "LIST" { ", with commas between its parts" } else { "" };
-    let example = setting.default().unwrap_or_else(|| "...".to_owned());
-    format!("{expected}{commas}: {} = {}", setting.name, setting.toml_kind.quote(&example))
-}
-
-/// The text of a value, and its kind if settings have that kind.
-fn scalar(value: &DeValue<'_>) -> (String, Option<TomlKind>) {
-    match value {
-        DeValue::String(text) => (text.to_string(), Some(TomlKind::Text)),
-        DeValue::Integer(number) => {
-            // In decimal, whatever its radix.
-            let decimal = i128::from_str_radix(number.as_str(), number.radix());
-            let text = decimal.map_or_else(|_| number.to_string(), |decimal| decimal.to_string());
-            (text, Some(TomlKind::Number))
-        }
-        DeValue::Boolean(on) => (on.to_string(), Some(TomlKind::Switch)),
-        DeValue::Float(number) => (number.to_string(), None),
-        DeValue::Datetime(time) => (time.to_string(), None),
-        DeValue::Array(_) => ("[...]".into(), None),
-        DeValue::Table(_) => ("{...}".into(), None),
     }
 }
 

@@ -181,7 +181,7 @@ fn shown(config: &Config) -> String {
     hosts.collect::<Vec<_>>().join(",")
 }
 
-/// TLS with the server's name and certificate, unless the mode says otherwise, or no packet leaves this machine.
+/// TLS with the server's name and certificate, unless the mode is another one, or no packet leaves this machine.
 fn tls(
     mode: Option<&str>,
     roots: Option<&Path>,
