@@ -79,7 +79,7 @@ macro_rules! settings {
                 range: optional!($($range)?),
                 toml_kind: <$type as Value>::TOML_KIND,
                 placeholder: <$type as Value>::PLACEHOLDER,
-                is_secret: optional!($($secret)?).is_some_and(|_: &str| true),
+                is_secret: Option::<&str>::is_some(&optional!($($secret)?)),
                 default: || <$type as Value>::show(&$default),
             }, )+ ],
         }, )+ ];
