@@ -6,11 +6,13 @@ use std::process::{self, Stdio};
 
 use clap::Args;
 use storage::durable::NewFile;
+use url::Url;
 
 use crate::command::{Command, Commands, Failure, Shown};
 use crate::settings::reference::chosen;
+use crate::settings::value::{DomainName, Value};
 use crate::settings::{
-    Flags, ListenAddress, PublicUrl, Role, RoleProblem, Settings, SettingsError,
+    Flags, ListenAddress, PostgresUrl, PublicUrl, Role, RoleProblem, Settings, SettingsError,
 };
 
 #[derive(Debug, Args)]
@@ -50,11 +52,20 @@ pub enum InitError {
         "the file is written, and `systemctl {0} {UNIT}` failed: `journalctl -u kalends` says why"
     )]
     Unit(&'static str),
+    #[error(
+        "a certificate is ordered for a name in DNS, and {0} is none: answer with a name, put a proxy in front, or add \
+         --tls-certificate FILE and --tls-key FILE"
+    )]
+    NoName(String),
     #[error(transparent)]
     Settings(#[from] SettingsError),
     #[error(transparent)]
     Role(#[from] RoleProblem),
 }
+
+/// Modes of a file with a password, and of one without.
+const PRIVATE: u32 = 0o600;
+const READABLE: u32 = 0o644;
 
 const UNIT: &str = "kalends.service";
 
@@ -92,6 +103,7 @@ Examples:
             InitError::Settings(_)
             | InitError::Role(_)
             | InitError::NoAnswer
+            | InitError::NoName(_)
             | InitError::Config => Failure::usage(error),
             error => error.into(),
         })
@@ -115,9 +127,18 @@ fn init(args: &Init) -> Result<(), InitError> {
         true => ask(None::<io::Empty>, io::sink(), given, false)?,
         false => ask(Some(stdin().lock()), stderr(), given, asks_for_start)?,
     };
-    write(args, &self::chosen(&chosen))?;
+    let settings = check(&chosen)?;
+    settings.check(Role::All)?;
+    let has_password = settings.postgresql_url.as_ref().is_some_and(PostgresUrl::has_password);
+    write(args, &self::chosen(&chosen), if has_password { PRIVATE } else { READABLE })?;
     let (file, mut output) = (args.file.display(), stderr());
-    output.write_all(of_socket(&check(&chosen)?.listen).as_bytes())?;
+    output.write_all(of_socket(&settings.listen).as_bytes())?;
+    if has_password {
+        writeln!(
+            output,
+            "{file} has a password: only its owner can read it, who must run the server."
+        )?;
+    }
     if !args.start && !starts {
         return Ok(writeln!(
             output,
@@ -160,9 +181,9 @@ fn is_of_unit(file: &Path) -> bool {
     absolute(file).is_ok_and(|file| file == named)
 }
 
-fn write(args: &Init, text: &str) -> Result<(), InitError> {
+fn write(args: &Init, text: &str, mode: u32) -> Result<(), InitError> {
     let write = || -> io::Result<()> {
-        let mut file = NewFile::with_mode(&args.file, 0o644)?;
+        let mut file = NewFile::with_mode(&args.file, mode)?;
         file.write_all(text.as_bytes())?;
         if args.force { file.replace() } else { file.create() }
     };
@@ -223,8 +244,9 @@ impl<I: BufRead, O: Write> Questions<I, O> {
     fn proxy(&mut self) -> Result<(), InitError> {
         const DECIDED: [&str; 4] = ["trusted_proxies", "tls_certificate", "domain", "listen"];
         let settings = check(&self.chosen)?;
-        let Some(url) = settings.public_url.as_ref().map(PublicUrl::as_str) else { return Ok(()) };
-        let Some(host) = url.strip_prefix("https://").map(str::to_owned) else { return Ok(()) };
+        let url = settings.public_url.as_ref().map(PublicUrl::as_str);
+        let url = url.map(|url| Url::parse(url).expect("an origin is a URL"));
+        let Some(url) = url.filter(|url| url.scheme() == "https") else { return Ok(()) };
         if DECIDED.iter().any(|name| self.chosen(name).is_some()) {
             return Ok(());
         }
@@ -232,8 +254,16 @@ impl<I: BufRead, O: Write> Questions<I, O> {
             self.choose("trusted_proxies", "127.0.0.1, ::1".to_owned());
             return Ok(());
         }
-        let host = host.split(':').next().unwrap_or_default().to_owned();
-        self.choose("domain", host);
+        let host = url.host_str().unwrap_or_default();
+        let name = DomainName::parse(host).map_err(|_| InitError::NoName(host.to_owned()))?;
+        self.choose("domain", name.as_str().to_owned());
+        if let Some(port) = url.port() {
+            self.choose("listen", format!("[::]:{port}"));
+            writeln!(
+                self.output,
+                "The server listens on port {port}, and on port 80, which the authority of its certificate must reach."
+            )?;
+        }
         Ok(())
     }
 
@@ -278,6 +308,9 @@ fn check(chosen: &Chosen) -> Result<Settings, SettingsError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn answers(text: &str) -> Result<(Chosen, String), InitError> {
@@ -322,6 +355,53 @@ mod tests {
             (settings.listen.to_string().as_str(), settings.acme_domain()),
             ("[::]:443", Some("push.example.net"))
         );
+    }
+
+    #[test]
+    fn a_port_in_the_url_is_the_one_that_the_server_listens_on() {
+        let (chosen, shown) = answers("https://push.example.net:8443\nno\n\n\n").unwrap();
+        let expected = [
+            ("public_url", "https://push.example.net:8443"),
+            ("domain", "push.example.net"),
+            ("listen", "[::]:8443"),
+        ];
+        assert_eq!(pairs(&chosen), expected);
+        assert!(shown.contains("on port 8443, and on port 80"), "{shown}");
+        assert_eq!(check(&chosen).unwrap().http_listen.0.unwrap().port(), 80);
+    }
+
+    #[test]
+    fn no_certificate_is_ordered_for_an_address() {
+        for host in ["10.0.0.1", "[::1]", "10.0.0.1:8443"] {
+            let error = answers(&format!("https://{host}\nno\n\n\n")).unwrap_err();
+            assert!(matches!(error, InitError::NoName(_)), "{error}");
+            assert!(error.to_string().contains("put a proxy in front"), "{error}");
+            assert!(answers(&format!("https://{host}\nyes\n\n\n")).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_file_stays_as_it_is_if_the_settings_are_wrong_and_is_private_with_a_password() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("kalends.toml");
+        let run = |url: &str| {
+            let given = vec![("postgresql_url".to_owned(), url.to_owned())];
+            let (flags, file) = (Flags { config: None, given }, file.clone());
+            init(&Init { file, yes: true, force: true, start: false, flags })
+        };
+        for (url, mode) in [
+            ("postgresql://u@h/db", READABLE),
+            ("postgresql://u:pw@h/db", PRIVATE),
+            ("postgresql://u@h/db", READABLE),
+        ] {
+            run(url).unwrap();
+            // The umask may take bits.
+            assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777 & !mode, 0);
+            assert!(fs::read_to_string(&file).unwrap().contains(url));
+        }
+        let written = fs::read_to_string(&file).unwrap();
+        run("postgresql://u@h:99999/db").unwrap_err();
+        assert_eq!(fs::read_to_string(&file).unwrap(), written);
     }
 
     #[test]

@@ -10,7 +10,8 @@
 //!
 //! - [`table`]: the settings; [`setting`]: what is known of one; `derived`: what follows from them.
 //! - [`value`]: the types of their values.
-//! - [`sources`]: reads flags, environment and file; [`flags`]: the flags for clap; `raw`: values as text.
+//! - [`sources`]: reads flags, environment and file; [`flags`]: the flags for clap; `raw`: values as text; `toml_file`:
+//!   those of a file.
 //! - [`role`]: the settings that each role needs.
 //! - [`mod@reference`]: the documentation.
 //! - [`keys`]: the keys of the installation; [`store`]: opens the store.
@@ -26,6 +27,7 @@ pub mod setting;
 pub mod sources;
 pub mod store;
 pub mod table;
+mod toml_file;
 pub mod value;
 
 pub use derived::{AESGCM_BYTES_MIN, is_missed, reachable};

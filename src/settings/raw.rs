@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use super::renamed::Kept;
+use super::setting::Setting;
 use super::value::Value;
 
 /// All settings found, those of the highest place first.
@@ -39,8 +40,9 @@ pub enum Problem {
     NotToml { path: PathBuf, error: String },
     #[error("`{written}` is not a setting ({place}): {advice}")]
     Unknown { written: String, place: String, advice: String },
-    #[error("{name} = `{text}` ({place}): {expected}")]
-    Bad { name: &'static str, text: String, place: String, expected: String },
+    /// `shown` is the value, unless it may have a secret.
+    #[error("{name}{shown} ({place}): {expected}")]
+    Bad { name: &'static str, shown: String, place: String, expected: String },
     /// A number that is too large for the store.
     #[error("{name} = {value}: with store = \"dynamodb\" at most {max}, an item there has 400 KiB")]
     TooLarge { name: &'static str, value: usize, max: usize },
@@ -64,6 +66,13 @@ pub enum Problem {
     Above { name: &'static str, value: u64, max_name: &'static str, max: u64 },
 }
 
+impl Problem {
+    pub(super) fn bad(setting: &Setting, text: &str, place: String, expected: String) -> Self {
+        let shown = if setting.is_secret { String::new() } else { format!(" = `{text}`") };
+        Self::Bad { name: setting.name, shown, place, expected }
+    }
+}
+
 impl SettingsError {
     /// The value, if there is no problem.
     pub(super) fn check<T>(problems: Vec<Problem>, value: T) -> Result<T, Self> {
@@ -80,16 +89,15 @@ impl RawSettings {
         range: Option<&RangeInclusive<u64>>,
         default: T,
     ) -> T {
+        let setting = Setting::find(name).expect("the table has it");
         let mut value = None;
         for entry in self.entries.iter().filter(|entry| entry.name == name) {
             match parse(range, &default, &entry.text) {
                 Ok(parsed) => value = value.or(Some(parsed)),
-                Err(expected) => self.problems.push(Problem::Bad {
-                    name,
-                    text: entry.text.clone(),
-                    place: entry.place.clone(),
-                    expected,
-                }),
+                Err(expected) => {
+                    let place = entry.place.clone();
+                    self.problems.push(Problem::bad(setting, &entry.text, place, expected));
+                }
             }
         }
         value.unwrap_or(default)

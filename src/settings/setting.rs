@@ -23,6 +23,8 @@ pub struct Setting {
     pub toml_kind: TomlKind,
     /// The value in the flag's help, such as `PATH`.
     pub placeholder: &'static str,
+    /// Whether the value may have a secret, such as a URL with a password: no error quotes it.
+    pub is_secret: bool,
     /// The default as text; empty if the setting is not set by default.
     pub default: fn() -> String,
 }
@@ -44,7 +46,7 @@ impl Setting {
 macro_rules! settings {
     ($( group $title:literal { $(
         $(#[doc = $doc:literal])+
-        $name:ident: $type:ty = $default:expr $(, in $range:expr)? $(, $unit:literal)?;
+        $name:ident: $type:ty = $default:expr $(, in $range:expr)? $(, $unit:literal)? $(, secret $secret:literal)?;
     )+ } )+) => {
         /// The settings of a process, each within its range.
         #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +79,7 @@ macro_rules! settings {
                 range: optional!($($range)?),
                 toml_kind: <$type as Value>::TOML_KIND,
                 placeholder: <$type as Value>::PLACEHOLDER,
+                is_secret: Option::<&str>::is_some(&optional!($($secret)?)),
                 default: || <$type as Value>::show(&$default),
             }, )+ ],
         }, )+ ];

@@ -5,14 +5,15 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{self, Path, PathBuf};
 
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
 use super::flags::{DEFAULT_CONFIG, ENV_CONFIG, Flags};
 use super::raw::{Entry, Problem, RawSettings, SettingsError};
 use super::renamed;
 use super::setting::Setting;
 use super::table::Settings;
-use super::value::{DomainName, StoreKind, TomlKind, Value};
+use super::toml_file::{in_file, not_toml, scalar, warning_of_password};
+use super::value::{DomainName, StoreKind, Value};
 
 /// Bytes of a file of settings that are read, which may be a device without an end.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -194,20 +195,26 @@ impl RawSettings {
     }
 
     fn add_file(&mut self, path: &Path) -> Result<(), Problem> {
-        let text = File::open(path)
-            .and_then(|file| io::read_to_string(file.take(FILE_BYTES_MAX)))
-            .map_err(|error| Problem::Unreadable {
-                path: path.to_owned(),
-                error: error.to_string(),
-            })?;
-        self.add_text(path, &text)
+        let read = || {
+            let file = File::open(path)?;
+            let metadata = file.metadata()?;
+            Ok((io::read_to_string(file.take(FILE_BYTES_MAX))?, metadata))
+        };
+        let (text, metadata) = read().map_err(|error: io::Error| Problem::Unreadable {
+            path: path.to_owned(),
+            error: error.to_string(),
+        })?;
+        let of_file = self.entries.len();
+        self.add_text(path, &text)?;
+        self.warnings.extend(warning_of_password(path, &metadata, &self.entries[of_file..]));
+        Ok(())
     }
 
     /// Adds the settings in `text`; `path` is only named in errors.
     pub(super) fn add_text(&mut self, path: &Path, text: &str) -> Result<(), Problem> {
         let table = DeTable::parse(text).map_err(|error| Problem::NotToml {
             path: path.to_owned(),
-            error: error.to_string().trim_end().to_owned(),
+            error: not_toml(text, &error),
         })?;
         for (name, value) in table.get_ref() {
             let line = text[..name.span().start].matches('\n').count() + 1;
@@ -226,10 +233,9 @@ impl RawSettings {
 
     /// Adds a value, or the problem that its place cannot hold a value of this kind.
     fn add(&mut self, setting: &Setting, text: String, place: String, mismatch: Option<&str>) {
-        let name = setting.name;
         match mismatch.map(str::to_owned) {
-            None => self.entries.push(Entry { name, text, place }),
-            Some(expected) => self.problems.push(Problem::Bad { name, text, place, expected }),
+            None => self.entries.push(Entry { name: setting.name, text, place }),
+            Some(expected) => self.problems.push(Problem::bad(setting, &text, place, expected)),
         }
     }
 
@@ -237,32 +243,6 @@ impl RawSettings {
     fn add_unknown(&mut self, written: String, place: String, form: fn(&str) -> String) {
         let advice = advice(&written, form);
         self.problems.push(Problem::Unknown { written, place, advice });
-    }
-}
-
-/// The advice for a value of another TOML type, with the line as it may be.
-fn in_file(setting: &Setting) -> String {
-    let expected = setting.toml_kind.expected();
-    let commas = if setting.placeholder == "LIST" { ", with commas between its parts" } else { "" };
-    let example = setting.default().unwrap_or_else(|| "...".to_owned());
-    format!("{expected}{commas}: {} = {}", setting.name, setting.toml_kind.quote(&example))
-}
-
-/// The text of a value, and its kind if settings have that kind.
-fn scalar(value: &DeValue<'_>) -> (String, Option<TomlKind>) {
-    match value {
-        DeValue::String(text) => (text.to_string(), Some(TomlKind::Text)),
-        DeValue::Integer(number) => {
-            // In decimal, whatever its radix.
-            let decimal = i128::from_str_radix(number.as_str(), number.radix());
-            let text = decimal.map_or_else(|_| number.to_string(), |decimal| decimal.to_string());
-            (text, Some(TomlKind::Number))
-        }
-        DeValue::Boolean(on) => (on.to_string(), Some(TomlKind::Switch)),
-        DeValue::Float(number) => (number.to_string(), None),
-        DeValue::Datetime(time) => (time.to_string(), None),
-        DeValue::Array(_) => ("[...]".into(), None),
-        DeValue::Table(_) => ("{...}".into(), None),
     }
 }
 
@@ -586,6 +566,37 @@ mod tests {
             ),
         ] {
             assert_eq!(load(flags, env, file).unwrap_err(), expected);
+        }
+    }
+
+    #[test]
+    fn a_value_that_may_have_a_password_is_in_no_error() {
+        for (name, bad) in [
+            ("postgresql_url", "mysql://u:s3cretpw@h/db"),
+            ("postgresql_url", "host=h password=s3cretpw"),
+            ("postgresql_url", "postgresql://u:p@s3cretpw@h/db"),
+            ("dynamodb_endpoint_url", "http://u:s3cretpw@h"),
+        ] {
+            let variable = env_name(name);
+            for (place, loaded) in [
+                ("flag --", load(&[(name, bad)], &[], "")),
+                ("environment variable KALENDS_", load(&[], &[(&variable, bad)], "")),
+                ("kalends.toml line 1", load(&[], &[], &format!("{name} = {bad:?}"))),
+                ("kalends.toml line 1", load(&[], &[], &format!("{name} = [{bad:?}]"))),
+            ] {
+                let error = loaded.unwrap_err();
+                assert!(error.starts_with(&format!("{name} ({place}")), "{error}");
+                assert!(!error.contains("s3cretpw"), "{error}");
+            }
+            for unread in [format!("\n{name} = {bad}"), format!("\n{name} = \"{bad}")] {
+                let error = load(&[], &[], &unread).unwrap_err();
+                assert!(error.starts_with("kalends.toml is not TOML: line 2: "), "{error}");
+                assert!(!error.contains("s3cretpw"), "{error}");
+            }
+        }
+        for setting in Setting::all().filter(|setting| setting.placeholder == "URL") {
+            let is_own = ["public_url", "router_url"].contains(&setting.name);
+            assert_eq!(setting.is_secret, !is_own, "{}", setting.name);
         }
     }
 

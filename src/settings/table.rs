@@ -104,7 +104,7 @@ settings! {
         http_listen: AddressOrOff = AddressOrOff(None);
 
         /// ACME directory of the authority that issues the certificate of `domain`.
-        acme_directory_url: DirectoryUrl = DirectoryUrl::lets_encrypt();
+        acme_directory_url: DirectoryUrl = DirectoryUrl::lets_encrypt(), secret "password";
 
         /// Email address that the authority may write to. Let's Encrypt needs none.
         acme_contact: Option<Email> = None;
@@ -149,7 +149,7 @@ settings! {
         dynamodb_region: Option<NamePart> = None;
 
         /// Endpoint of a DynamoDB server other than that of AWS, such as http://127.0.0.1:8000.
-        dynamodb_endpoint_url: Option<PublicUrl> = None;
+        dynamodb_endpoint_url: Option<PublicUrl> = None, secret "password";
 
         /// Prefix of all table names, so that several installations can share an account.
         dynamodb_table_prefix: NamePart = NamePart::default();
@@ -205,7 +205,7 @@ settings! {
         /// separated by commas: the one that takes writes is used. What is left out is that of the variables PGHOST, PGPORT,
         /// PGUSER, PGDATABASE, PGPASSWORD, PGSSLMODE and PGSSLROOTCERT. To another machine the connection is encrypted and the
         /// server's certificate checked, unless the URL says `sslmode=require` or `disable`.
-        postgresql_url: Option<PostgresUrl> = None;
+        postgresql_url: Option<PostgresUrl> = None, secret "password";
 
         /// File with the password of the database user, so that it is in no URL.
         postgresql_password_file: Option<PathBuf> = None;
@@ -685,7 +685,7 @@ settings! {
 
         /// Origin of an HTTP service whose broadcasts are imported into the feed `broadcasts`. It must have the API of
         /// Mozilla's megaphone: `GET /v1/broadcasts` returns `{"broadcasts": {"ID": "VERSION"}}`.
-        broadcast_source_url: Option<PublicUrl> = None;
+        broadcast_source_url: Option<PublicUrl> = None, secret "password";
 
         /// File with the bearer token for `broadcast_source_url`, mode 0600 or 0400. It is read before each request,
         /// and sent only over https: or to this machine.

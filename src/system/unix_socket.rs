@@ -64,7 +64,11 @@ fn lock(path: &Path) -> io::Result<File> {
 /// Removes a socket if no process listens on it.
 fn remove_left(path: &Path) -> io::Result<()> {
     let taken = |why: &str| Err(io::Error::new(ErrorKind::AddrInUse, why));
-    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+    let found = fs::symlink_metadata(path)?.file_type();
+    if found.is_dir() {
+        return taken("there is a directory: name a file in it");
+    }
+    if !found.is_socket() {
         return taken("there is a file that is no socket: remove it, or name another path");
     }
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
@@ -143,6 +147,9 @@ mod tests {
         fs::write(&path, "").unwrap();
         assert_eq!(refused(), "there is a file that is no socket: remove it, or name another path");
         fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert_eq!(refused(), "there is a directory: name a file in it");
+        fs::remove_dir(&path).unwrap();
         let first = UnixListener::bind(&path).unwrap();
         assert_eq!(refused(), "another process listens there");
         drop(first);

@@ -1,6 +1,7 @@
 //! The files and limits of this machine.
 
 use std::io;
+use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 use state_machine::{Month, Time};
@@ -9,8 +10,9 @@ use storage::maintenance::TableStatus;
 use tokio::runtime::Builder;
 
 use super::findings::{Findings, Level, Verdict};
+use super::reach;
 use crate::command::CommandError;
-use crate::command::backend::open_shared;
+use crate::command::backend::{connect, open_shared};
 use crate::command::store_command::collect;
 use crate::operate::status::Screen;
 use crate::operate::tables::list::List;
@@ -18,10 +20,14 @@ use crate::push::judge::{Check, Finding, Severity, disk};
 use crate::settings::keys::Keys;
 use crate::settings::store::message_tables::missing_months;
 use crate::settings::{Settings, StoreKind, is_missed};
-use crate::system::clock::unix_now;
+use crate::system::clock::{SystemClock, unix_now};
 
 /// Open files beside the connections, about as many as a server reserves.
 const FILES_RESERVED: u64 = 512;
+
+/// The remedy of a certificate that a server does not read.
+const UNUSABLE: &str = "correct tls_certificate and tls_key: a server does not start with them, and one that runs keeps \
+                        those that it has";
 
 /// `server` is what a running server shows of itself.
 pub(super) fn check(
@@ -41,8 +47,22 @@ pub(super) fn check(
     if settings.store == StoreKind::Embedded {
         disk(settings, findings)?;
     }
-    if let Some(screen) = server {
-        running(screen, findings)?;
+    match server {
+        Some(screen) => running(screen, findings)?,
+        None if is_idle(dir) => {
+            let remedy = "start it: `journalctl -u kalends` says why it ended, and `kalends preflight` what stops a start";
+            findings.fail("server", format!("no server runs on {}", dir.display()), remedy)?;
+        }
+        // It does not answer, or not to this user.
+        None => {}
+    }
+    if let Some(files) = settings.certificate_files() {
+        let check = "certificate file";
+        let now = SystemClock::shifted(0).now();
+        match files.read(now) {
+            Ok(certificate) => findings.verdict(check, reach::ends(certificate.valid, now))?,
+            Err(error) => findings.fail(check, error.to_string(), UNUSABLE)?,
+        }
     }
     let limit = getrlimit(Resource::Nofile).maximum;
     findings.verdict("open files", open_files(limit, settings.connections_max))?;
@@ -51,6 +71,12 @@ pub(super) fn check(
         true => risks(settings, findings),
         false => Ok(()),
     }
+}
+
+/// Whether it is known that no server runs on the data directory.
+fn is_idle(dir: &Path) -> bool {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.is_ok_and(|runtime| matches!(runtime.block_on(connect(dir)), Ok(None)))
 }
 
 /// What the server finds wrong with itself beside what is examined here.
@@ -161,6 +187,26 @@ mod tests {
     use storage::maintenance::{Capacity, Table};
 
     use super::*;
+
+    #[test]
+    fn of_a_server_that_does_not_run_the_certificate_is_examined() {
+        let home = tempfile::tempdir().unwrap();
+        let certificate = home.path().join("cert.pem");
+        std::fs::write(&certificate, "").unwrap();
+        let settings = Settings {
+            data_dir: home.path().to_owned(),
+            tls_key: Some(certificate.clone()),
+            tls_certificate: Some(certificate),
+            ..Settings::default()
+        };
+        let mut findings = Findings { printed: None, all: Vec::new() };
+        check(&settings, None, &mut findings).unwrap();
+        for (check, words) in [("server", "no server runs on"), ("certificate file", "has no")] {
+            let found = findings.all.iter().find(|found| found.check == check).unwrap();
+            assert_eq!(found.level, Level::Fail);
+            assert!(found.found.contains(words), "{found:?}");
+        }
+    }
 
     #[test]
     fn next_months_table_is_missed_at_once_where_servers_create_none() {

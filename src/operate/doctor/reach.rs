@@ -212,7 +212,7 @@ pub(super) fn certificate(socket: &WebSocket, findings: &mut Findings) -> io::Re
     findings.verdict("certificate", ends(valid, SystemClock::shifted(0).now()))
 }
 
-fn ends(valid: Validity, now: Time) -> Verdict {
+pub(super) fn ends(valid: Validity, now: Time) -> Verdict {
     let level = if valid.ends_soon(now).is_some() { Level::Warn } else { Level::Ok };
     let left = valid.expires.since(now);
     let found = format!("it ends in {}", time_left(left));

@@ -55,10 +55,12 @@ impl FromStr for ListenAddress {
         }
         // With `//` it would be the host of a URL.
         let is_path = Path::new(path).is_absolute() && !path.starts_with("//");
-        match is_path && !path.contains('\0') {
+        // Such a path names a directory.
+        let is_dir = ["", ".", ".."].contains(&path.rsplit('/').next().unwrap_or_default());
+        match is_path && !is_dir && !path.contains('\0') {
             true => Ok(Self::Unix(path.into())),
             false => Err(format!(
-                "expected {UNIX} and an absolute path, such as {UNIX}/run/kalends/http.sock"
+                "expected {UNIX} and the absolute path of a file, such as {UNIX}/run/kalends/http.sock"
             )),
         }
     }
@@ -85,7 +87,8 @@ mod tests {
             assert_eq!(address.to_string(), text);
             assert_eq!(address.is_unix(), text.starts_with("unix:"));
         }
-        let path = "expected unix: and an absolute path, such as unix:/run/kalends/http.sock";
+        let path =
+            "expected unix: and the absolute path of a file, such as unix:/run/kalends/http.sock";
         for (text, expected) in [
             (
                 "localhost:80",
@@ -99,6 +102,10 @@ mod tests {
             ("unix:http.sock", path),
             ("unix:///run/http.sock", path),
             ("unix:/run/\0", path),
+            ("unix:/", path),
+            ("unix:/tmp/", path),
+            ("unix:/tmp/.", path),
+            ("unix:/tmp/..", path),
             (
                 &format!("{longest}a"),
                 "expected a path of at most 107 bytes, such as /run/kalends/http.sock",

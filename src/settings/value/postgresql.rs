@@ -17,22 +17,35 @@ impl PostgresUrl {
     }
 
     pub(super) fn read(text: &str) -> Result<Self, String> {
-        let has_scheme =
-            ["postgresql://", "postgres://"].iter().any(|scheme| text.starts_with(scheme));
-        match has_scheme && !text.contains(char::is_whitespace) {
-            true => Ok(Self(text.to_owned())),
-            false => Err("expected postgresql://USER@HOST:PORT/DATABASE".into()),
+        if text.contains(char::is_whitespace) {
+            return Err("expected postgresql://USER@HOST:PORT/DATABASE without spaces".into());
+        }
+        match storage_postgresql::check_url(text) {
+            Ok(()) => Ok(Self(text.to_owned())),
+            Err(error) => Err(error.to_string()),
         }
     }
 
+    pub fn has_password(&self) -> bool {
+        self.without_password() != self.0
+    }
+
     pub(super) fn without_password(&self) -> String {
+        let (base, options) = self.0.split_once('?').unwrap_or((&self.0, ""));
         let shown = || {
-            let (scheme, rest) = self.0.split_once("://")?;
+            let (scheme, rest) = base.split_once("://")?;
             let (user, rest) = rest.split_once('@')?;
             let (user, _password) = user.split_once(':')?;
             Some(format!("{scheme}://{user}@{rest}"))
         };
-        shown().unwrap_or_else(|| self.0.clone())
+        let base = shown().unwrap_or_else(|| base.to_owned());
+        // The name of an option may be percent-encoded.
+        let is_shown = |option: &&str| {
+            let name = option.split('=').next().unwrap_or_default();
+            name != "password" && !name.contains('%')
+        };
+        let options = options.split('&').filter(is_shown).collect::<Vec<_>>().join("&");
+        if options.is_empty() { base } else { format!("{base}?{options}") }
     }
 }
 
@@ -77,9 +90,28 @@ mod tests {
         assert_eq!((url.without_password().as_str(), format!("{url:?}").as_str()), (shown, shown));
         assert!(url.as_str().contains("secret"));
         for url in ["postgresql:///push", "postgres://u@%2Frun%2Fpostgresql/d"] {
-            assert_eq!(PostgresUrl::read(url).unwrap().without_password(), url);
+            let url_read = PostgresUrl::read(url).unwrap();
+            assert_eq!(url_read.without_password(), url);
+            assert!(!url_read.has_password());
         }
-        PostgresUrl::read("host=db password=secret").unwrap_err();
+        let url = PostgresUrl::read("postgresql://u@db/d?password=secret&sslmode=require").unwrap();
+        assert_eq!(url.without_password(), "postgresql://u@db/d?sslmode=require");
+        assert!(url.has_password());
+    }
+
+    #[test]
+    fn a_url_that_a_server_would_refuse_is_refused_without_its_password() {
+        for (url, part) in [
+            ("host=db password=secret", "postgresql://"),
+            ("mysql://u:secret@db/d", "postgresql://"),
+            ("postgresql://u:secret@db/d e", "without spaces"),
+            ("postgresql://u:p@secret@db/d", "%40"),
+            ("postgresql://u:secret@db:99999/d", "port"),
+            ("postgresql://u:secret@db/d?sslmode=bogus", "sslmode=bogus"),
+        ] {
+            let error = PostgresUrl::read(url).unwrap_err();
+            assert!(error.contains(part) && !error.contains("secret"), "{url}: {error}");
+        }
     }
 
     #[test]

@@ -43,6 +43,13 @@ pub(crate) struct Address {
     pub(crate) shown: String,
 }
 
+/// What `sslmode` may be.
+const SSL_MODES: [&str; 4] = ["disable", "require", "verify-ca", "verify-full"];
+
+/// What does not end a part of a URL only if it is percent-encoded.
+const ENCODED: &str = "write `@` as %40, `?` as %3F and `/` as %2F in a user, a password and a name: behind \
+                       USER:PASSWORD@ is HOST";
+
 /// After this time without an answer of the machine of the server, a connection ends.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
@@ -97,11 +104,9 @@ impl Address {
 
     /// The server and its database, for people.
     pub(crate) fn place(&self) -> String {
-        // With a password that is not percent-encoded, the driver takes a part of it for the host.
-        let hosts = if self.shown.contains('@') { "its server" } else { &self.shown };
         let database = self.config.get_dbname().or_else(|| self.config.get_user());
         let database = database.map(|name| format!(", database {name}")).unwrap_or_default();
-        format!("PostgreSQL at {hosts}{database}")
+        format!("PostgreSQL at {}{database}", self.shown)
     }
 
     /// The same for a connection that only reads: the server may also be a standby.
@@ -119,6 +124,11 @@ impl Address {
     }
 }
 
+/// Whether a URL can be read. What it leaves out, and its files, are not looked at. The error has no part of a password.
+pub fn check_url(url: &str) -> Result<(), AddressError> {
+    parse(url).map(|_| ())
+}
+
 /// Reads a URL. What the driver does not read in one is `sslmode` and `sslrootcert`.
 fn parse(url: &str) -> Result<(Config, Option<String>, Option<PathBuf>), AddressError> {
     let (mut ssl_mode, mut root_certificates) = (None, None);
@@ -129,6 +139,10 @@ fn parse(url: &str) -> Result<(Config, Option<String>, Option<PathBuf>), Address
         return Err(AddressError::Url("it begins with postgresql://".to_owned()));
     }
     let (base, options) = url.split_once('?').unwrap_or((url, ""));
+    // The driver takes what is behind the first `@` of a password for the host, and errors show the host.
+    if base.matches('@').count() > 1 || options.contains('@') {
+        return Err(AddressError::Url(ENCODED.to_owned()));
+    }
     let mut others = Vec::new();
     for option in options.split('&').filter(|option| !option.is_empty()) {
         match option.split_once('=') {
@@ -136,6 +150,9 @@ fn parse(url: &str) -> Result<(Config, Option<String>, Option<PathBuf>), Address
             Some(("sslrootcert", file)) => root_certificates = Some(PathBuf::from(file)),
             _ => others.push(option),
         }
+    }
+    if let Some(mode) = ssl_mode.as_deref().filter(|mode| !SSL_MODES.contains(mode)) {
+        return Err(AddressError::SslMode(mode.to_owned()));
     }
     let rest = match others.is_empty() {
         true => base.to_owned(),
@@ -150,11 +167,13 @@ pub(crate) fn reason(error: &tokio_postgres::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
+/// Hosts and ports. A host with an `@` may be a part of a password.
 fn shown(config: &Config) -> String {
     let ports = config.get_ports();
     let hosts = config.get_hosts().iter().enumerate().map(|(at, host)| {
         let port = ports.get(at).or(ports.first()).copied().unwrap_or(5432);
         match host {
+            Host::Tcp(name) if name.contains('@') => "its server".to_owned(),
             Host::Tcp(name) => format!("{name}:{port}"),
             Host::Unix(dir) => format!("{}:{port}", dir.display()),
         }
@@ -162,7 +181,7 @@ fn shown(config: &Config) -> String {
     hosts.collect::<Vec<_>>().join(",")
 }
 
-/// TLS with the server's name and certificate, unless the mode says otherwise, or no packet leaves this machine.
+/// TLS with the server's name and certificate, unless the mode is another one, or no packet leaves this machine.
 fn tls(
     mode: Option<&str>,
     roots: Option<&Path>,
@@ -339,7 +358,7 @@ mod tests {
         for (url, place) in [
             ("postgresql://u:secret@a:1,b:2/e", "PostgreSQL at a:1,b:2, database e"),
             ("postgresql://u:sec/ret@a", "PostgreSQL at a:5432, database u"),
-            ("postgresql://u:sec@ret@a/e", "PostgreSQL at its server, database e"),
+            ("postgresql://u:secret@secret%40a/e", "PostgreSQL at its server, database e"),
             ("postgresql://u@%2Frun/e?password=secret", "PostgreSQL at /run:5432, database e"),
         ] {
             assert_eq!(parsed(url, &[]).unwrap().place(), place);
@@ -367,7 +386,12 @@ mod tests {
         for (url, part) in [
             ("mysql://u:secret@db", "begins with postgresql://"),
             ("postgresql://u:secret@db?sslmode=prefer", "`verify-full`"),
+            ("postgresql://u:secret@db?sslmode=bogus", "sslmode=bogus is not known"),
             ("postgresql://u:secret@db:port/d", "not valid"),
+            ("postgresql://u:secret@db:99999/d", "invalid value for option `port`"),
+            ("postgresql://u:p@secret@127.0.0.1:1/db", "%40"),
+            ("postgresql://u:p@s/secret@127.0.0.1/db", "%40"),
+            ("postgresql://u:1?secret=secret@127.0.0.1/db", "%3F"),
             ("postgresql://u:secret@db/d?sslrootcert=/no/such/file", "/no/such/file"),
         ] {
             let error = parsed(url, &[]).err().expect(url).to_string();

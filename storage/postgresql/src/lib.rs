@@ -42,7 +42,7 @@ use storage::queue::{Queue, QueueLimits};
 use storage::waiting_limits::WaitingLimits;
 
 use self::address::Address;
-pub use self::address::AddressError;
+pub use self::address::{AddressError, check_url};
 pub use self::client::PostgresClient;
 pub use self::error::PostgresOpenError;
 pub use self::migrations::{MIGRATIONS, Migration};
