@@ -50,7 +50,15 @@ pub fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
 fn lock(path: &Path) -> io::Result<File> {
     let of_file =
         |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-    let lock = durable::lock_file(path).map_err(of_file)?;
+    let lock = durable::lock_file(path).map_err(|error| match fs::symlink_metadata(path) {
+        // The directory is right, and this file in it is not.
+        Ok(found) if error.kind() == ErrorKind::PermissionDenied => io::Error::other(format!(
+            "{} belongs to uid {}: remove it, or run the server as that user",
+            path.display(),
+            found.uid()
+        )),
+        _ => of_file(error),
+    })?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => {
@@ -148,6 +156,37 @@ mod tests {
         drop(first);
         let (_listener, _file) = bind(&path).unwrap();
         UnixStream::connect(&path).unwrap();
+    }
+
+    #[test]
+    fn a_link_in_place_of_the_lock_is_named_and_its_target_is_not_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, lock) = (dir.path().join("http.sock"), dir.path().join("http.sock.lock"));
+        std::os::unix::fs::symlink("target", &lock).unwrap();
+        let why = "this is a link, and a lock is a regular file: remove it";
+        let expected = format!("{}: {why}", lock.display());
+        assert_eq!(bind(&path).unwrap_err().to_string(), expected);
+        assert!(!dir.path().join("target").exists());
+    }
+
+    #[test]
+    fn the_lock_of_another_user_is_named_with_its_owner() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, lock) = (dir.path().join("http.sock"), dir.path().join("http.sock.lock"));
+        fs::write(&lock, "").unwrap();
+        fs::set_permissions(&lock, Permissions::from_mode(0o400)).unwrap();
+        let owner = fs::metadata(&lock).unwrap().uid();
+        match bind(&path) {
+            // Root may open each file.
+            Ok(_) => assert_eq!(owner, 0),
+            Err(error) => assert_eq!(
+                error.to_string(),
+                format!(
+                    "{} belongs to uid {owner}: remove it, or run the server as that user",
+                    lock.display()
+                )
+            ),
+        }
     }
 
     #[test]
