@@ -101,9 +101,10 @@ fn of_process(common: &SharedState, findings: &mut Findings) {
             format!("broadcast_source_url gives no broadcasts: {why}"),
         );
     }
-    let failing = common.judge.maintenance.failing().collect::<Vec<_>>().join(" and ");
+    let (failing, reasons) = judge.maintenance.failing();
     if !failing.is_empty() {
-        findings.add(Check::Maintenance, format!("maintenance failed: {failing}"));
+        let found = format!("maintenance failed: {}", failing.join(" and "));
+        findings.add_with_reason(Check::Maintenance, found, reasons.join("; "));
     }
     if let Some(address) = judge.metrics_port_taken.get() {
         let found = format!("the server cannot listen on metrics_listen = {address}");

@@ -67,7 +67,7 @@ pub enum BackupError {
         "the program age is not installed: install it (the package age), or pipe the archive to another program"
     )]
     NoAge,
-    #[error("age failed, {0}: its reason is above")]
+    #[error("age failed, {0}")]
     Age(String),
     #[error("{} is not empty: restore into a directory that is empty or missing", dir.display())]
     NotEmpty { dir: PathBuf },

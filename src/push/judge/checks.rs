@@ -123,7 +123,7 @@ checks! {
         "Give one of them a new profile, or delete its data, so that it gets a uaid of its own. See `kalends inspect`.";
     Maintenance "maintenance" Warning
         "Inactive users and old tables stay, or there is no new archive."
-        "The log has the reason. It is repeated each hour.";
+        "Mend what the reason names. It is repeated each hour.";
     MetricsPort "metrics_port" Warning
         "There is no operator's page, and no metric from which an alarm can rise."
         "Set `metrics_listen` to an address that is free or to `off`, and restart the server.";
