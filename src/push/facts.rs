@@ -36,7 +36,8 @@ impl AppState {
         let common = &*self.common;
         let answer = timeout(CHECK_WAIT, common.store.check()).await;
         let answer = answer.map(|answer| answer.err().map(|error| error.to_string()));
-        *common.judge.store_failure.lock() = answer.unwrap_or_else(|late| Some(late.to_string()));
+        let late = |_| Some(format!("no answer within {} s", CHECK_WAIT.as_secs()));
+        *common.judge.store_failure.lock() = answer.unwrap_or_else(late);
         self.judge_in_memory().await
     }
 
@@ -44,9 +45,9 @@ impl AppState {
     pub async fn judge_in_memory(&self) -> Judgement {
         let common = &*self.common;
         let mut findings = Findings::new(&common.judge, common.clock.now());
-        if let Some(why) = &*common.judge.store_failure.lock() {
+        if let Some(why) = common.judge.store_reason() {
             let found = format!("{} does not answer", common.judge.database);
-            findings.add_with_reason(Check::Store, found, why.clone());
+            findings.add_with_reason(Check::Store, found, why);
         }
         of_process(common, &mut findings);
         let mut connections = None;
@@ -69,10 +70,9 @@ fn of_process(common: &SharedState, findings: &mut Findings) {
     let is_refused = accept_failures.are_recent();
     findings.add_if(is_refused, Check::Accepts, "connections cannot be accepted");
     // A server that drains has removed it.
-    let socket = judge.socket.get().filter(|place| !common.is_draining() && !place.is_kept());
-    if let Some(place) = socket {
-        let found = format!("the socket {} was removed or replaced", place.path().display());
-        findings.add(Check::Socket, found);
+    let socket = judge.socket.get().filter(|_| !common.is_draining());
+    if let Some((place, lost)) = socket.and_then(|place| Some((place, place.lost()?))) {
+        findings.add(Check::Socket, format!("the socket {} was {lost}", place.path().display()));
     }
     if let Some(disk) = common.store.state().disk {
         of_disk(disk, &judge.data_dir, findings);

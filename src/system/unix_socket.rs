@@ -96,9 +96,17 @@ impl SocketPlace {
         &self.path
     }
 
-    /// Whether the path still leads to the socket.
-    pub fn is_kept(&self) -> bool {
-        fs::symlink_metadata(&self.path).is_ok_and(|file| id(&file) == self.file)
+    /// What happened to the file, unless the path still leads to the socket.
+    pub fn lost(&self) -> Option<&'static str> {
+        match fs::symlink_metadata(&self.path) {
+            Ok(file) if id(&file) == self.file => None,
+            Ok(_) => Some("replaced by another file"),
+            Err(_) => Some("removed"),
+        }
+    }
+
+    pub fn is_replaced(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|file| id(&file) != self.file)
     }
 }
 
@@ -114,7 +122,7 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if self.place.is_kept() {
+        if self.place.lost().is_none() {
             // The next server replaces a file that stays.
             let _ = fs::remove_file(&self.place.path);
         }
@@ -194,9 +202,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("http.sock");
         let (_listener, file) = bind(&path).unwrap();
+        assert_eq!(file.place().lost(), None);
         fs::remove_file(&path).unwrap();
+        assert_eq!((file.place().lost(), file.place().is_replaced()), (Some("removed"), false));
         let _other = UnixListener::bind(&path).unwrap();
-        assert!(!file.place().is_kept());
+        let lost = Some("replaced by another file");
+        assert_eq!((file.place().lost(), file.place().is_replaced()), (lost, true));
         drop(file);
         assert!(path.exists());
     }
@@ -220,7 +231,7 @@ mod tests {
             });
             let (bound, refused): (Vec<_>, Vec<_>) = starts.into_iter().partition(Result::is_ok);
             let [Ok((listener, file))] = &bound[..] else { panic!("{bound:?}, {refused:?}") };
-            assert!(file.place().is_kept());
+            assert_eq!(file.place().lost(), None);
             for error in refused.into_iter().filter_map(Result::err) {
                 let why =
                     format!("another process listens there: it holds {}.lock", path.display());

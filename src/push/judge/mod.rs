@@ -128,11 +128,27 @@ impl Judge {
 
     fn remedy(&self, check: Check) -> &'static str {
         match check {
+            Check::Socket if self.socket.get().is_some_and(SocketPlace::is_replaced) => {
+                "Remove that file, then restart the server. If systemd made the socket, restart its unit \
+                 `kalends.socket`."
+            }
             Check::Store if self.is_embedded => {
                 "Mend the disk of that directory. The log has the reason."
             }
             check => check.remedy(),
         }
+    }
+
+    /// Why the store fails: of another database, which is named beside it, the last cause. The log has the whole.
+    pub fn store_reason(&self) -> Option<String> {
+        let whole = self.store_failure.lock().clone()?;
+        Some(if self.is_embedded { whole } else { last_cause(&whole) })
+    }
+
+    /// The reason of a finding, for the log.
+    pub fn whole_reason(&self, finding: &Finding) -> Option<String> {
+        let whole = self.store_failure.lock().clone().filter(|_| finding.check == Check::Store);
+        whole.or_else(|| finding.why.clone())
     }
 
     /// A backup was made at this time.
@@ -149,6 +165,16 @@ impl Judge {
     pub fn without_backup(&self, now: Time) -> Option<Span> {
         let age = now.since(self.last_backup().unwrap_or(self.started));
         (self.reminds_of_backup && age > BACKUP_AGE_MAX).then_some(age)
+    }
+}
+
+/// That of a connection, without the number of the error. Of any other failure each part counts.
+fn last_cause(why: &str) -> String {
+    let last = why.rsplit(": ").next().unwrap_or(why);
+    match last.split_once(" (os error ") {
+        Some((cause, _)) => cause.to_lowercase(),
+        None if last.starts_with("no answer ") => last.to_owned(),
+        None => why.to_owned(),
     }
 }
 
@@ -211,5 +237,34 @@ impl Judgement {
 
     pub fn finds(&self, check: Check) -> bool {
         self.findings.iter().any(|finding| finding.check == check)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_that_is_away_has_the_last_cause_only() {
+        for (why, cause) in [
+            (
+                "UpdateItem on table router: the server cannot be reached: io error: client error (Connect): tcp \
+                 connect error: 127.0.0.1:8000: Connection refused (os error 111)",
+                "connection refused",
+            ),
+            ("UpdateItem on table router: no answer in time", "no answer in time"),
+            ("no answer within 2 s", "no answer within 2 s"),
+            ("PostgreSQL: the table is corrupt: x", "PostgreSQL: the table is corrupt: x"),
+        ] {
+            assert_eq!(last_cause(why), cause);
+            let settings = Settings { store: StoreKind::DynamoDb, ..Settings::default() };
+            let judge = Judge::new(&settings, Time(0));
+            *judge.store_failure.lock() = Some(why.to_owned());
+            assert_eq!(judge.store_reason().as_deref(), Some(cause));
+        }
+        let judge = Judge::new(&Settings::default(), Time(0));
+        let whole = "cannot write /a/b: No space left on device (os error 28)";
+        *judge.store_failure.lock() = Some(whole.to_owned());
+        assert_eq!(judge.store_reason().as_deref(), Some(whole), "it names the file");
     }
 }
