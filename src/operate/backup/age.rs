@@ -29,7 +29,7 @@ pub(super) struct Age {
 pub(super) enum Errors {
     /// To the terminal of a command.
     Shown,
-    /// A server has no terminal: the reason becomes a part of the error.
+    /// A server has no terminal: the reason is a part of the error.
     Read,
 }
 

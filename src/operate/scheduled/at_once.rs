@@ -15,8 +15,8 @@ use crate::push::app::SharedState;
 /// How a backup ended, or why it failed.
 pub type Ended = Result<(), String>;
 
-/// Begins to write an archive to `backup_dir`, which is set. It goes on if the caller does not wait for its end, and notes
-/// that in the store. `held` is dropped then.
+/// Begins to write an archive to `backup_dir`, which is set. It is finished also if the caller does not wait, and its time
+/// is kept in the store. `held` is dropped then.
 pub fn back_up(
     context: &Context,
     common: &Data<SharedState>,

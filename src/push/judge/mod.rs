@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -52,13 +52,15 @@ pub struct Finding {
     /// Sentences of what it does to people, and of what to do.
     pub effect: Cow<'static, str>,
     pub remedy: Cow<'static, str>,
-    /// When it was first noticed, in milliseconds since 1970.
+    /// When it was first noticed, in milliseconds since 1970. It is the start of the server if the first judgement found it.
     pub since_ms: u64,
 }
 
 /// Since when each finding is there, and the facts that other parts of the server report.
 pub struct Judge {
     since: Mutex<[Option<Time>; Check::ALL.len()]>,
+    /// Whether there was a judgement already. What the first one finds may be as old as the server.
+    was_asked: AtomicBool,
     /// Why the store failed, the last time that it was checked.
     pub store_failure: Mutex<Option<String>>,
     /// What settings of the store can lose, in clauses.
@@ -102,6 +104,7 @@ impl Judge {
         let is_embedded = settings.store == StoreKind::Embedded;
         Self {
             since: Mutex::default(),
+            was_asked: AtomicBool::new(false),
             store_failure: Mutex::default(),
             risks: Mutex::default(),
             missing_months: Mutex::default(),
@@ -205,6 +208,8 @@ impl<'a> Findings<'a> {
 
     /// With the times at which they began.
     pub fn end(self) -> Vec<Finding> {
+        let is_first = !self.judge.was_asked.swap(true, Ordering::Relaxed);
+        let noticed = if is_first { self.judge.started } else { self.now };
         let mut since = self.judge.since.lock();
         let each = Check::ALL.into_iter().zip(self.found).zip(&mut *since);
         let each = each.filter_map(|((check, found), since)| {
@@ -219,7 +224,7 @@ impl<'a> Findings<'a> {
                 why,
                 effect: check.effect().into(),
                 remedy: self.judge.remedy(check).into(),
-                since_ms: since.get_or_insert(self.now).0,
+                since_ms: since.get_or_insert(noticed).0,
             })
         });
         each.collect()
@@ -243,6 +248,18 @@ impl Judgement {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_first_judgement_finds_is_there_since_the_start() {
+        let judge = Judge::new(&Settings::default(), Time(1));
+        let since = |check, now| {
+            let mut findings = Findings::new(&judge, Time(now));
+            findings.add(check, "x");
+            findings.end()[0].since_ms
+        };
+        assert_eq!([since(Check::Log, 5), since(Check::Log, 6), since(Check::Disk, 7)], [1, 1, 7]);
+        assert_eq!(since(Check::Log, 8), 8, "it was well meanwhile");
+    }
 
     #[test]
     fn a_database_that_is_away_has_the_last_cause_only() {
