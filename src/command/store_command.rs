@@ -186,6 +186,10 @@ pub async fn perform<C: StoreCommand>(
         Ok(()) => Completion::Done,
         Err(JobError::Unwell) => Completion::Unwell,
         Err(JobError::Stopped) => Completion::Stopped,
+        // Nothing was done that could stay.
+        Err(JobError::Store(error)) if C::ONLY_READS => {
+            Completion::Failed(format!("the store failed: {error}"))
+        }
         Err(error) => Completion::Failed(error.to_string()),
     };
     // The reader of the output may be gone.

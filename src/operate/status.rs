@@ -10,6 +10,7 @@ use clap::Args;
 use indicatif::HumanDuration;
 use serde::{Deserialize, Serialize};
 use state_machine::{Month, Span, Time};
+use time::OffsetDateTime;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
@@ -268,16 +269,36 @@ impl Screen {
         lines
     }
 
+    fn began(&self, at: Time) -> String {
+        let now = Time(self.at_ms);
+        let age = human(now.since(at));
+        match at == Time(self.started_ms) {
+            true => format!("at least since the start ({age})"),
+            false => format!("since {} ({age})", clock(at, now)),
+        }
+    }
+
     fn explained(&self, finding: &Finding) -> String {
         let Finding { check, severity, found, why, effect, remedy, since_ms } = finding;
         let level = match severity {
             Severity::Outage => "OUTAGE",
             Severity::Warning => "warning",
         };
-        let since = human(Time(self.at_ms).since(Time(*since_ms)));
+        let since = self.began(Time(*since_ms));
         let why = why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-        format!("\n{level} {}, for {since}: {found}{why}.\n  {effect}\n  {remedy}\n", check.name())
+        format!("\n{level} {}, {since}: {found}{why}.\n  {effect}\n  {remedy}\n", check.name())
     }
+}
+
+/// In UTC. With the day, if it is another one than that of `now`.
+fn clock(at: Time, now: Time) -> String {
+    let utc = |time: Time| {
+        let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+        OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH)
+    };
+    let (at, now) = (utc(at), utc(now));
+    let day = if at.date() == now.date() { String::new() } else { format!("{} ", at.date()) };
+    format!("{day}{:02}:{:02} UTC", at.hour(), at.minute())
 }
 
 fn human(span: Span) -> HumanDuration {
@@ -312,6 +333,17 @@ mod tests {
             backup_ms: None,
             findings: Vec::new(),
         }
+    }
+
+    #[test]
+    fn the_time_of_a_finding_is_a_clock_time_or_the_start() {
+        const DAY: u64 = 24 * 60 * 60 * 1000;
+        let screen =
+            Screen { at_ms: 20_772 * DAY + 90_000, started_ms: 1, ..screen("local", "all") };
+        let began = |before| screen.began(Time(screen.at_ms - before));
+        assert_eq!(began(3_000), "since 00:01 UTC (3 seconds)");
+        assert_eq!(began(3 * 60 * 60 * 1000), "since 2026-11-14 21:01 UTC (3 hours)");
+        assert!(screen.began(Time(1)).starts_with("at least since the start ("));
     }
 
     #[test]

@@ -29,6 +29,9 @@ const NEARLY_FULL_PART: usize = 10;
 const PORT_FULL: &str = "New connections are answered 503, or closed before TLS, so no further user agent connects. Those that are \
      connected stay so.";
 
+/// What to do about a file in the place of the socket.
+const REMOVE_FILE: &str = "Remove that file, then restart the server. If systemd made the socket, restart its unit `kalends.socket`.";
+
 /// What to do if the open files bound the connections.
 const RAISE_FILES: &str = "Raise the limit of open files: LimitNOFILE of the unit, or ulimit -n.";
 
@@ -46,8 +49,9 @@ impl AppState {
     pub async fn judge(&self) -> Judgement {
         let common = &*self.common;
         let answer = timeout(CHECK_WAIT, common.store.check()).await;
-        let answer = answer.unwrap_or_else(|late| Err(StoreError::Failed(late.to_string())));
-        *common.judge.store_failure.lock() = answer.err();
+        let late =
+            |_| Err(StoreError::Failed(format!("no answer within {} s", CHECK_WAIT.as_secs())));
+        *common.judge.store_failure.lock() = answer.unwrap_or_else(late).err();
         self.judge_in_memory().await
     }
 
@@ -77,10 +81,13 @@ fn of_process(common: &SharedState, findings: &mut Findings) {
     let is_refused = accept_failures.are_recent();
     findings.add_if(is_refused, Check::Accepts, "connections cannot be accepted");
     // A server that drains has removed it.
-    let socket = judge.socket.get().filter(|place| !common.is_draining() && !place.is_kept());
-    if let Some(place) = socket {
-        let found = format!("the socket {} was removed or replaced", place.path().display());
-        findings.add(Check::Socket, found);
+    let socket = judge.socket.get().filter(|_| !common.is_draining());
+    if let Some((place, lost)) = socket.and_then(|place| Some((place, place.lost()?))) {
+        let found = format!("the socket {} was {lost}", place.path().display());
+        let found = findings.add(Check::Socket, found);
+        if place.is_replaced() {
+            found.remedy = REMOVE_FILE.into();
+        }
     }
     let certificates = &common.certificates;
     match (certificates.current(), &*certificates.awaited.lock()) {
@@ -107,9 +114,11 @@ fn of_process(common: &SharedState, findings: &mut Findings) {
             format!("broadcast_source_url gives no broadcasts: {why}"),
         );
     }
-    let failing = common.judge.maintenance.failing().collect::<Vec<_>>().join(" and ");
+    let (failing, reasons) = judge.maintenance.failing();
     if !failing.is_empty() {
-        findings.add(Check::Maintenance, format!("maintenance failed: {failing}"));
+        let found = format!("maintenance failed: {}", failing.join(" and "));
+        let why = Some(reasons.join("; ")).filter(|why| !why.is_empty());
+        findings.add(Check::Maintenance, found).why = why;
     }
     if let Some(address) = judge.metrics_port_taken.get() {
         let found = format!("the server cannot listen on metrics_listen = {address}");
@@ -144,9 +153,9 @@ fn of_store(disk: Option<DiskSpace>, findings: &mut Findings) {
     let Judge { store_failure, database, remedies, .. } = findings.judge;
     let failure = store_failure.lock().clone();
     let is_full = failure == Some(StoreError::NoSpace);
-    if let Some(why) = failure.filter(|_| !is_full) {
+    if failure.is_some() && !is_full {
         let found = findings.add(Check::Store, format!("{database} does not answer"));
-        (found.why, found.remedy) = (Some(why.to_string()), remedies.store.into());
+        (found.why, found.remedy) = (findings.judge.store_reason(), remedies.store.into());
     }
     of_disk(disk, is_full, findings);
 }

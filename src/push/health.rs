@@ -38,7 +38,7 @@ pub(super) async fn heartbeat(request: HttpRequest, node: Data<AppState>) -> Htt
         return HttpResponse::Ok().json(body);
     }
     let failed: Vec<_> = judgement.outages().map(|outage| outage.check.name()).collect();
-    let why = judgement.outages().find_map(|outage| outage.why.as_ref());
+    let why = judgement.outages().find_map(|outage| common.judge.whole_reason(outage));
     warn!(common.log, "the server is unhealthy"; "request" => request_id(request.headers()),
         "checks" => failed.join(", "), "store_error" => why);
     body["status"] = json!("unhealthy");

@@ -125,10 +125,11 @@ async fn watch(store: Arc<dyn StoreAdmin>, node: AppState) {
         }
         sleep(JUDGE_EVERY).await;
         let findings = node.judge().await.findings;
-        for Finding { check, found, why, remedy, .. } in &findings {
+        for finding in &findings {
+            let Finding { check, found, remedy, .. } = finding;
             if !known.contains(check) {
                 warn!(log, "a check found something wrong"; "check" => check.name(), "found" => found,
-                    "error" => why, "remedy" => &**remedy);
+                    "error" => judge.whole_reason(finding), "remedy" => &**remedy);
             }
         }
         let found: Vec<_> = findings.iter().map(|finding| finding.check).collect();

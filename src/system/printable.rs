@@ -24,6 +24,18 @@ pub(crate) fn time_left(left: Span) -> String {
     }
 }
 
+/// Characters of a reason that is a part of a sentence.
+const REASON_MAX_CHARS: usize = 300;
+
+/// The first line of a reason, cut and safe to print.
+pub(crate) fn brief(reason: &str) -> String {
+    let line = printable(reason.trim().lines().next().unwrap_or_default());
+    match line.char_indices().nth(REASON_MAX_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
 /// A text of a server or sender, safe to print: its control characters could change a terminal.
 pub(crate) fn printable(text: &str) -> String {
     let escape = |character: char| match character {

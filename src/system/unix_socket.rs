@@ -50,7 +50,15 @@ pub fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
 fn lock(path: &Path) -> io::Result<File> {
     let of_file =
         |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-    let lock = durable::lock_file(path).map_err(of_file)?;
+    let lock = durable::lock_file(path).map_err(|error| match fs::symlink_metadata(path) {
+        // The directory is right, and this file in it is not.
+        Ok(found) if error.kind() == ErrorKind::PermissionDenied => io::Error::other(format!(
+            "{} belongs to uid {}: remove it, or run the server as that user",
+            path.display(),
+            found.uid()
+        )),
+        _ => of_file(error),
+    })?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => {
@@ -92,9 +100,17 @@ impl SocketPlace {
         &self.path
     }
 
-    /// Whether the path still leads to the socket.
-    pub fn is_kept(&self) -> bool {
-        fs::symlink_metadata(&self.path).is_ok_and(|file| id(&file) == self.file)
+    /// What happened to the file, unless the path still leads to the socket.
+    pub fn lost(&self) -> Option<&'static str> {
+        match fs::symlink_metadata(&self.path) {
+            Ok(file) if id(&file) == self.file => None,
+            Ok(_) => Some("replaced by another file"),
+            Err(_) => Some("removed"),
+        }
+    }
+
+    pub fn is_replaced(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|file| id(&file) != self.file)
     }
 }
 
@@ -110,7 +126,7 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if self.place.is_kept() {
+        if self.place.lost().is_none() {
             // The next server replaces a file that stays.
             let _ = fs::remove_file(&self.place.path);
         }
@@ -158,13 +174,47 @@ mod tests {
     }
 
     #[test]
+    fn a_link_in_place_of_the_lock_is_named_and_its_target_is_not_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, lock) = (dir.path().join("http.sock"), dir.path().join("http.sock.lock"));
+        std::os::unix::fs::symlink("target", &lock).unwrap();
+        let why = "this is a link, and a lock is a regular file: remove it";
+        let expected = format!("{}: {why}", lock.display());
+        assert_eq!(bind(&path).unwrap_err().to_string(), expected);
+        assert!(!dir.path().join("target").exists());
+    }
+
+    #[test]
+    fn the_lock_of_another_user_is_named_with_its_owner() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, lock) = (dir.path().join("http.sock"), dir.path().join("http.sock.lock"));
+        fs::write(&lock, "").unwrap();
+        fs::set_permissions(&lock, Permissions::from_mode(0o400)).unwrap();
+        let owner = fs::metadata(&lock).unwrap().uid();
+        match bind(&path) {
+            // Root may open each file.
+            Ok(_) => assert_eq!(owner, 0),
+            Err(error) => assert_eq!(
+                error.to_string(),
+                format!(
+                    "{} belongs to uid {owner}: remove it, or run the server as that user",
+                    lock.display()
+                )
+            ),
+        }
+    }
+
+    #[test]
     fn the_file_of_another_process_stays() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("http.sock");
         let (_listener, file) = bind(&path).unwrap();
+        assert_eq!(file.place().lost(), None);
         fs::remove_file(&path).unwrap();
+        assert_eq!((file.place().lost(), file.place().is_replaced()), (Some("removed"), false));
         let _other = UnixListener::bind(&path).unwrap();
-        assert!(!file.place().is_kept());
+        let lost = Some("replaced by another file");
+        assert_eq!((file.place().lost(), file.place().is_replaced()), (lost, true));
         drop(file);
         assert!(path.exists());
     }
@@ -188,7 +238,7 @@ mod tests {
             });
             let (bound, refused): (Vec<_>, Vec<_>) = starts.into_iter().partition(Result::is_ok);
             let [Ok((listener, file))] = &bound[..] else { panic!("{bound:?}, {refused:?}") };
-            assert!(file.place().is_kept());
+            assert_eq!(file.place().lost(), None);
             for error in refused.into_iter().filter_map(Result::err) {
                 let why =
                     format!("another process listens there: it holds {}.lock", path.display());

@@ -17,6 +17,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
@@ -195,7 +196,18 @@ pub fn empty_file(path: &Path) -> io::Result<()> {
 pub fn lock_file(path: &Path) -> io::Result<File> {
     // Some file systems lock only files that are open for writing.
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(PRIVATE).open(path)
+    options.read(true).write(true).create(true).truncate(false).mode(PRIVATE);
+    // No link is followed, whose target anybody may have chosen, and no reader of a pipe is waited for.
+    options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
+    let refused = |what| {
+        let why = format!("this is {what}, and a lock is a regular file: remove it");
+        Err(io::Error::new(ErrorKind::InvalidInput, why))
+    };
+    match options.open(path) {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => refused("a link"),
+        Ok(file) if !file.metadata()?.is_file() => refused("a pipe or a device"),
+        opened => opened,
+    }
 }
 
 /// Opens a file that is there to lock it.
@@ -273,8 +285,23 @@ fn parent(path: &Path) -> &Path {
 
 /// An error of the same kind that names what failed.
 fn failed(what: &str, path: &Path) -> impl FnOnce(io::Error) -> io::Error {
-    move |error| io::Error::new(error.kind(), format!("cannot {what} {}: {error}", path.display()))
+    move |error| {
+        let text = format!("cannot {what} {}: {error}", path.display());
+        io::Error::new(error.kind(), Failed(text))
+    }
 }
+
+/// Why a file was not written. An error of this module names a path already.
+pub fn cannot_write(path: &Path, error: &io::Error) -> String {
+    match error.get_ref().is_some_and(|error| error.is::<Failed>()) {
+        true => error.to_string(),
+        false => format!("cannot write {}: {error}", path.display()),
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Failed(String);
 
 #[cfg(test)]
 mod tests {
@@ -314,6 +341,33 @@ mod tests {
         assert_eq!(create(&path, "two").unwrap_err().kind(), ErrorKind::AlreadyExists);
         assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode(&path)), ("one", 0o600));
         assert_eq!(names(home.path()), ["file"]);
+    }
+
+    #[test]
+    fn a_lock_is_a_regular_file_and_no_link_is_followed() {
+        let home = tempfile::tempdir().unwrap();
+        let [lock, link, pipe, target] =
+            ["lock", "link", "pipe", "target"].map(|name| home.path().join(name));
+        lock_file(&lock).unwrap().try_lock().unwrap();
+        lock_existing_file(&lock).unwrap();
+        symlink("target", &link).unwrap();
+        let refused = |path| lock_file(path).unwrap_err().to_string();
+        assert_eq!(refused(&link), "this is a link, and a lock is a regular file: remove it");
+        assert!(!target.exists());
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+        let expected = "this is a pipe or a device, and a lock is a regular file: remove it";
+        assert_eq!(refused(&pipe), expected);
+    }
+
+    #[test]
+    fn an_error_names_its_path_once() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("missing").join("file");
+        let error = create(&path, "one").unwrap_err();
+        assert_eq!(cannot_write(&path, &error), error.to_string());
+        let error = io::Error::from(ErrorKind::StorageFull);
+        let expected = format!("cannot write {}: {error}", path.display());
+        assert_eq!(cannot_write(&path, &error), expected);
     }
 
     #[test]

@@ -112,7 +112,7 @@ async fn a_disk_that_is_low_is_a_warning_and_a_full_one_an_outage_with_what_to_d
     let (code, screen) = told(&server, &["status"]).await;
     assert_eq!(code, Some(1));
     assert!(screen.starts_with("The server is unhealthy.\n"), "{screen}");
-    assert!(screen.contains("OUTAGE space, for ") && screen.contains("lower disk_free_min"));
+    assert!(screen.contains("OUTAGE space, ") && screen.contains("lower disk_free_min"));
     assert_eq!(scrape(&server).await[&metric("space", "outage")], 0.0);
     let url = format!("--url={}", server.origin());
     run(&["health", &url]).await.failed(1, "answers 503: space");

@@ -189,11 +189,26 @@ function made(name, parent, properties = {}) {
   return element;
 }
 
+/** The advice of a finding on this page, which has the nodes and knows whose certificate it is. */
+function advice({ found, remedy }) {
+  const here = found.includes("tls_certificate") ? remedy.replace(/ With `domain`[^.]*\./, "") : remedy;
+  return here.replace("`kalends nodes`", "The table of nodes below");
+}
+
+/** In the time zone of the browser, with the day if it is another one. */
+function began(ms) {
+  if (ms === now.started_ms) return `At least since the start (${since(ms)})`;
+  const [at, today] = [new Date(ms), new Date(now.at)];
+  const day = at.toDateString() === today.toDateString() ? "" : `${at.toLocaleDateString("en-GB", { day: "numeric", month: "short" })}, `;
+  return `Since ${day}${clock(ms).slice(0, 5)} (${since(ms)})`;
+}
+
 /** Gives a table these rows, and makes or removes only rows that are too few or too many. */
 function fill(table, rows) {
+  const heads = table.dataset.head.split("|");
   if (!table.tHead) {
     const head = made("tr", table.createTHead());
-    for (const text of table.dataset.head.split("|")) made("th", head, { scope: "col", textContent: text });
+    for (const text of heads) made("th", head, { scope: "col", textContent: text });
     table.createTBody();
   }
   const body = table.tBodies[0];
@@ -201,26 +216,26 @@ function fill(table, rows) {
   for (const [place, texts] of rows.entries()) {
     const row = body.rows[place] ?? made("tr", body);
     while (row.cells.length < texts.length) {
-      if (row.cells.length) made("td", row);
+      if (row.cells.length) made("td", row).dataset.label = heads[row.cells.length - 1];
       else made("th", row, { scope: "row" });
     }
     texts.forEach((text, cell) => write(row.cells[cell], text));
   }
 }
 
-/** What is wrong, since when, and what to do. */
+/** Since when, what is wrong, and what to do. */
 function fillFindings() {
   const list = byId("findings").lastElementChild;
   while (list.children.length > now.findings.length) list.lastElementChild.remove();
-  for (const [place, { severity, since_ms: began, found, why, effect, remedy }] of now.findings.entries()) {
+  for (const [place, finding] of now.findings.entries()) {
     const item = list.children[place] ?? made("li", list);
-    if (!item.children.length) ["strong", "span", "span"].forEach((name) => made(name, item));
+    if (!item.children.length) ["span", "strong", "span"].forEach((name) => made(name, item));
+    const { severity, since_ms: at, found, why, effect } = finding;
     item.className = severity;
-    const [what, advice, time] = item.children;
-    write(what, `${sentence(why ? `${found}: ${why}` : found)}.`);
-    writeCode(advice, ` ${effect} ${remedy}`);
-    write(time, ` For ${since(began)}.`);
-    time.className = "quiet";
+    const [time, what, toDo] = item.children;
+    write(time, `${began(at)}: `);
+    write(what, `${why ? `${found}: ${why}` : found}.`);
+    writeCode(toDo, ` ${effect} ${advice(finding)}`);
   }
 }
 
@@ -297,8 +312,13 @@ function silentNodes() {
 function verdict() {
   if (now.samples.kalends_draining) return ["The server drains, and stops then.", "warned"];
   const outages = now.findings.filter(({ severity }) => severity === "outage");
-  if (outages.length) return [`${sentence(outages[0].found)}. ${outages[0].effect}`, "bad"];
+  const [first] = outages;
+  if (first?.check === "certificate") return [`${first.effect} ${advice(first)}`, "bad"];
+  if (first) return [`${sentence(first.found)}. ${first.effect}`, "bad"];
   if (now.nodes.some(isSilent) && now.findings.every(({ check }) => check === "nodes")) return [silentNodes(), "warned"];
+  const [only] = now.findings;
+  if (only?.check === "certificate_ends" && now.findings.length === 1)
+    return [`Renew the certificate, or no device trusts this server any more: ${only.found}.`, "warned"];
   if (now.findings.length === 1) return [`The server works, with a warning: ${now.findings[0].found}.`, "warned"];
   if (now.findings.length) return [`The server works, with ${now.findings.length} warnings.`, "warned"];
   if (isNew()) return ["Everything works. No user agent has connected yet.", "good"];
@@ -310,7 +330,7 @@ function verdict() {
 }
 
 function say([text, kind]) {
-  write(byId("verdict"), text);
+  writeCode(byId("verdict"), text);
   byId("verdict").className = kind;
 }
 

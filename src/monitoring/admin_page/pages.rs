@@ -1,7 +1,5 @@
 //! The texts of the pages, from templates. Every value is escaped.
 
-use std::fmt::Write;
-
 use actix_web::error::InternalError;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{
@@ -211,7 +209,8 @@ pub(super) fn people(
 fn table(form: &str, rows: &[AccessRow]) -> String {
     let mut text = "<div class=\"wide\" role=\"region\" aria-label=\"Access tokens\" tabindex=\"0\"><table><thead><tr>"
         .to_owned();
-    for head in ["Name", "State", "Action", "Connected", "Pushes", "Created", "Expires"] {
+    let heads = ["State", "Action", "Connected", "Pushes", "Created", "Expires"];
+    for head in ["Name"].iter().chain(&heads) {
         text += &format!("<th scope=\"col\">{head}</th>");
     }
     text += "</tr></thead><tbody>";
@@ -226,7 +225,9 @@ fn table(form: &str, rows: &[AccessRow]) -> String {
         };
         let cells = [state, action, connected, pushes, day(row.created_s), expires];
         text += &format!("<tr><th scope=\"row\">{name}</th>");
-        cells.iter().for_each(|cell| write!(text, "<td>{cell}</td>").expect("a text takes all"));
+        for (head, cell) in heads.iter().zip(cells) {
+            text += &format!("<td data-label=\"{head}\">{cell}</td>");
+        }
         text += "</tr>";
     }
     text += "</tbody></table></div>";

@@ -15,7 +15,7 @@ use storage::maintenance::SNAPSHOT_DIR;
 use tokio::sync::watch;
 use zeroize::Zeroizing;
 
-use super::age::Age;
+use super::age::{Age, Errors};
 use super::archive::{self, Manifest};
 use super::meter::Meter;
 use super::{BackupError, CLOCK_FILE, STANDARD, parent};
@@ -123,8 +123,9 @@ fn backup(
         check_file(args, settings)?;
     }
     let is_encrypted = args.passphrase || !args.encrypt_to.is_empty();
+    let errors = if is_shown { Errors::Shown } else { Errors::Read };
     if is_encrypted {
-        Age::check(&args.encrypt_to)?;
+        Age::check(&args.encrypt_to, errors)?;
     }
     let data_dir = &settings.data_dir;
     let database = Database::of(settings);
@@ -152,7 +153,7 @@ fn backup(
         if !is_encrypted {
             return Ok(archive::write(meter.over(plain), &manifest, &files)?);
         }
-        let mut age = Age::encrypt(&args.encrypt_to, to)?;
+        let mut age = Age::encrypt(&args.encrypt_to, to, errors)?;
         let written =
             archive::write(meter.over(io::BufWriter::new(age.input())), &manifest, &files);
         age.finish()?;

@@ -18,6 +18,8 @@ pub mod restore;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use storage::durable;
+
 use self::archive_text::ArchiveText;
 use crate::command::CommandError;
 use crate::settings::keys::KeysError;
@@ -43,7 +45,7 @@ pub enum BackupError {
     InDataDir { dir: PathBuf },
     #[error("another backup of {} is running: wait for it", dir.display())]
     Running { dir: PathBuf },
-    #[error("cannot write {}: {error}", path.display())]
+    #[error("{}", durable::cannot_write(.path, .error))]
     Unwritable { path: PathBuf, error: io::Error },
     #[error("cannot read {}: {error}", path.display())]
     Unreadable { path: PathBuf, error: io::Error },
@@ -65,7 +67,7 @@ pub enum BackupError {
         "the program age is not installed: install it (the package age), or pipe the archive to another program"
     )]
     NoAge,
-    #[error("age failed, {0}: its reason is above")]
+    #[error("age failed, {0}")]
     Age(String),
     #[error("{} is not empty: restore into a directory that is empty or missing", dir.display())]
     NotEmpty { dir: PathBuf },

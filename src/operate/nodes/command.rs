@@ -151,6 +151,7 @@ fn state_text(row: &NodeRow) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::fixture::Fixture;
 
     fn row(node: &str, agents: u64, state: NodeState) -> NodeRow {
         NodeRow {
@@ -168,6 +169,13 @@ mod tests {
         let text = nodes_text(rows);
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         text.lines().map(words).collect()
+    }
+
+    #[tokio::test]
+    async fn a_store_that_fails_is_told_without_work_that_stays() {
+        let fixture = Fixture::with(&[]).await;
+        fixture.context.store.close().await.unwrap();
+        fixture.refused(ListNodes::default(), "the store failed: ").await;
     }
 
     #[test]

@@ -3,9 +3,12 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
 
 use state_machine::Time;
 use time::{Date, OffsetDateTime};
+use tokio::sync::oneshot;
 
 use crate::operate::backup::BackupError;
 use crate::operate::backup::create::write_archive;
@@ -37,8 +40,20 @@ impl ArchiveError {
     }
 }
 
+/// How an archive ended. Nothing is sent if it panicked.
+pub(super) type Written = oneshot::Receiver<Result<(), ArchiveError>>;
+
+/// Begins to write on a thread of its own, for which the end of the process does not wait.
+pub(super) fn begin(settings: &Arc<Settings>, today: Time) -> io::Result<Written> {
+    let settings = Arc::clone(settings);
+    let (ended, written) = oneshot::channel();
+    let write = move || drop(ended.send(write(&settings, today)));
+    thread::Builder::new().name("backup".to_owned()).spawn(write)?;
+    Ok(written)
+}
+
 /// Writes the archive of a day, and removes those beyond the number to keep.
-pub(super) fn write(settings: &Settings, today: Time) -> Result<(), ArchiveError> {
+fn write(settings: &Settings, today: Time) -> Result<(), ArchiveError> {
     let dir = settings.backup_dir.as_ref().expect("backups are wanted");
     // Not made here: the disk that it is on may not be mounted.
     if !dir.is_dir() {

@@ -10,13 +10,12 @@ mod archives;
 pub mod at_once;
 mod turn;
 
-use std::thread;
 use std::time::Duration;
 
 use actix::spawn;
 use actix_web::web::Data;
 use slog::{Logger, info, warn};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -92,7 +91,7 @@ impl Schedule {
                 }
                 if let Err(why) = self.take(task, is_first).await {
                     not_before[place] = Some(Instant::now() + REPEAT_AFTER);
-                    self.common.judge.maintenance.failed(place);
+                    self.common.judge.maintenance.failed(place, &why);
                     warn!(self.common.log, "maintenance failed, it is repeated in an hour"; "task" => task.name(), "error" => why);
                     break;
                 }
@@ -142,12 +141,8 @@ impl Schedule {
         let settings = &self.context.settings;
         match task {
             Task::Backup => {
-                let (settings, today) = (settings.clone(), self.context.now());
-                let (ended, written) = oneshot::channel();
-                // The end of the process does not wait for this thread.
-                let write = move || drop(ended.send(archives::write(&settings, today)));
-                let thread = thread::Builder::new().name("backup".to_owned()).spawn(write);
-                thread.map_err(|error| JobError::refused(error.to_string()))?;
+                let written = archives::begin(settings, self.context.now());
+                let written = written.map_err(|error| JobError::refused(error.to_string()))?;
                 let mut stop = self.stop.clone();
                 tokio::select! {
                     written = written => match written {

@@ -164,6 +164,11 @@ impl Turn {
     }
 }
 
+/// Notes a backup into `backup_dir` that was made beside the turns, as if it was one.
+pub(super) async fn note_backup(context: &Context) -> Result<(), JobError> {
+    write(Task::Backup.key(), context.now(), context).await.map(|_version| ())
+}
+
 async fn write(key: FeedKey, time: Time, context: &Context) -> Result<Version, JobError> {
     let (feed, store) = (FeedName::maintenance(), &context.store);
     let value = FeedValue::parse(&time.0.to_string()).expect("a number is a value");
@@ -256,6 +261,16 @@ mod tests {
         turn.done(context).await.unwrap();
         assert!(is_taken(Task::Backup, false).await.is_none(), "it is done");
         assert!(is_taken(Task::Backup, true).await.is_some(), "its result is gone");
+    }
+
+    #[tokio::test]
+    async fn a_backup_beside_the_turns_is_one_and_kept_in_the_store() {
+        let fixture = Fixture::with_short_pages(&[]).await;
+        fixture.context.store.ensure_feeds().await.unwrap();
+        let (job, _held) = job(&fixture.context);
+        note_backup(&fixture.context).await.unwrap();
+        assert!(take(Task::Backup, 4, false, &job).await.unwrap().is_none(), "it is done");
+        assert!(take(Task::Backup, 4, true, &job).await.unwrap().is_some(), "its archive is gone");
     }
 
     #[tokio::test]

@@ -72,11 +72,11 @@ checks! {
         "No device can connect: this server has no valid certificate.";
     Accepts "accepts" Outage
         "User agents and application servers cannot connect."
-        "Raise the limit of open files (LimitNOFILE of the unit, or ulimit -n), or free memory."
+        "Raise the limit of open files (`LimitNOFILE` of the unit, or `ulimit -n`), or free memory."
         "Some devices cannot connect: this server is full.";
     Socket "socket" Outage
         "No proxy can connect, so no user agent and no application server reaches this server."
-        "Restart the server. If systemd made the socket, restart its unit kalends.socket."
+        "Restart the server. If systemd made the socket, restart its unit `kalends.socket`."
         "No device can connect: the way from the proxy to this server is gone.";
     Registry "registry" Outage
         "Messages wait in the store, although their user agents are connected."
@@ -117,19 +117,19 @@ checks! {
         "Run `kalends tables create`. With `create_tables`, the log has why the server could not make it.";
     BroadcastSource "broadcast_source" Warning
         "User agents see no new broadcasts."
-        "Start the service, or correct broadcast_source_url.";
+        "Start the service, or correct `broadcast_source_url`.";
     Rivals "rivals" Warning
         "Each of them closes the connection of the other, and messages reach either."
         "Give one of them a new profile, or delete its data, so that it gets a uaid of its own. See `kalends inspect`.";
     Maintenance "maintenance" Warning
         "Inactive users and old tables stay, or there is no new archive."
-        "The log has the reason. It is repeated each hour.";
+        "Mend what the reason names. It is repeated each hour.";
     MetricsPort "metrics_port" Warning
         "There is no operator's page, and no metric from which an alarm can rise."
-        "Set metrics_listen to an address that is free or to `off`, and restart the server.";
+        "Set `metrics_listen` to an address that is free or to `off`, and restart the server.";
     Backup "backup" Warning
         "If this disk fails, every subscription is lost."
-        "Set backup_dir, or run `kalends backup` each day. Set backup_reminder to false if something else copies the disk.";
+        "Set `backup_dir`, or run `kalends backup` each day. Set `backup_reminder` to `false` if something else copies the disk.";
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -53,13 +53,15 @@ pub struct Finding {
     /// Sentences of what it does to people, and of what to do.
     pub effect: Cow<'static, str>,
     pub remedy: Cow<'static, str>,
-    /// When it was first noticed, in milliseconds since 1970.
+    /// When it was first noticed, in milliseconds since 1970. It is the start of the server if the first judgement found it.
     pub since_ms: u64,
 }
 
 /// Since when each finding is there, and the facts that other parts of the server report.
 pub struct Judge {
     since: Mutex<[Option<Time>; Check::ALL.len()]>,
+    /// Whether there was a judgement already. What the first one finds may be as old as the server.
+    was_asked: AtomicBool,
     /// Why the store failed, the last time that it was checked.
     pub store_failure: Mutex<Option<StoreError>>,
     /// What settings of the store can lose, in clauses.
@@ -85,6 +87,7 @@ pub struct Judge {
     pub certificate_of: String,
     /// The last backup, in milliseconds since 1970; 0 if none is known.
     backed_up: AtomicU64,
+    is_embedded: bool,
     reminds_of_backup: bool,
     pub remedies: Remedies,
     /// `connections_max` as an operator set it, which the limit of open files may lower.
@@ -112,6 +115,7 @@ impl Judge {
         let is_embedded = settings.store == StoreKind::Embedded;
         Self {
             since: Mutex::default(),
+            was_asked: AtomicBool::new(false),
             store_failure: Mutex::default(),
             risks: Mutex::default(),
             missing_months: Mutex::default(),
@@ -131,6 +135,7 @@ impl Judge {
             },
             backed_up: AtomicU64::new(0),
             // Another database has backups of its own.
+            is_embedded,
             reminds_of_backup: is_embedded && settings.backup_reminder,
             remedies: Remedies {
                 store: match is_embedded {
@@ -143,6 +148,20 @@ impl Judge {
                 },
             },
             connections_wanted: OnceLock::new(),
+        }
+    }
+
+    /// Why the store fails: of another database, which is named beside it, the last cause. The log has the whole.
+    pub fn store_reason(&self) -> Option<String> {
+        let whole = self.store_failure.lock().as_ref()?.to_string();
+        Some(if self.is_embedded { whole } else { last_cause(&whole) })
+    }
+
+    /// The reason of a finding, for the log.
+    pub fn whole_reason(&self, finding: &Finding) -> Option<String> {
+        match &*self.store_failure.lock() {
+            Some(whole) if finding.check == Check::Store => Some(whole.to_string()),
+            _ => finding.why.clone(),
         }
     }
 
@@ -160,6 +179,16 @@ impl Judge {
     pub fn without_backup(&self, now: Time) -> Option<Span> {
         let age = now.since(self.last_backup().unwrap_or(self.started));
         (self.reminds_of_backup && age > BACKUP_AGE_MAX).then_some(age)
+    }
+}
+
+/// That of a connection, without the number of the error. Of any other failure each part counts.
+fn last_cause(why: &str) -> String {
+    let last = why.rsplit(": ").next().unwrap_or(why);
+    match last.split_once(" (os error ") {
+        Some((cause, _)) => cause.to_lowercase(),
+        None if last.starts_with("no answer ") => last.to_owned(),
+        None => why.to_owned(),
     }
 }
 
@@ -199,6 +228,8 @@ impl<'a> Findings<'a> {
 
     /// With the times at which they began.
     pub fn end(self) -> Vec<Finding> {
+        let is_first = !self.judge.was_asked.swap(true, Ordering::Relaxed);
+        let noticed = if is_first { self.judge.started } else { self.now };
         let mut since = self.judge.since.lock();
         let each = Check::ALL.into_iter().zip(self.found).zip(&mut *since);
         let each = each.filter_map(|((check, found), since)| {
@@ -213,7 +244,7 @@ impl<'a> Findings<'a> {
                 why,
                 effect,
                 remedy,
-                since_ms: since.get_or_insert(self.now).0,
+                since_ms: since.get_or_insert(noticed).0,
             })
         });
         each.collect()
@@ -237,5 +268,46 @@ impl Judgement {
 
     pub fn finds(&self, check: Check) -> bool {
         self.findings.iter().any(|finding| finding.check == check)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_first_judgement_finds_is_there_since_the_start() {
+        let judge = Judge::new(&Settings::default(), Time(1));
+        let since = |check, now| {
+            let mut findings = Findings::new(&judge, Time(now));
+            findings.add(check, "x");
+            findings.end()[0].since_ms
+        };
+        assert_eq!([since(Check::Log, 5), since(Check::Log, 6), since(Check::Disk, 7)], [1, 1, 7]);
+        assert_eq!(since(Check::Log, 8), 8, "it was well meanwhile");
+    }
+
+    #[test]
+    fn a_database_that_is_away_has_the_last_cause_only() {
+        for (why, cause) in [
+            (
+                "UpdateItem on table router: the server cannot be reached: io error: client error (Connect): tcp \
+                 connect error: 127.0.0.1:8000: Connection refused (os error 111)",
+                "connection refused",
+            ),
+            ("UpdateItem on table router: no answer in time", "no answer in time"),
+            ("no answer within 2 s", "no answer within 2 s"),
+            ("PostgreSQL: the table is corrupt: x", "PostgreSQL: the table is corrupt: x"),
+        ] {
+            assert_eq!(last_cause(why), cause);
+            let settings = Settings { store: StoreKind::DynamoDb, ..Settings::default() };
+            let judge = Judge::new(&settings, Time(0));
+            *judge.store_failure.lock() = Some(StoreError::Failed(why.to_owned()));
+            assert_eq!(judge.store_reason().as_deref(), Some(cause));
+        }
+        let judge = Judge::new(&Settings::default(), Time(0));
+        let whole = "cannot write /a/b: No space left on device (os error 28)";
+        *judge.store_failure.lock() = Some(StoreError::Failed(whole.to_owned()));
+        assert_eq!(judge.store_reason().as_deref(), Some(whole), "it names the file");
     }
 }

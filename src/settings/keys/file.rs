@@ -60,7 +60,7 @@ pub enum KeysError {
     Twice { path: PathBuf, line: usize, list: KeyList },
     #[error("{path}: {error}; mend it or restore it from a backup")]
     Keys { path: PathBuf, error: KeyListError },
-    #[error("cannot write {path}: {error}")]
+    #[error("{}", durable::cannot_write(.path, .error))]
     Unwritable { path: PathBuf, error: io::Error },
 }
 

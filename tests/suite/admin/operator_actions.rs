@@ -4,6 +4,7 @@ use std::fs::{self, File, Permissions};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -13,6 +14,9 @@ use crate::harness::{
     AT_ONCE, Agent, Cluster, ClusterPlan, Launch, Sender, Server, free_port, run, until,
 };
 use crate::metrics::scrape;
+
+/// A server looks at what is due half a minute after its start.
+const FIRST_LOOK: Duration = Duration::from_secs(120);
 
 const CONFIRMED: (&str, &str) = ("confirmed", "yes");
 
@@ -101,22 +105,63 @@ async fn a_backup_is_made_at_once_and_not_while_another_is_under_way() {
 }
 
 #[actix_web::test]
-async fn a_backup_that_takes_long_goes_on_and_the_page_says_so() {
+async fn a_backup_from_the_page_is_known_after_a_restart() {
     let home = tempfile::tempdir().expect("a temporary directory can be made");
-    let [dir, programs, gate] = ["archives", "bin", "gate"].map(|name| home.path().join(name));
-    [&dir, &programs].into_iter().for_each(|dir| fs::create_dir(dir).expect("it is new"));
-    // In place of the one of the machine: it waits for the gate, or for the end of the test, and encrypts nothing.
+    let mut server =
+        Server::start_with(&[PORT, &format!("--backup-dir={}", home.path().display())]);
+    let done = back_up(&Operator::signed_in(&server).await).await;
+    assert!(done.contains("The backup is done."), "{done}");
+    server.terminate();
+    server.restart();
+    let data_dir = server.data_dir().display().to_string();
+    until(FIRST_LOOK, "the backup is known", async || {
+        let told = run(&["status", "--json", "--data-dir", &data_dir]).await;
+        let screen: Value = serde_json::from_str(&told.succeeded()).expect("it is JSON");
+        screen["backup_ms"].is_u64()
+    })
+    .await;
+    assert_eq!(archives(home.path()).len(), 1, "it is not made again");
+}
+
+#[actix_web::test]
+async fn a_backup_that_fails_has_the_reason_of_age_on_the_page_and_among_what_is_wrong() {
+    let home = tempfile::tempdir().expect("a temporary directory can be made");
+    fs::create_dir(home.path().join("archives")).expect("it is new");
+    let server = server_with_age(home.path(), "echo 'age: error: it is lost' >&2\nexit 3");
+    let operator = Operator::signed_in(&server).await;
+    let reason = "age failed, exit status: 3: it is lost";
+    let failed = back_up(&operator).await;
+    assert!(failed.contains(reason), "{failed}");
+    let data_dir = server.data_dir().display().to_string();
+    let told = run(&["status", "--data-dir", &data_dir]).await.succeeded();
+    let found = format!("maintenance failed: backup: {reason}");
+    assert!(told.contains(&found), "{told}");
+}
+
+/// A server with backups, and with this script in place of the program age of the machine.
+fn server_with_age(home: &Path, script: &str) -> Server {
+    let programs = home.join("bin");
+    fs::create_dir(&programs).expect("it is new");
     let age = programs.join("age");
-    let (there, open) = (dir.display(), gate.display());
-    let waits = format!("while [ -d '{there}' ] && [ ! -e '{open}' ]; do sleep 0.1; done");
-    fs::write(&age, format!("#!/bin/sh\n{waits}\nexec cat\n")).expect("it is new");
+    fs::write(&age, format!("#!/bin/sh\n{script}\n")).expect("it is new");
     fs::set_permissions(&age, Permissions::from_mode(0o755)).expect("it is ours");
-    let backup_dir = format!("--backup-dir={}", dir.display());
+    let backup_dir = format!("--backup-dir={}", home.join("archives").display());
     let recipient = format!("--backup-recipient=age1{}", "q".repeat(58));
     let mut launch = Launch::default().with(&[PORT, &backup_dir, &recipient]);
     let path = std::env::var("PATH").expect("the test has one");
     launch.variables.push(("PATH", format!("{}:{path}", programs.display())));
-    let server = Server::launch(launch);
+    Server::launch(launch)
+}
+
+#[actix_web::test]
+async fn a_backup_that_takes_long_goes_on_and_the_page_says_so() {
+    let home = tempfile::tempdir().expect("a temporary directory can be made");
+    let [dir, gate] = ["archives", "gate"].map(|name| home.path().join(name));
+    fs::create_dir(&dir).expect("it is new");
+    // It waits for the gate, or for the end of the test, and encrypts nothing.
+    let (there, open) = (dir.display(), gate.display());
+    let waits = format!("while [ -d '{there}' ] && [ ! -e '{open}' ]; do sleep 0.1; done");
+    let server = server_with_age(home.path(), &format!("{waits}\nexec cat"));
     let operator = Operator::signed_in(&server).await;
 
     let answer = back_up(&operator).await;

@@ -286,7 +286,10 @@ async fn an_agent_is_found_without_its_contents_and_a_revoked_token_closes_it() 
     assert!(refused.contains("expected an endpoint") && !refused.contains(hostile), "{refused}");
 
     let people = body(&operator.get("/admin/people").await);
-    assert!(people.contains("<th scope=\"row\">alice</th><td>valid</td>"), "{people}");
+    assert!(
+        people.contains("<th scope=\"row\">alice</th><td data-label=\"State\">valid</td>"),
+        "{people}"
+    );
     for (name, expected) in [(hostile, "a name has 1 to 64"), ("alice", "with the name alice")] {
         let refused = body(&operator.submit("/admin/people/add", &[("name", name)]).await);
         assert!(refused.contains(expected) && !refused.contains(hostile), "{refused}");
@@ -312,7 +315,7 @@ async fn an_agent_is_found_without_its_contents_and_a_revoked_token_closes_it() 
     agent.ended().await;
     until(AT_ONCE, "the list follows", async || {
         let people = body(&operator.get("/admin/people").await);
-        people.contains("<th scope=\"row\">alice</th><td>revoked</td>")
+        people.contains("<th scope=\"row\">alice</th><td data-label=\"State\">revoked</td>")
     })
     .await;
     let answer = sender.post(&channel.endpoint).ttl(60).body("x").send().await;

@@ -63,6 +63,8 @@ pub(super) fn assert_fits(firefox: &mut Firefox, width: u32) {
              const box = element.getBoundingClientRect();
              return box.width > 0 && box.right > window.innerWidth + 0.5;
          });
+         const sideways = [...document.querySelectorAll('.wide')].filter(wide => wide.scrollWidth > wide.clientWidth);
+         if (window.innerWidth < 640 && sideways.length) return 'a table of rows scrolls sideways';
          const scrolls = document.documentElement.scrollWidth > window.innerWidth;
          return { width: window.innerWidth, cut: scrolls ? cut.map(element => element.outerHTML.slice(0, 200)) : [], scrolls };",
         &json!([]),

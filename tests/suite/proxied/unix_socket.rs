@@ -241,17 +241,17 @@ async fn a_socket_that_was_removed_or_replaced_is_an_outage_until_it_is_back() {
 
     let aside = home.0.path().join("aside.sock");
     fs::rename(home.socket(), &aside).expect("it is there");
-    let found = format!("the socket {} was removed or replaced", home.socket().display());
-    let is_told = async || {
+    let is_told = async |lost: &str, remedy: &str| {
         let told = told().await;
-        let texts = ["OUTAGE socket, for ", &found, "No proxy can connect", "Restart the server."];
+        let found = format!("the socket {} was {lost}", home.socket().display());
+        let texts = ["OUTAGE socket, since ", &found, "No proxy can connect", remedy];
         assert_eq!(told.code, Some(1), "{told:?}");
         assert!(texts.iter().all(|text| told.stdout.contains(text)), "{told:?}");
         assert_eq!(value().await, 0.0);
     };
-    is_told().await;
+    is_told("removed", "Restart the server.").await;
     let other = UnixListener::bind(home.socket()).expect("the name is free");
-    is_told().await;
+    is_told("replaced by another file", "Remove that file, then restart the server.").await;
     drop(other);
     fs::rename(&aside, home.socket()).expect("it is replaced");
     told().await.succeeded();
