@@ -153,9 +153,9 @@ fn of_store(disk: Option<DiskSpace>, findings: &mut Findings) {
     let Judge { store_failure, database, remedies, .. } = findings.judge;
     let failure = store_failure.lock().clone();
     let is_full = failure == Some(StoreError::NoSpace);
-    if failure.is_some() && !is_full {
+    if let Some(why) = findings.judge.store_reason().filter(|_| !is_full) {
         let found = findings.add(Check::Store, format!("{database} does not answer"));
-        (found.why, found.remedy) = (findings.judge.store_reason(), remedies.store.into());
+        (found.why, found.remedy) = (Some(why), remedies.store.into());
     }
     of_disk(disk, is_full, findings);
 }

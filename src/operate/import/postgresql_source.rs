@@ -1,7 +1,7 @@
 //! Reads the PostgreSQL of autopush-rs, and writes nothing to it (docs/sources.md#postgresql).
 
 use state_machine::Uaid;
-use storage_postgresql::{Row, Snapshot, SnapshotError, Statement};
+use storage_postgresql::{ErrorKind, Row, Snapshot, SqlError, Statement};
 
 use super::records::{SealedMessage, StoredMessage, User, parse_chids};
 use super::source::{MESSAGES_AT_ONCE, Page, Source, SourceError, SourceUrl, UserValues};
@@ -170,24 +170,26 @@ fn key(row: &Row, at: usize) -> Result<String, SourceError> {
     text(row, at)?.ok_or_else(|| SourceError::Failed(no_text.to_owned()))
 }
 
-impl From<SnapshotError> for SourceError {
-    fn from(error: SnapshotError) -> Self {
-        let remedy = match (&error, error.code()) {
-            (_, Some("28P01" | "28000")) => {
+impl From<SqlError> for SourceError {
+    fn from(error: SqlError) -> Self {
+        let code = match &error.kind {
+            ErrorKind::Refused(code) => code.code(),
+            _ => "",
+        };
+        let remedy = match (&error.kind, code) {
+            (_, "28P01" | "28000") => {
                 "; write postgresql://USER:PASSWORD@HOST/DATABASE or set PGPASSWORD"
             }
-            (_, Some("3D000")) => {
-                "; the database is at the end of the URL, as in db_dsn of autopush-rs"
-            }
-            (_, Some("42P01")) => {
+            (_, "3D000") => "; the database is at the end of the URL, as in db_dsn of autopush-rs",
+            (_, "42P01") => {
                 "; autopush-rs has no tables there: check /DATABASE (db_dsn) and --schema (db_settings)"
             }
-            (_, Some("42703" | "42804" | "42846" | "42883" | "22P02")) => {
+            (_, "42703" | "42804" | "42846" | "42883" | "22P02") => {
                 "; the tables are not those of autopush-rs: check /DATABASE (db_dsn) and --schema (db_settings)"
             }
-            (_, Some("42501")) => "; GRANT SELECT ON router, meta, message to the user of the URL",
-            (SnapshotError::Address(_), _) => "",
-            _ if error.is_unreachable() => "; check HOST, PORT and sslmode",
+            (_, "42501") => "; GRANT SELECT ON router, meta, message to the user of the URL",
+            (ErrorKind::Address, _) => "",
+            (ErrorKind::Unreachable, _) => "; check HOST, PORT and sslmode",
             _ => "; run the command again to continue",
         };
         Self::Failed(format!("{error}{remedy}"))

@@ -22,43 +22,31 @@ use crate::{channels, messages};
 const STEP_ROWS_MAX: usize = 200;
 
 /// A part of a table, in the order of its key. Two tables that are read as one follow each other.
-struct Part {
-    /// Distinguishes the positions of the parts of a table.
-    name: &'static str,
-    /// The last column is the position of a row, as a text. The first parameter is the one after which the page begins, or
-    /// null, the second the number of rows.
-    statement: &'static str,
-    decode: fn(&Row) -> Result<Copied>,
-}
+///
+/// - Its name distinguishes the positions of the parts of a table.
+/// - The last column of its statement is the position of a row, as a text. The first parameter is the one after which the
+///   page begins, or null, the second the number of rows.
+/// - The function decodes a row.
+type Part = (&'static str, &'static str, fn(&Row) -> Result<Copied>);
 
 fn parts(table: Table) -> &'static [Part] {
     match table {
         Table::Router => &[],
-        Table::Notifications => &[Part {
-            name: "versions",
-            statement: READ_VERSIONS,
-            decode: |row| one(CopiedRow::Version(row.uaid(0)?, row.notification(1)?)),
-        }],
-        Table::Sequences => &[Part {
-            name: "sequences",
-            statement: READ_SEQUENCES,
-            decode: |row| one(CopiedRow::Sequence(row.feed_state(0)?)),
-        }],
+        Table::Notifications => &[("versions", READ_VERSIONS, |row| {
+            one(CopiedRow::Version(row.uaid(0)?, row.notification(1)?))
+        })],
+        Table::Sequences => {
+            &[("sequences", READ_SEQUENCES, |row| one(CopiedRow::Sequence(row.feed_state(0)?)))]
+        }
         Table::Feeds => &[
-            Part { name: "keys", statement: READ_KEYS, decode: |row| copies::read_key(row, 0) },
-            Part {
-                name: "expected",
-                statement: READ_EXPECTED,
-                decode: |row| copies::read_expected(row, 0),
-            },
+            ("keys", READ_KEYS, |row| copies::read_key(row, 0)),
+            ("expected", READ_EXPECTED, |row| copies::read_expected(row, 0)),
         ],
         Table::Messages(_) => &[
-            Part { name: "channels", statement: READ_CHANNELS, decode: decode_channels },
-            Part {
-                name: "messages",
-                statement: READ_MESSAGES,
-                decode: |row| one(CopiedRow::Message(row.uaid(13)?, row.message(0)?)),
-            },
+            ("channels", READ_CHANNELS, decode_channels),
+            ("messages", READ_MESSAGES, |row| {
+                one(CopiedRow::Message(row.uaid(13)?, row.message(0)?))
+            }),
         ],
     }
 }
@@ -80,29 +68,29 @@ async fn read_page(
     let (at, after) = match &after {
         None => (0, None),
         Some(cursor) => {
-            let (name, after) = cursor.as_str().split_once(':').unwrap_or_default();
-            let at = parts.iter().position(|part| part.name == name);
+            let (of, after) = cursor.as_str().split_once(':').unwrap_or_default();
+            let at = parts.iter().position(|(name, ..)| *name == of);
             let unknown = || SqlError::corrupt("the position in a copy");
             (at.ok_or_else(unknown)?, Some(after).filter(|after| !after.is_empty()))
         }
     };
-    let part = &parts[at];
+    let (name, statement, decode) = parts[at];
     let params = params![after, rows_max as u64];
-    let rows = client.read(table.month(), part.statement, params).await?;
+    let rows = client.read(table.month(), statement, params).await?;
     let (mut page, mut bytes, mut last) = (CopiedPage::default(), 0, None);
     for row in &rows {
         if bytes >= PAGE_BYTES_MAX {
             break;
         }
-        let (read, bytes_read) = (part.decode)(row)?;
+        let (read, bytes_read) = decode(row)?;
         page.rows.extend(read);
         bytes += bytes_read;
         last = row.text(row.0.len() - 1)?;
     }
     let is_full = bytes >= PAGE_BYTES_MAX || rows.len() == rows_max;
     page.next = match (last.filter(|_| is_full), parts.get(at + 1)) {
-        (Some(last), _) => Some(Cursor::new(format!("{}:{last}", part.name))),
-        (None, Some(next)) => Some(Cursor::new(format!("{}:", next.name))),
+        (Some(last), _) => Some(Cursor::new(format!("{name}:{last}"))),
+        (None, Some((next, ..))) => Some(Cursor::new(format!("{next}:"))),
         (None, None) => None,
     };
     Ok(page)

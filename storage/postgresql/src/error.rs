@@ -16,19 +16,21 @@ pub(crate) type Result<T, E = SqlError> = std::result::Result<T, E>;
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{text}")]
 pub struct SqlError {
-    pub(crate) kind: ErrorKind,
+    pub kind: ErrorKind,
     /// For an operator's log, without keys and payloads.
     text: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ErrorKind {
+pub enum ErrorKind {
     /// The server refused the statement. Nothing of its transaction was done.
     Refused(SqlState),
     /// The connection ended, or this program gave up waiting: the statement may have been executed.
     Lost,
     /// There was no connection. Nothing was done.
     Unreachable,
+    /// The URL cannot be used.
+    Address,
     /// A row has what this program does not write.
     Corrupt,
     /// What the contract has a name for.
@@ -125,6 +127,12 @@ impl SqlError {
 impl From<StoreError> for SqlError {
     fn from(error: StoreError) -> Self {
         Self { text: error.to_string(), kind: ErrorKind::Store(error) }
+    }
+}
+
+impl From<AddressError> for SqlError {
+    fn from(error: AddressError) -> Self {
+        Self::new(ErrorKind::Address, error.to_string())
     }
 }
 

@@ -44,10 +44,10 @@ use storage::waiting_limits::WaitingLimits;
 use self::address::Address;
 pub use self::address::{AddressError, check_url};
 pub use self::client::PostgresClient;
-pub use self::error::PostgresOpenError;
+pub use self::error::{ErrorKind, PostgresOpenError, SqlError};
 pub use self::migrations::{MIGRATIONS, Migration};
 pub use self::schema::statements;
-pub use self::snapshot::{Snapshot, SnapshotError};
+pub use self::snapshot::Snapshot;
 /// What a [`Snapshot`] prepares and returns.
 pub use tokio_postgres::{Row, Statement};
 

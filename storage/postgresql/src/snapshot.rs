@@ -6,9 +6,9 @@ use parking_lot::Mutex;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 
-use crate::address::{Address, AddressError};
+use crate::address::Address;
 use crate::connection::{Connection, Server};
-use crate::error::{ErrorKind, Result, SqlError};
+use crate::error::Result;
 use crate::sql::{Query, params};
 
 /// How long a connection may take.
@@ -20,19 +20,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// A read-only transaction on a connection of its own: all its queries see the same instant.
 pub struct Snapshot(Connection);
 
-/// Why a database cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum SnapshotError {
-    #[error(transparent)]
-    Address(#[from] AddressError),
-    #[error(transparent)]
-    Sql(#[from] SqlError),
-}
-
 impl Snapshot {
     /// Connects to the server of a URL, which may also be a standby. Tables are those of the schema, or those that the
     /// user sees without a schema's name.
-    pub async fn open(url: &str, schema: Option<&str>) -> Result<Self, SnapshotError> {
+    pub async fn open(url: &str, schema: Option<&str>) -> Result<Self> {
         let server = Server {
             address: Address::parse(url, None)?.read_only(),
             is_pooled: true,
@@ -41,7 +32,7 @@ impl Snapshot {
             failed: Mutex::default(),
         };
         let snapshot = Self(Connection::open(&server).await?);
-        Ok(snapshot.begin(schema).await.map(|()| snapshot)?)
+        snapshot.begin(schema).await.map(|()| snapshot)
     }
 
     /// The pauses between the queries are of any length.
@@ -60,8 +51,8 @@ impl Snapshot {
         Ok(())
     }
 
-    pub async fn prepare(&self, query: &str) -> Result<Statement, SnapshotError> {
-        Ok(self.0.in_time(self.0.client.prepare(query)).await?)
+    pub async fn prepare(&self, query: &str) -> Result<Statement> {
+        self.0.in_time(self.0.client.prepare(query)).await
     }
 
     /// The rows of a query. Queries that are polled together are sent together.
@@ -69,22 +60,7 @@ impl Snapshot {
         &self,
         query: &Statement,
         params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, SnapshotError> {
-        Ok(self.0.in_time(self.0.client.query(query, params)).await?)
-    }
-}
-
-impl SnapshotError {
-    /// The SQLSTATE, if the server refused the connection or a statement.
-    pub fn code(&self) -> Option<&str> {
-        match self {
-            Self::Sql(SqlError { kind: ErrorKind::Refused(code), .. }) => Some(code.code()),
-            _ => None,
-        }
-    }
-
-    /// Whether there was no connection.
-    pub fn is_unreachable(&self) -> bool {
-        matches!(self, Self::Sql(error) if error.kind == ErrorKind::Unreachable)
+    ) -> Result<Vec<Row>> {
+        self.0.in_time(self.0.client.query(query, params)).await
     }
 }
