@@ -26,8 +26,9 @@ async fn told(server: &Server, arguments: &[&str]) -> (Option<i32>, String) {
 
 /// What the server finds wrong.
 pub(crate) async fn findings(server: &Server) -> Vec<Value> {
-    let (_, status) = told(server, &["status", "--json"]).await;
-    let status: Value = serde_json::from_str(&status).expect("a status is JSON");
+    let told = Program::run(server.command(&["status", "--json"])).await;
+    let status: Result<Value, _> = serde_json::from_str(&told.stdout);
+    let status = status.unwrap_or_else(|error| panic!("{error} in {told:?}"));
     status["findings"].as_array().expect("a status has findings").clone()
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use state_machine::{Month, Uaid};
@@ -33,9 +32,6 @@ pub struct PostgresClient {
 /// Attempts of a transaction that is in the way of others.
 pub(crate) const ATTEMPTS_MAX: u32 = 5;
 
-/// The pause before another attempt, multiplied by its number.
-pub(crate) const PAUSE: Duration = Duration::from_millis(20);
-
 /// Writes that are no agent's are in the order of this one.
 pub(crate) const NO_AGENT: Uaid = Uaid([0; 16]);
 
@@ -47,7 +43,7 @@ macro_rules! repeated {
             attempt += 1;
             match $attempt.await {
                 Err(error) if error.may_repeat() && attempt < $crate::client::ATTEMPTS_MAX => {
-                    tokio::time::sleep($crate::client::PAUSE * attempt).await;
+                    tokio::time::sleep($crate::connection::PAUSE * attempt).await;
                 }
                 done => break done,
             }

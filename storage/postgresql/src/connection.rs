@@ -25,6 +25,9 @@ pub(crate) struct Server {
     pub(crate) failed: Mutex<Option<(Instant, SqlError)>>,
 }
 
+/// The pause before another attempt of what may be repeated, multiplied by its number.
+pub(crate) const PAUSE: Duration = Duration::from_millis(20);
+
 /// How long a failed connection is that of others too: what has queued is not held up once by each of it.
 const FAILED_FOR: Duration = Duration::from_millis(250);
 

@@ -12,8 +12,7 @@ use state_machine::Uaid;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
-use crate::client::PAUSE;
-use crate::connection::{Connection, Server};
+use crate::connection::{Connection, PAUSE, Server};
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::sql::{Query, Row};
 

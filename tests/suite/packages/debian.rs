@@ -76,11 +76,13 @@ fn the_packaged_program_is_stripped_and_names_its_symbols() {
     let (packed, root) = (Packed::shared(), Root::new());
     root.dpkg(&["--unpack", &packed.file(".deb").display().to_string()]);
     let program = root.path("/usr/bin/kalends");
-    let sections = lines(child("objdump").arg("--section-headers").arg(&program)).concat();
+    let sections =
+        lines(child("readelf").args(["--section-headers", "--wide"]).arg(&program)).concat();
     assert!(sections.contains(".gnu_debuglink") && !sections.contains(".symtab"), "{sections}");
     let symbols = packed.file(".debug");
     let link = lines(child("readelf").arg("--string-dump=.gnu_debuglink").arg(&program)).concat();
     assert!(link.contains(&*symbols.file_name().unwrap().to_string_lossy()), "{link}");
-    let lines = lines(child("objdump").arg("--section-headers").arg(symbols)).concat();
-    assert!(lines.contains(".symtab"));
+    let sections =
+        lines(child("readelf").args(["--section-headers", "--wide"]).arg(symbols)).concat();
+    assert!(sections.contains(".symtab"), "{sections}");
 }

@@ -202,8 +202,9 @@ async fn a_proxy_without_its_server_is_told() {
         let origin = proxied.proxy_process.origin();
         let (is_content, findings) = examined(&proxied.server, &origin, 0).await;
         let troubles = troubles(&findings);
-        assert!(!is_content && troubles.len() == 1, "{kind:?}: {troubles:?}");
-        assert!(troubles[0].contains("the proxy does not reach the server"), "{troubles:?}");
+        assert!(!is_content && troubles.len() == 2, "{kind:?}: {troubles:?}");
+        assert!(troubles[0].contains("no server runs on "), "{troubles:?}");
+        assert!(troubles[1].contains("the proxy does not reach the server"), "{troubles:?}");
     }
 }
 
