@@ -40,14 +40,13 @@ pub fn open(
     creates: bool,
     watch: UpgradeWatch<'_>,
 ) -> Result<Arc<dyn StoreAdmin>, OpenStoreError> {
+    // Each is of some engines, which a build may leave out.
+    let (_creates, _watch) = (creates, watch);
     match settings.store {
         #[cfg(feature = "sqlite")]
         StoreKind::Embedded => sqlite::open(settings, watch),
         #[cfg(not(feature = "sqlite"))]
-        StoreKind::Embedded => {
-            let _unused_without_the_engine = watch;
-            Err(OpenStoreError::NotBuilt("SQLite"))
-        }
+        StoreKind::Embedded => Err(OpenStoreError::NotBuilt("SQLite")),
         #[cfg(feature = "dynamodb")]
         StoreKind::DynamoDb => dynamodb::open(settings, creates),
         #[cfg(not(feature = "dynamodb"))]
