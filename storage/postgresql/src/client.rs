@@ -37,7 +37,7 @@ pub(crate) const NO_AGENT: Uaid = Uaid([0; 16]);
 
 /// Repeats what was in the way of another transaction, or whose connection ended.
 macro_rules! repeated {
-    ($client:expr, $attempt:expr) => {{
+    ($attempt:expr) => {{
         let mut attempt = 0;
         loop {
             attempt += 1;
@@ -55,7 +55,7 @@ pub(crate) use repeated;
 /// Runs steps in a transaction.
 macro_rules! transact {
     ($client:expr, |$transaction:ident| $steps:expr) => {
-        $crate::client::repeated!($client, async {
+        $crate::client::repeated!(async {
             let $transaction = $client.begin().await?;
             let done = $steps;
             $transaction.end(done).await

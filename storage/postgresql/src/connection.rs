@@ -142,8 +142,8 @@ impl Connection {
             return Ok(there);
         }
         let types: Vec<Type> = query.params.iter().map(|param| param.of.clone()).collect();
-        let statement = self.client.prepare_typed(&query.text, &types).await;
-        let statement = statement.map_err(|error| SqlError::from(error).of(query.month))?;
+        let statement = self.in_time(self.client.prepare_typed(&query.text, &types)).await;
+        let statement = statement.map_err(|error| error.of(query.month))?;
         if let Some(mut kept) = self.kept() {
             if kept.len() >= PREPARED_MAX {
                 kept.clear();

@@ -57,12 +57,18 @@ impl SqlFeeds for Feeds<'_> {
         statement: &'static str,
         values: Vec<Value<'_>>,
     ) -> Result<Vec<Row>> {
-        let statement = self.query(statement, values);
         if !self.is_writing {
-            return statement.await;
+            return self.query(statement, values).await;
         }
-        let lock = self.names.query(None, LOCK, params![feed.as_str()]);
-        let (locked, rows) = join(self.connection.run(&lock), statement).await;
+        let Self { connection, names, .. } = self;
+        let lock = names.query(None, LOCK, params![feed.as_str()]);
+        let query = names.query(None, statement, values);
+        // What is prepared already would be sent before what is not.
+        let (of_lock, of_query) =
+            (connection.prepare(&lock).await?, connection.prepare(&query).await?);
+        let locked = connection.run_prepared(&lock, of_lock.as_ref());
+        let rows = connection.run_prepared(&query, of_query.as_ref());
+        let (locked, rows) = join(locked, rows).await;
         locked.and(rows)
     }
 
@@ -87,7 +93,7 @@ pub(crate) async fn fetch(
     after: FeedSyncId,
     limit: PageLimit,
 ) -> Result<Option<FeedPage>> {
-    repeated!(client, async {
+    repeated!(async {
         let connection = &*client.any_reader().await?;
         let rows = Feeds { connection, names: &client.names, is_writing: false };
         rules::fetch(&rows, feed, after, limit).await
