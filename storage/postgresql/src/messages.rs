@@ -113,8 +113,8 @@ impl MessageCalls for PostgresClient {
     }
 }
 
-/// Stores a message that exceeds a bound, or replaces one with a receipt. Sets how many gave way, unless the message is
-/// there: an attempt whose commit was not answered has stored it and set that.
+/// Stores a message that exceeds a bound, or replaces one with a receipt. Sets how many gave way, unless an attempt whose
+/// commit was not answered has stored the message and set that.
 async fn store_with_care(
     transaction: &Transaction<'_>,
     uaid: Uaid,
@@ -122,14 +122,16 @@ async fn store_with_care(
     message: &Message,
     gave_way: &mut u64,
 ) -> Result<Stored> {
-    // It locks the agent's rows. From then on the message is of a registered channel, and the newest of its topic.
-    let values = store_values(uaid, message, &transaction.client.options.waiting);
-    if let Some(stored) = stored(&transaction.run(Some(month), STORE, values).await?)? {
-        return Ok(stored);
-    }
+    lock(transaction, uaid, month).await?;
     let found = transaction.run(Some(month), FIND, params![uaid, message.id]).await?;
     if !found.is_empty() {
         return Ok(Stored::Done);
+    }
+    *gave_way = 0;
+    // Under the lock: from then on the message is of a registered channel, and the newest of its topic.
+    let values = store_values(uaid, message, &transaction.client.options.waiting);
+    if let Some(stored) = stored(&transaction.run(Some(month), STORE, values).await?)? {
+        return Ok(stored);
     }
     let topic = message.topic.as_ref().map(Topic::as_str);
     let replaced = params![uaid, message.chid, topic];
