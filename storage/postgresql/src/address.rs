@@ -50,6 +50,8 @@ const SSL_MODES: [&str; 4] = ["disable", "require", "verify-ca", "verify-full"];
 const ENCODED: &str = "write `@` as %40, `?` as %3F and `/` as %2F in a user, a password and a name: behind \
                        USER:PASSWORD@ is HOST";
 
+const OPTION: &str = "it has an option that is not known: write `&` in a password as %26";
+
 /// After this time without an answer of the machine of the server, a connection ends.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
@@ -158,8 +160,11 @@ fn parse(url: &str) -> Result<(Config, Option<String>, Option<PathBuf>), Address
         true => base.to_owned(),
         false => format!("{base}?{}", others.join("&")),
     };
-    // The driver's own words have no part of the URL, which may have a password.
-    let config = rest.parse::<Config>().map_err(|error| AddressError::Url(reason(&error)))?;
+    let config = rest.parse::<Config>().map_err(|error| match reason(&error) {
+        // The driver shows its name, which may be a part of a password.
+        why if why.starts_with("unknown option") => AddressError::Url(OPTION.to_owned()),
+        why => AddressError::Url(why),
+    })?;
     Ok((config, ssl_mode, root_certificates))
 }
 
@@ -393,6 +398,7 @@ mod tests {
             ("postgresql://u:p@s/secret@127.0.0.1/db", "%40"),
             ("postgresql://u:1?secret=secret@127.0.0.1/db", "%3F"),
             ("postgresql://u:secret@db/d?sslrootcert=/no/such/file", "/no/such/file"),
+            ("postgresql://u@db/d?password=a&secret=x", "%26"),
         ] {
             let error = parsed(url, &[]).err().expect(url).to_string();
             assert!(error.contains(part) && !error.contains("secret"), "{url}: {error}");
