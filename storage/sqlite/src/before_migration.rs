@@ -13,7 +13,7 @@ use storage::upgrade::UpgradeStep;
 
 use crate::connection::{ConnectionRole, connect_in_any_mode};
 use crate::error::OpenError;
-use crate::page_copy::copy_pages;
+use crate::page_copy::{PAGE_BYTES, copy_pages};
 use crate::upgrade::{OldFile, Upgrading};
 
 /// Refuses if fewer than `free_bytes_min` would be left free beside the copies.
@@ -67,5 +67,3 @@ pub(crate) fn copy(
     }
     Ok(())
 }
-
-const PAGE_BYTES: u64 = 4096;

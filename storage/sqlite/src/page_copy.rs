@@ -13,7 +13,10 @@ use storage::store::StoreError;
 use crate::connection::synchronous;
 use crate::statements::run;
 
-/// Pages of 4 KiB that one step copies.
+/// The size of a page in all files.
+pub(crate) const PAGE_BYTES: u64 = 4096;
+
+/// Pages that one step copies.
 const STEP_PAGES: i32 = 1024;
 
 /// Copies a file of any journal mode to a new one, which the caller syncs. Returns the number of pages.

@@ -18,7 +18,7 @@ use storage::upgrade::UpgradeWatch;
 use crate::connection::{ConnectionRole, connect};
 use crate::error::{OpenError, WriterError};
 use crate::files::DataDir;
-use crate::page_copy::{copy_pages, failed, unwritable};
+use crate::page_copy::{PAGE_BYTES, copy_pages, failed, unwritable};
 use crate::statements::{pragma, run};
 
 /// Read transactions on all files.
@@ -50,7 +50,7 @@ impl Snapshot {
     ) -> Result<(), StoreError> {
         let pages = self.0.iter().map(|(key, conn)| pages(*key, conn));
         let total: u64 = pages.sum::<Result<_, _>>()?;
-        check_space(data_dir, total * 4096, free_bytes_min)?;
+        check_space(data_dir, total * PAGE_BYTES, free_bytes_min)?;
         let (dir, mut done) = (data_dir.path().join(SNAPSHOT_DIR), 0);
         for (key, conn) in self.0 {
             let path = dir.join(key.to_string());
