@@ -28,13 +28,31 @@ struct Caller {
     at: Time,
 }
 
+impl Caller {
+    /// Not if its time is of the future either: this clock was set back.
+    fn is_remembered(&self, now: Time) -> bool {
+        ClockDifference::between(now, self.at).span() < REMEMBERED
+    }
+
+    fn calling(&self, now: Time) -> CallingNode {
+        let Self { introduction, ahead, at } = self;
+        CallingNode {
+            name: introduction.name.clone(),
+            role: introduction.role.clone(),
+            version: introduction.version.clone(),
+            called_s_ago: now.since(*at).0 / 1000,
+            clock_ahead_s: ahead.seconds(),
+        }
+    }
+}
+
 impl Callers {
     /// Remembers the sender of a signed request, if its body is an introduction.
     pub(super) fn note(&self, body: &[u8], now: Time) {
         let Some(introduction) = Introduction::parse(body) else { return };
         let ahead = ClockDifference::between(Time(introduction.time_ms), now);
         let mut callers = self.0.lock();
-        callers.retain(|_, caller| now.since(caller.at) < REMEMBERED);
+        callers.retain(|_, caller| caller.is_remembered(now));
         if callers.len() < CALLERS_MAX || callers.contains_key(&introduction.name) {
             let name = introduction.name.clone();
             callers.insert(name, Caller { introduction, ahead, at: now });
@@ -42,24 +60,15 @@ impl Callers {
     }
 
     pub fn list(&self, now: Time) -> Vec<CallingNode> {
-        let callers = self.0.lock();
-        let remembered = callers.values().filter(|caller| now.since(caller.at) < REMEMBERED);
-        let listed = remembered.map(|Caller { introduction, ahead, at }| CallingNode {
-            name: introduction.name.clone(),
-            role: introduction.role.clone(),
-            version: introduction.version.clone(),
-            called_s_ago: now.since(*at).0 / 1000,
-            clock_ahead_s: ahead.seconds(),
-        });
-        listed.collect()
+        self.some(now, usize::MAX).0
     }
 
-    /// Some of them, and how many there are beside those.
-    pub(super) fn some(&self, now: Time) -> (Vec<CallingNode>, usize) {
-        let mut callers = self.list(now);
-        let others = callers.len().saturating_sub(NAMED_MAX);
-        callers.truncate(NAMED_MAX);
-        (callers, others)
+    /// At most `max` of them, and how many there are beside those.
+    pub(super) fn some(&self, now: Time, max: usize) -> (Vec<CallingNode>, usize) {
+        let callers = self.0.lock();
+        let mut remembered = callers.values().filter(|caller| caller.is_remembered(now));
+        let some = remembered.by_ref().take(max).map(|caller| caller.calling(now)).collect();
+        (some, remembered.count())
     }
 }
 
@@ -112,14 +121,15 @@ mod tests {
         introduce(&callers, "further:1", later, 0);
         introduce(&callers, &name(0), later, 0);
         assert_eq!(names(&callers, later), (0..CALLERS_MAX).map(name).collect::<Vec<_>>());
-        let (some, others) = callers.some(later);
+        let (some, others) = callers.some(later, NAMED_MAX);
         assert_eq!((some.len(), &*some[NAMED_MAX - 1].name), (NAMED_MAX, "n035:1"));
         assert_eq!(others, CALLERS_MAX - NAMED_MAX);
+        assert!(names(&callers, Time(NOW.0 - REMEMBERED.0)).is_empty(), "this clock was set back");
         let forgotten = NOW + REMEMBERED;
         assert_eq!(names(&callers, Time(forgotten.0 - 1)).len(), CALLERS_MAX);
         assert_eq!(names(&callers, forgotten), [name(0)]);
         introduce(&callers, "further:1", forgotten, 0);
         assert_eq!(names(&callers, forgotten), ["further:1".to_owned(), name(0)]);
-        assert_eq!(callers.some(forgotten).1, 0);
+        assert_eq!(callers.some(forgotten, NAMED_MAX).1, 0);
     }
 }

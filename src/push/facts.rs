@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use actors::broadcasts::BroadcastView;
 use actors::observe::{BreakerState, PeerStatus};
 use actors::registry::CountConnections;
-use state_machine::{ClockComparison, Month, Span, Uaid};
+use state_machine::{ClockComparison, ClockDifference, Month, Span, Uaid};
 use storage::{DiskSpace, StoreError};
 use tokio::time::timeout;
 
@@ -15,6 +15,7 @@ use crate::limits::{PortName, PortState};
 use crate::system::clock::day;
 use crate::system::printable::{count, time_left};
 use crate::system::tls::certificate::Certificate;
+use crate::system::unix_socket::Lost;
 
 /// Maximum time for the store or the registry to answer a check.
 const CHECK_WAIT: Duration = Duration::from_secs(2);
@@ -28,6 +29,9 @@ const NEARLY_FULL_PART: usize = 10;
 /// What a public port does that is full.
 const PORT_FULL: &str = "New connections are answered 503, or closed before TLS, so no further user agent connects. Those that are \
      connected stay so.";
+
+/// What to do about a disk whose space this process does not know.
+const FREE_SPACE: &str = "Free some space on the disk of the database.";
 
 /// What to do about a file in the place of the socket.
 const REMOVE_FILE: &str = "Remove that file, then restart the server. If systemd made the socket, restart its unit `kalends.socket`.";
@@ -83,11 +87,12 @@ fn of_process(common: &SharedState, findings: &mut Findings) {
     // A server that drains has removed it.
     let socket = judge.socket.get().filter(|_| !common.is_draining());
     if let Some((place, lost)) = socket.and_then(|place| Some((place, place.lost()?))) {
-        let found = format!("the socket {} was {lost}", place.path().display());
-        let found = findings.add(Check::Socket, found);
-        if place.is_replaced() {
-            found.remedy = REMOVE_FILE.into();
-        }
+        let (how, remedy) = match lost {
+            Lost::Removed => ("removed", Check::Socket.remedy()),
+            Lost::Replaced => ("replaced by another file", REMOVE_FILE),
+        };
+        let found = format!("the socket {} was {how}", place.path().display());
+        findings.add(Check::Socket, found).remedy = remedy.into();
     }
     let certificates = &common.certificates;
     match (certificates.current(), &*certificates.awaited.lock()) {
@@ -161,9 +166,15 @@ fn of_store(disk: Option<DiskSpace>, findings: &mut Findings) {
 }
 
 fn of_disk(disk: Option<DiskSpace>, is_full: bool, findings: &mut Findings) {
-    let data_dir = &findings.judge.data_dir;
-    let (free, min) = disk.map_or((0, 0), |disk| (disk.free_bytes, disk.free_bytes_min));
-    let is_low = disk.is_some() && disk::is_low(free, min);
+    let Judge { data_dir, database, .. } = findings.judge;
+    let Some(DiskSpace { free_bytes: free, free_bytes_min: min, .. }) = disk else {
+        if is_full {
+            let found = findings.add(Check::Space, format!("the disk of {database} is full"));
+            found.remedy = FREE_SPACE.into();
+        }
+        return;
+    };
+    let is_low = disk::is_low(free, min);
     let space = if is_low { disk::low(free, min) } else { disk::free(free) };
     let found = format!("the disk of {data_dir} has {space}");
     if is_full {
@@ -234,10 +245,11 @@ fn of_peers(peers: &[PeerStatus], findings: &mut Findings) {
 fn of_clocks(clocks: &ClockComparison, findings: &mut Findings) {
     let mut sentences = clocks::sentences(clocks);
     let refused = *findings.judge.refused_call.lock();
-    if let Some(call) = refused.filter(|call| findings.now.since(call.at) < REFUSED_CALL_KEPT) {
+    let age = |at| ClockDifference::between(findings.now, at).span();
+    if let Some(call) = refused.filter(|call| age(call.at) < REFUSED_CALL_KEPT) {
         let (from, distance) = (call.from, clocks::distance(call.ahead));
         sentences.push(format!(
-            "The calls of a node at {from} are refused, as its clock is {distance} this one: set the wrong one."
+            "Calls from {from} are refused, as their clock is {distance} this one: if it is that of a node, set the wrong one."
         ));
     }
     if !sentences.is_empty() {
@@ -271,7 +283,7 @@ mod tests {
     use rustls::crypto::aws_lc_rs::default_provider;
     use rustls::pki_types::PrivateKeyDer;
     use rustls::sign::CertifiedKey;
-    use state_machine::{ClockDifference, NodeId, Time};
+    use state_machine::{NodeId, Time};
 
     use super::*;
     use crate::push::judge::RefusedCall;
@@ -317,7 +329,7 @@ mod tests {
             (&full, Some(disk(0, GIB)), &[(Check::Space, written)]),
             (&full, Some(disk(0, 0)), &[(Check::Space, written)]),
             (&full, Some(disk(9 * GIB, GIB)), &[(Check::Space, written)]),
-            (&full, None, &[(Check::Space, written)]),
+            (&full, None, &[(Check::Space, None)]),
             (&failed, Some(disk(9 * GIB, GIB)), &[(Check::Store, Some("it is gone"))]),
             (
                 &failed,
@@ -412,9 +424,10 @@ mod tests {
         let clocks = [("http://c:1", 1200), ("http://d:1", 0)];
         let clocks = clocks.map(|(node, seconds)| (NodeId::new(node), ahead(seconds)));
         let clocks = ClockComparison::of(clocks, Span::from_secs(60));
+        let called = Time(2 * REFUSED_CALL_KEPT.0);
         let add = |findings: &mut Findings<'_>| {
             let (from, ahead) = (IpAddr::V4(Ipv4Addr::LOCALHOST), ahead(-172_800));
-            let call = RefusedCall { at: Time(0), from, ahead };
+            let call = RefusedCall { at: called, from, ahead };
             *findings.judge.refused_call.lock() = Some(call);
             of_peers(&peers, findings);
             of_clocks(&clocks, findings);
@@ -422,14 +435,16 @@ mod tests {
         let settings = Settings::default();
         let silent = "2 nodes do not answer: http://a:1, http://b:1";
         let wrong = "the clock of http://c:1 is 20 min ahead of the others: set it";
-        let refused = "The calls of a node at 127.0.0.1 are refused, as its clock is 48 h behind this one: set the \
-                       wrong one";
-        let kept = Time(REFUSED_CALL_KEPT.0);
+        let refused = "Calls from 127.0.0.1 are refused, as their clock is 48 h behind this one: if it is that of a \
+                       node, set the wrong one";
+        let kept = Time(called.0 + REFUSED_CALL_KEPT.0);
         assert_eq!(
             found(add, &settings, Time(kept.0 - 1)),
             [silent.to_owned(), format!("{wrong}. {refused}")]
         );
         assert_eq!(found(add, &settings, kept), [silent, wrong]);
+        // This clock was the wrong one, and was set back.
+        assert_eq!(found(add, &settings, Time(0)), [silent, wrong]);
     }
 
     #[test]

@@ -142,8 +142,8 @@ impl BoundSocket {
     pub(super) fn place(&self) -> Option<SocketPlace> {
         match (&self.address, &self.file) {
             (_, Some(file)) => Some(file.place().clone()),
-            // The file of an inherited one. Without it the operator has removed it already.
-            (ListenAddress::Unix(path), None) => SocketPlace::of(path).ok(),
+            // The file of an inherited one.
+            (ListenAddress::Unix(path), None) => Some(SocketPlace::of(path)),
             (ListenAddress::Tcp(_), None) => None,
         }
     }

@@ -28,8 +28,15 @@ pub struct SocketFile {
 #[derive(Debug, Clone)]
 pub struct SocketPlace {
     path: PathBuf,
-    /// Device and inode. An open socket keeps its inode, so no other file has it.
-    file: (u64, u64),
+    /// Device and inode. An open socket keeps its inode, so no other file has it. None if there was no file.
+    file: Option<(u64, u64)>,
+}
+
+/// What happened to the file of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lost {
+    Removed,
+    Replaced,
 }
 
 /// Listens at a path. A socket that a killed process left there is replaced.
@@ -42,7 +49,7 @@ pub fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
         }
         bound => bound?,
     };
-    let file = SocketFile { place: SocketPlace::of(path)?, lock };
+    let file = SocketFile { place: SocketPlace::of(path), lock };
     fs::set_permissions(path, Permissions::from_mode(MODE))?;
     Ok((listener, file))
 }
@@ -51,13 +58,8 @@ fn lock(path: &Path) -> io::Result<File> {
     let of_file =
         |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let lock = durable::lock_file(path).map_err(|error| match fs::symlink_metadata(path) {
-        // The directory is right, and this file in it is not.
-        Ok(found) if error.kind() == ErrorKind::PermissionDenied => io::Error::other(format!(
-            "{} belongs to uid {}: remove it, or run the server as that user",
-            path.display(),
-            found.uid()
-        )),
-        _ => of_file(error),
+        Ok(found) => of_file(not_ours(error, found.uid())),
+        Err(_) => of_file(error),
     })?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
@@ -66,6 +68,16 @@ fn lock(path: &Path) -> io::Result<File> {
             Err(io::Error::new(ErrorKind::AddrInUse, why))
         }
         Err(TryLockError::Error(error)) => Err(of_file(error)),
+    }
+}
+
+/// The error of a file that is there: if it may not be opened, its directory is right, and its owner is not.
+fn not_ours(error: io::Error, owner: u32) -> io::Error {
+    match error.kind() {
+        ErrorKind::PermissionDenied => io::Error::other(format!(
+            "it belongs to uid {owner}: remove it, or run the server as that user"
+        )),
+        _ => error,
     }
 }
 
@@ -91,26 +103,25 @@ fn remove_left(path: &Path) -> io::Result<()> {
 
 impl SocketPlace {
     /// The place of a socket that is bound.
-    pub fn of(path: &Path) -> io::Result<Self> {
-        let file = id(&fs::symlink_metadata(path)?);
-        Ok(Self { path: path.to_owned(), file })
+    pub fn of(path: &Path) -> Self {
+        let file = fs::symlink_metadata(path).ok().map(|file| id(&file));
+        Self { path: path.to_owned(), file }
     }
 
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What happened to the file, unless the path still leads to the socket.
-    pub fn lost(&self) -> Option<&'static str> {
+    /// None if the path leads to the socket, or if that cannot be seen.
+    pub fn lost(&self) -> Option<Lost> {
         match fs::symlink_metadata(&self.path) {
-            Ok(file) if id(&file) == self.file => None,
-            Ok(_) => Some("replaced by another file"),
-            Err(_) => Some("removed"),
+            Ok(file) if Some(id(&file)) == self.file => None,
+            Ok(_) => Some(Lost::Replaced),
+            Err(error) => match error.kind() {
+                ErrorKind::NotFound | ErrorKind::NotADirectory => Some(Lost::Removed),
+                _ => None,
+            },
         }
-    }
-
-    pub fn is_replaced(&self) -> bool {
-        fs::symlink_metadata(&self.path).is_ok_and(|file| id(&file) != self.file)
     }
 }
 
@@ -185,23 +196,11 @@ mod tests {
     }
 
     #[test]
-    fn the_lock_of_another_user_is_named_with_its_owner() {
-        let dir = tempfile::tempdir().unwrap();
-        let (path, lock) = (dir.path().join("http.sock"), dir.path().join("http.sock.lock"));
-        fs::write(&lock, "").unwrap();
-        fs::set_permissions(&lock, Permissions::from_mode(0o400)).unwrap();
-        let owner = fs::metadata(&lock).unwrap().uid();
-        match bind(&path) {
-            // Root may open each file.
-            Ok(_) => assert_eq!(owner, 0),
-            Err(error) => assert_eq!(
-                error.to_string(),
-                format!(
-                    "{} belongs to uid {owner}: remove it, or run the server as that user",
-                    lock.display()
-                )
-            ),
-        }
+    fn a_lock_that_may_not_be_opened_is_told_with_its_owner() {
+        let told = |kind| not_ours(io::Error::from(kind), 7).to_string();
+        let expected = "it belongs to uid 7: remove it, or run the server as that user";
+        assert_eq!(told(ErrorKind::PermissionDenied), expected);
+        assert!(!told(ErrorKind::StorageFull).contains("uid"));
     }
 
     #[test]
@@ -211,10 +210,10 @@ mod tests {
         let (_listener, file) = bind(&path).unwrap();
         assert_eq!(file.place().lost(), None);
         fs::remove_file(&path).unwrap();
-        assert_eq!((file.place().lost(), file.place().is_replaced()), (Some("removed"), false));
+        assert_eq!(file.place().lost(), Some(Lost::Removed));
+        assert_eq!(SocketPlace::of(&path).lost(), Some(Lost::Removed));
         let _other = UnixListener::bind(&path).unwrap();
-        let lost = Some("replaced by another file");
-        assert_eq!((file.place().lost(), file.place().is_replaced()), (lost, true));
+        assert_eq!(file.place().lost(), Some(Lost::Replaced));
         drop(file);
         assert!(path.exists());
     }

@@ -51,7 +51,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::about::AboutNode;
-use super::callers::Callers;
+use super::callers::{Callers, NAMED_MAX};
 use super::request::PeerRequest;
 use super::signature::{
     ABOUT_HEADER, ABOUT_MAC_HEADER, ANSWER_MAC_HEADER, ClusterKeys, Refused, Request, RequestMac,
@@ -315,7 +315,7 @@ async fn answer(request: HttpRequest, payload: Payload, port: Data<RouterPort>) 
             let mut answer = HttpResponse::build(status);
             answer.insert_header((ANSWER_MAC_HEADER, signature));
             if is_of_operator {
-                let (callers, callers_left_out) = port.callers.some(port.clock.now());
+                let (callers, callers_left_out) = port.callers.some(port.clock.now(), NAMED_MAX);
                 let about = AboutNode { callers, callers_left_out, ..(port.about)() }.to_text();
                 let signature = port.keys.sign_about(&mac, status.as_u16(), &about);
                 answer.insert_header((ABOUT_HEADER, about));

@@ -186,7 +186,7 @@ impl PeerState {
     pub(super) fn next(&self, now: Time) -> NextAction {
         let mut state = self.state.lock();
         self.log_outage(&mut state, now);
-        // Without it, an unused node whose introduction fails left the table before anybody saw that it is down.
+        // A node that is down stays listed for that time, although it is unused: a finding names it.
         let began = state.outage.as_ref().map_or(Time(0), |outage| outage.since);
         let is_evictable = self.is_evictable(now) && now.since(began) >= self.limits.evict_after;
         let next = state.next(now, is_evictable);

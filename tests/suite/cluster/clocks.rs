@@ -181,8 +181,7 @@ async fn a_node_more_than_a_day_away_gets_its_messages_from_the_store() {
     assert_eq!(clocks_of(&cluster.endpoint_nodes[0]).await, Value::Null);
     // No node knows the other one: the one that refuses says from where it was called.
     let found = findings(&cluster.connection_nodes[0]).await;
-    let refused =
-        "the calls of a node at 127.0.0.1 are refused, as its clock is 48 h behind this one";
+    let refused = "Calls from 127.0.0.1 are refused, as their clock is 48 h behind this one";
     let is_refused = |finding: &Value| {
         finding["check"] == "clock"
             && finding["found"].as_str().is_some_and(|it| it.starts_with(refused))
