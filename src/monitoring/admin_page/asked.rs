@@ -41,8 +41,10 @@ impl<T: Default> Asked<T> {
     }
 
     /// What was asked has changed: the next round is due.
-    pub(super) fn renew(&self) {
-        *self.due.lock() = None;
+    pub(super) fn renew(&self, now: Time) {
+        if let Some(due) = &mut *self.due.lock() {
+            *due = (*due).min(now);
+        }
     }
 }
 
@@ -71,9 +73,11 @@ mod tests {
         let begins = |second: u64| asked.begin(Time(second * 1000), EVERY).is_some();
         assert!(begins(1000) && !begins(1001));
         asked.last().push(7);
-        asked.renew();
+        asked.renew(Time(1_002_000));
         assert!(begins(1002) && !begins(1003));
         assert!(begins(1062 + 59) && *asked.last() == [7]);
+        // What was asked has changed while no page was open.
+        asked.renew(Time(1_241_000));
         assert!(begins(1121 + 120) && asked.last().is_empty());
     }
 

@@ -58,7 +58,7 @@ pub(super) fn ask_nodes(page: &Data<AdminPage>, now: Time) {
     let known = page.node.nodes().map(known).unwrap_or_default();
     if *page.live.nodes_known.lock() != known {
         *page.live.nodes_known.lock() = known;
-        page.live.nodes.renew();
+        page.live.nodes.renew(now);
     }
     let Some(round) = page.live.nodes.begin(now, ASK_EVERY) else { return };
     let page = Data::clone(page);

@@ -53,6 +53,8 @@ const since = (ms) => duration(Math.max(0, now.at - ms) / 1000);
 const clock = (ms) => new Date(ms).toLocaleTimeString("en-GB");
 /** The name of a setting keeps its letters. */
 const sentence = (text) => (/^\w*_/.test(text) ? text : text[0].toUpperCase() + text.slice(1));
+/** A sentence that others may have a part of: their backticks are no code. */
+const quoted = (text) => sentence(text).replaceAll("`", "'");
 const count = (value, thing) => `${number(value)} ${thing}${value === 1 ? "" : "s"}`;
 
 /** The upper bound of the band in which the share lies. */
@@ -189,10 +191,9 @@ function made(name, parent, properties = {}) {
   return element;
 }
 
-/** The advice of a finding on this page, which has the nodes and knows whose certificate it is. */
-function advice({ found, remedy }) {
-  const here = found.includes("tls_certificate") ? remedy.replace(/ With `domain`[^.]*\./, "") : remedy;
-  return here.replace("`kalends nodes`", "The table of nodes below");
+/** The advice of a finding on this page, which has the nodes. */
+function advice({ remedy }) {
+  return remedy.replace("`kalends nodes`", "The table of nodes below");
 }
 
 /** In the time zone of the browser, with the day if it is another one. */
@@ -273,7 +274,7 @@ function fillResources() {
     const part = limit ? Math.min(100, Math.round((100 * used) / limit)) : 100;
     const bar = cell.lastElementChild;
     Object.assign(bar, { ariaLabel: `${name}, percent of its limit`, ariaValueNow: String(part) });
-    bar.className = (words ? severity : part >= 90 && "outage") || "";
+    bar.className = severity ?? (!words && part >= 90 ? "warning" : "");
     bar.firstElementChild.style.width = `${part}%`;
     bar.firstElementChild.hidden = !used;
   }
@@ -314,12 +315,13 @@ function verdict() {
   const outages = now.findings.filter(({ severity }) => severity === "outage");
   const [first] = outages;
   if (first?.check === "certificate") return [`${first.effect} ${advice(first)}`, "bad"];
-  if (first) return [`${sentence(first.found)}. ${first.effect}`, "bad"];
+  if (first) return [`${quoted(first.found)}. ${first.effect}`, "bad"];
   if (now.nodes.some(isSilent) && now.findings.every(({ check }) => check === "nodes")) return [silentNodes(), "warned"];
   const [only] = now.findings;
-  if (only?.check === "certificate_ends" && now.findings.length === 1)
-    return [`Renew the certificate, or no device trusts this server any more: ${only.found}.`, "warned"];
-  if (now.findings.length === 1) return [`The server works, with a warning: ${now.findings[0].found}.`, "warned"];
+  if (now.findings.length === 1) {
+    const first = only.check === "certificate_ends" ? advice(only) : "The server works, with a warning.";
+    return [`${first} ${quoted(only.found)}.`, "warned"];
+  }
   if (now.findings.length) return [`The server works, with ${now.findings.length} warnings.`, "warned"];
   if (isNew()) return ["Everything works. No user agent has connected yet.", "good"];
   const parts = now.nodes.length ? [count(now.nodes.length, "node")] : [];
