@@ -213,6 +213,10 @@ pub(super) fn certificate(socket: &WebSocket, findings: &mut Findings) -> io::Re
 }
 
 pub(super) fn ends(valid: Validity, now: Time) -> Verdict {
+    if valid.begins > now {
+        let remedy = "compare the clock of this machine with another, or use a certificate that is valid now";
+        return (Level::Fail, "it begins only later".to_owned(), remedy);
+    }
     let level = if valid.ends_soon(now).is_some() { Level::Warn } else { Level::Ok };
     let left = valid.expires.since(now);
     let found = format!("it ends in {}", time_left(left));
@@ -293,6 +297,8 @@ mod tests {
             let (found_level, found, _) = ends(valid, now);
             assert_eq!((found_level, found), (level, format!("it ends in {left}")));
         }
+        let later = Validity { begins: Time(day), ..valid };
+        assert_eq!([day - 1, day].map(|now| ends(later, Time(now)).0), [Level::Fail, Level::Ok]);
     }
 
     #[test]

@@ -166,8 +166,9 @@ impl<'a, S: Source> Importer<'a, S> {
         let bridged = tally.bridged();
         if bridged > 0 && !self.has_auth_keys {
             faults.push(format!(
-                "{bridged} users are behind a bridge and keys.toml has no auth_keys: add the auth_keys of autoendpoint \
-                 before the server starts, or their requests are refused for good"
+                "{} behind a bridge and keys.toml has no auth_keys: add the auth_keys of autoendpoint \
+                 before the server starts, or their requests are refused for good",
+                if bridged == 1 { "1 user is".to_owned() } else { format!("{bridged} users are") }
             ));
         }
         faults

@@ -28,8 +28,11 @@ pub fn back_up(
     spawn(async move {
         let (judge, log) = (&common.judge, &common.log);
         let end = match written.await {
-            // It panicked.
-            Err(_) => return,
+            Err(_) => {
+                let why = "the backup panicked";
+                judge.maintenance.failed(Task::Backup.place(), why);
+                Err(why.to_owned())
+            }
             Ok(Ok(())) => {
                 judge.maintenance.succeeded(Task::Backup.place(), context.now());
                 judge.backed_up(context.now());

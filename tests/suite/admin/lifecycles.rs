@@ -42,7 +42,7 @@ async fn active_agents_are_kept_and_inactive_ones_are_dropped_with_the_old_table
         // The move to this month ends after the last ack; only then a subscription is answered.
         agent.register().await;
         let dropped = fixture.stdout_of(&drop_those_of_long_ago(1000)).await;
-        assert!(dropped.starts_with("found 1 user"), "{dropped}");
+        assert!(dropped.starts_with("found 1 user last"), "{dropped}");
         assert!(dropped.contains("\ndropped 1 user; 0 connected meanwhile"), "{dropped}");
         let old = format!("dropped {}, which no agent is on\n", long_ago());
         fixture.prints("tables drop-old", &old).await;

@@ -254,7 +254,7 @@ async fn an_import_creates_the_store_beside_the_keys_and_reports_keys_that_open_
     assert!(ended.stdout.starts_with(imported), "{ended:?}");
     for expected in [
         "\nbehind a bridge: fcm/fenix 1\n",
-        "\n1 users are behind a bridge and keys.toml has no auth_keys: add the auth_keys of",
+        "\n1 user is behind a bridge and keys.toml has no auth_keys: add the auth_keys of",
     ] {
         assert!(ended.stdout.contains(expected), "{ended:?}");
     }

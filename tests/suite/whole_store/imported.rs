@@ -69,7 +69,7 @@ async fn imports_change_no_row_that_was_there_and_add_the_users_that_were_not() 
             let mut import = vec!["import", "--server-stopped"];
             import.splice(1..1, words.iter().map(String::as_str));
             let printed = run(launch, &import, &dir).await;
-            assert!(printed.contains("imported 1 user"), "{store}: {printed}");
+            assert!(printed.contains("imported 1 user ("), "{store}: {printed}");
             assert!(printed.contains("skipped 1 user already in the store"), "{store}: {printed}");
             assert_added(store, &before, &rows().await);
         }

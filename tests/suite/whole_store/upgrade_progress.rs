@@ -117,7 +117,7 @@ async fn a_command_shows_the_upgrade_of_its_store_on_standard_error() {
     second.succeeded();
 }
 
-/// The figures of docs/performance.md are made by this script.
+/// docs/performance.md names the script.
 #[test]
 fn the_measurement_of_upgrades_still_makes_an_older_store() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/load/upgrade");
