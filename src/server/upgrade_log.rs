@@ -1,4 +1,5 @@
-//! What the log and the service manager learn while the server upgrades its store. It may take long, and serves nobody yet.
+//! Reports the upgrade of a store to the log and to systemd. An upgrade may take long, and the server answers nobody before its
+//! end.
 
 use std::time::Duration;
 

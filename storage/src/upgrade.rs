@@ -1,4 +1,4 @@
-//! The upgrade of files that an older version wrote, as whoever opens the store follows it.
+//! The progress of an upgrade, for whoever opens the store. An upgrade changes files that an older version wrote.
 
 use std::time::Duration;
 
