@@ -208,7 +208,7 @@ fn of_a_cluster(firefox: &mut Firefox) {
     );
 
     cluster.connection_nodes[0].restart();
-    let alone = &["with a warning: the clock of ", "20 min ahead"];
+    let alone = &["with a warning. The clock of ", "20 min ahead"];
     assert_shown(
         firefox,
         (&cluster.endpoint_nodes[0], &page(&cluster.connection_nodes[1])),

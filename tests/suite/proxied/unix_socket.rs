@@ -48,11 +48,12 @@ impl Home {
         Program::start(command)
     }
 
-    /// Starts a server, and waits until it accepts connections.
+    /// Starts a server, and waits until it answers: it listens before it opens its store.
     async fn start(&self, public_url: &str, more: &[&str]) -> Program {
         let server = self.begin(&self.data_dir(), public_url, more);
         let accepts = async || UnixStream::connect(self.socket()).await.is_ok();
         until(AT_ONCE, "the server listens", accepts).await;
+        assert_eq!(status(&self.socket(), VERSION).await, "HTTP/1.1 200");
         server
     }
 
