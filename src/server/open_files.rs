@@ -75,8 +75,8 @@ fn reserved(role: Role, settings: &Settings) -> usize {
     let store = match settings.store {
         StoreKind::Embedded => 0,
         StoreKind::DynamoDb => settings.dynamodb_connections_max,
-        // Of each of its three kinds.
-        StoreKind::PostgreSql => 3 * settings.postgresql_connections_max,
+        // Of each of its four kinds.
+        StoreKind::PostgreSql => 4 * settings.postgresql_connections_max,
     };
     // More than one node at its limit is no usual load. Without a file, its messages are stored.
     let peers = if role.is_cluster_node() { settings.node_requests_max } else { 0 };

@@ -228,7 +228,7 @@ settings! {
         /// Writes of one user agent in flight or waiting. Above it, the store is busy for that agent only.
         postgresql_agent_writes_max: usize = 192, in 32..=100_000, "operations";
 
-        /// Connections for writes, as many for reads, and as many for transactions of several steps.
+        /// Connections for writes, as many for records, for other reads, and for transactions of several steps.
         postgresql_connections_max: usize = 3, in 1..=1000, "connections";
 
         /// Threads that talk to PostgreSQL.

@@ -1,4 +1,5 @@
-//! The connections to the server: lanes for writes, some for reads, and some for transactions of several steps.
+//! The connections to the server: lanes for writes and for reads of records, some for other reads, and some for transactions
+//! of several steps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,14 +14,16 @@ use crate::connection::{Connection, Server};
 use crate::error::{ErrorKind, Result, SqlError};
 use crate::lanes::{Lanes, Written};
 use crate::migrations::Migration;
-use crate::sql::{Names, Param, Row};
+use crate::sql::{Names, Param, Query, Row};
 
 pub struct PostgresClient {
     pub(crate) server: Arc<Server>,
     pub(crate) names: Names,
     pub(crate) options: PostgresOptions,
     pub(crate) migrations: &'static [Migration],
-    lanes: Lanes,
+    lanes: Arc<Lanes>,
+    /// Reads of router records: those that have queued are one statement.
+    pub(crate) record_reads: Arc<Lanes>,
     readers: Vec<AsyncMutex<Option<Arc<Connection>>>>,
     next_reader: AtomicUsize,
     transactions: Arc<Semaphore>,
@@ -75,6 +78,7 @@ impl PostgresClient {
         let connections = options.connections.max(1);
         Self {
             lanes: Lanes::start(&server, connections),
+            record_reads: Lanes::start(&server, connections),
             readers: (0..connections).map(|_| AsyncMutex::default()).collect(),
             next_reader: AtomicUsize::new(0),
             transactions: Arc::new(Semaphore::new(connections)),
@@ -95,7 +99,11 @@ impl PostgresClient {
         template: &str,
         params: Vec<P>,
     ) -> Result<Written> {
-        self.lanes.write(uaid, self.names.query(month, template, params)).await
+        self.write_query(uaid, self.names.query(month, template, params)).await
+    }
+
+    pub(crate) async fn write_query(&self, uaid: Uaid, query: Query) -> Result<Written> {
+        self.lanes.write(uaid, query).await
     }
 
     /// Runs a read. It is repeated once if its connection ends.

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
+use postgresql_address::{Address, tls_problem};
 use tokio::time::timeout;
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Statement};
 
-use crate::address::{Address, tls_problem};
 use crate::error::{Result, SqlError};
 use crate::sql::{Query, Row};
 
@@ -90,16 +90,16 @@ impl Connection {
 
     /// Runs a statement, prepared before if this connection keeps statements.
     pub(crate) async fn run(&self, query: &Query) -> Result<Vec<Row>> {
-        self.in_time(async { self.send(query, self.prepare(query).await?.as_ref()).await }).await
+        self.in_time(async { self.send(&[query], self.prepare(query).await?.as_ref()).await }).await
     }
 
-    /// Runs a statement that was prepared. Those that are polled together are sent together.
+    /// Runs the statement of queries that join, which was prepared. Those that are polled together are sent together.
     pub(crate) async fn run_prepared(
         &self,
-        query: &Query,
+        queries: &[&Query],
         statement: Option<&Statement>,
     ) -> Result<Vec<Row>> {
-        self.in_time(self.send(query, statement)).await
+        self.in_time(self.send(queries, statement)).await
     }
 
     /// Runs statements without parameters and rows.
@@ -120,13 +120,14 @@ impl Connection {
         })
     }
 
-    async fn send(&self, query: &Query, statement: Option<&Statement>) -> Result<Vec<Row>> {
-        let values = query.params.iter().map(|param| &*param.value as &(dyn ToSql + Sync));
+    async fn send(&self, queries: &[&Query], statement: Option<&Statement>) -> Result<Vec<Row>> {
+        let (query, sent) = (queries[0], Query::sent(queries));
+        let values = sent.iter().map(|value| &**value as &(dyn ToSql + Sync));
         let rows = match statement {
             Some(statement) => self.client.query(statement, &values.collect::<Vec<_>>()).await,
             None => {
-                let types = query.params.iter().map(|param| param.of.clone());
-                self.client.query_typed(&query.text, &values.zip(types).collect::<Vec<_>>()).await
+                let params = values.zip(query.types()).collect::<Vec<_>>();
+                self.client.query_typed(&query.text, &params).await
             }
         };
         let rows = rows.map_err(|error| SqlError::from(error).of(query.month))?;
@@ -141,7 +142,7 @@ impl Connection {
         if there.is_some() {
             return Ok(there);
         }
-        let types: Vec<Type> = query.params.iter().map(|param| param.of.clone()).collect();
+        let types = query.types();
         let statement = self.in_time(self.client.prepare_typed(&query.text, &types)).await;
         let statement = statement.map_err(|error| error.of(query.month))?;
         if let Some(mut kept) = self.kept() {

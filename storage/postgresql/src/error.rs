@@ -3,12 +3,11 @@
 use std::io;
 use std::time::Duration;
 
+use postgresql_address::{AddressError, reason};
 use state_machine::Month;
 use storage::sql::values::TooLarge;
 use storage::store::StoreError;
 use tokio_postgres::error::SqlState;
-
-use crate::address::{AddressError, reason};
 
 pub(crate) type Result<T, E = SqlError> = std::result::Result<T, E>;
 

@@ -66,6 +66,7 @@ impl SqlFeeds for Feeds<'_> {
         // What is prepared already would be sent before what is not.
         let (of_lock, of_query) =
             (connection.prepare(&lock).await?, connection.prepare(&query).await?);
+        let (lock, query) = ([&lock], [&query]);
         let locked = connection.run_prepared(&lock, of_lock.as_ref());
         let rows = connection.run_prepared(&query, of_query.as_ref());
         let (locked, rows) = join(locked, rows).await;

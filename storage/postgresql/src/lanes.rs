@@ -1,16 +1,20 @@
-//! Writes that share a commit and a round trip.
+//! Writes that share a commit and a round trip, and reads that share a statement.
 //!
-//! Each lane is a connection with a queue. A lane takes what has queued and sends it as one transaction, pipelined with
-//! its commit, sorted by agent: all nodes lock rows in one order. If a statement fails, nothing of it is done, and each is
-//! sent alone, so that it fails alone. The queue of the engine (`storage::queue`) keeps the order of an agent's writes and
-//! bounds how many there are.
+//! Each lane is a connection. A lane takes what has queued and sends it as one transaction, pipelined with its commit,
+//! sorted by agent: all nodes lock rows in one order. Neighbours with the same statement are one call of it, if it takes
+//! arrays. A commit costs as much as several writes, so that a further lane begins only if [`SHARE`] writes wait for each
+//! one at work. If a statement fails, nothing of the transaction is done, and each is sent alone, so that it fails alone.
+//! The queue of the engine (`storage::queue`) keeps the order of an agent's writes and bounds how many there are.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::{join, join_all};
+use parking_lot::Mutex;
 use state_machine::Uaid;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::sleep;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{sleep, timeout};
 
 use crate::connection::{Connection, PAUSE, Server};
 use crate::error::{ErrorKind, Result, SqlError};
@@ -19,10 +23,28 @@ use crate::sql::{Query, Row};
 /// Writes in one transaction.
 const BATCH_MAX: usize = 200;
 
+/// Writes that wait for each lane at work when another one begins. A commit costs as much as five messages.
+const SHARE: usize = 16;
+
+/// After this time at work a lane is late, as its rows are locked or its connection hangs: others do not wait for it.
+const LATE: Duration = Duration::from_millis(50);
+
 /// Attempts of a write that is in the way of another node's, or whose connection ended.
 const ATTEMPTS_MAX: u32 = 4;
 
-pub(crate) struct Lanes(Vec<mpsc::UnboundedSender<Write>>);
+#[derive(Default)]
+pub(crate) struct Lanes {
+    waiting: Mutex<Waiting>,
+    /// Wakes an idle lane.
+    wake: Notify,
+}
+
+#[derive(Default)]
+struct Waiting {
+    writes: Vec<Write>,
+    /// Lanes at work that are not late.
+    at_work: usize,
+}
 
 struct Write {
     uaid: Uaid,
@@ -46,22 +68,50 @@ impl Written {
 }
 
 impl Lanes {
-    pub(crate) fn start(server: &Arc<Server>, count: usize) -> Self {
-        let start = |_| {
-            let (queue, writes) = mpsc::unbounded_channel();
+    pub(crate) fn start(server: &Arc<Server>, count: usize) -> Arc<Self> {
+        let lanes = Arc::<Self>::default();
+        for _ in 0..count.max(1) {
             let lane = Lane { server: server.clone(), connection: None };
-            drop(tokio::spawn(lane.serve(writes)));
-            queue
-        };
-        Self((0..count.max(1)).map(start).collect())
+            drop(tokio::spawn(lane.serve(lanes.clone())));
+        }
+        lanes
     }
 
     pub(crate) async fn write(&self, uaid: Uaid, query: Query) -> Result<Written> {
         let (reply, answer) = oneshot::channel();
-        let at = usize::from(uaid.0[15]) % self.0.len();
-        // It is open as long as this engine.
-        let _sent = self.0[at].send(Write { uaid, query, reply });
+        self.change(|waiting| waiting.writes.push(Write { uaid, query, reply }));
         answer.await.unwrap_or_else(|_| Err(SqlError::lost()))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Waiting)) {
+        let mut waiting = self.waiting.lock();
+        change(&mut waiting);
+        if waiting.wants_a_lane() {
+            self.wake.notify_one();
+        }
+    }
+
+    async fn take(&self) -> Vec<Write> {
+        loop {
+            if let Some(batch) = self.waiting.lock().take() {
+                return batch;
+            }
+            self.wake.notified().await;
+        }
+    }
+}
+
+impl Waiting {
+    fn wants_a_lane(&self) -> bool {
+        self.writes.len() > self.at_work * SHARE
+    }
+
+    fn take(&mut self) -> Option<Vec<Write>> {
+        self.wants_a_lane().then(|| {
+            self.at_work += 1;
+            let count = self.writes.len().min(BATCH_MAX);
+            self.writes.drain(..count).collect()
+        })
     }
 }
 
@@ -71,54 +121,76 @@ struct Lane {
 }
 
 impl Lane {
-    async fn serve(mut self, mut queue: mpsc::UnboundedReceiver<Write>) {
-        let mut batch = Vec::new();
-        while queue.recv_many(&mut batch, BATCH_MAX).await > 0 {
-            batch.sort_by_key(|write| write.uaid);
-            let lost = match batch.len() {
-                1 => false,
-                _ => match self.together(&batch).await {
-                    Ok(answers) => {
-                        for (write, rows) in batch.drain(..).zip(answers) {
-                            let _unread =
-                                write.reply.send(Ok(Written { rows, is_repeated: false }));
-                        }
-                        continue;
-                    }
-                    Err(error) => error.kind == ErrorKind::Lost,
-                },
-            };
-            let mut away = None;
-            for write in batch.drain(..) {
-                let written = match &away {
-                    Some(error) => Err(SqlError::clone(error)),
-                    None => self.alone(&write.query, lost).await,
-                };
-                // The others of this batch do not wait in turn for a server that is away.
-                away = written.as_ref().err().filter(|error| error.is_away()).cloned();
-                let _unread = write.reply.send(written);
+    async fn serve(mut self, lanes: Arc<Lanes>) {
+        loop {
+            let batch = lanes.take().await;
+            let mut work = pin!(self.execute(batch));
+            if timeout(LATE, &mut work).await.is_ok() {
+                lanes.waiting.lock().at_work -= 1;
+                continue;
             }
+            lanes.change(|waiting| waiting.at_work -= 1);
+            work.await;
+        }
+    }
+
+    async fn execute(&mut self, mut batch: Vec<Write>) {
+        batch.sort_by_key(|write| write.uaid);
+        let lost = match batch.len() {
+            1 => false,
+            _ => match self.together(&batch).await {
+                Ok(answers) => {
+                    for (write, rows) in batch.into_iter().zip(answers) {
+                        let _unread = write.reply.send(Ok(Written { rows, is_repeated: false }));
+                    }
+                    return;
+                }
+                Err(error) => error.kind == ErrorKind::Lost,
+            },
+        };
+        let mut away = None;
+        for write in batch {
+            let written = match &away {
+                Some(error) => Err(SqlError::clone(error)),
+                None => self.alone(&write.query, lost).await,
+            };
+            // The others of this batch do not wait in turn for a server that is away.
+            away = written.as_ref().err().filter(|error| error.is_away()).cloned();
+            let _unread = write.reply.send(written);
         }
     }
 
     /// All in one transaction; none of them if one fails.
     async fn together(&mut self, batch: &[Write]) -> Result<Vec<Vec<Row>>> {
         let connection = self.connected().await?;
-        let mut statements = Vec::with_capacity(batch.len());
-        for write in batch {
-            statements.push(connection.prepare(&write.query).await?);
+        let mut sets = Vec::new();
+        for set in batch.chunk_by(|write, next| write.query.joins(&next.query)) {
+            let queries = set.iter().map(|write| &write.query).collect::<Vec<_>>();
+            sets.push((connection.prepare(queries[0]).await?, queries));
         }
-        let writes = batch.iter().zip(&statements);
-        let writes =
-            join_all(writes.map(|(write, statement)| {
-                connection.run_prepared(&write.query, statement.as_ref())
-            }));
-        // Polled in this order, and so sent in it.
-        let sent = join(connection.execute("BEGIN"), join(writes, connection.execute("COMMIT")));
-        let (begun, (written, committed)) = sent.await;
+        let writes = join_all(
+            sets.iter()
+                .map(|(statement, queries)| connection.run_prepared(queries, statement.as_ref())),
+        );
+        let (begun, (written, committed)) = match sets.len() {
+            1 => (Ok(()), (writes.await, Ok(()))),
+            // Polled in this order, and so sent in it.
+            _ => {
+                let all = join(writes, connection.execute("COMMIT"));
+                join(connection.execute("BEGIN"), all).await
+            }
+        };
+        begun?;
+        let mut answers = Vec::with_capacity(batch.len());
+        for (rows, (_, queries)) in written.into_iter().zip(&sets) {
+            match queries.len() {
+                1 => answers.push(rows?),
+                // Each row that was written has one in the answer.
+                _ => answers.extend(rows?.into_iter().map(|row| vec![row])),
+            }
+        }
         // The commit of a transaction that has failed succeeds, and rolls back.
-        let written = written.into_iter().collect::<Result<Vec<_>, _>>();
-        begun.and(written).and_then(|written| committed.map(|()| written))
+        committed.map(|()| answers)
     }
 
     /// One write, again if it was in another's way or if its connection ended: writes may be repeated.

@@ -3,9 +3,10 @@
 //! - **Tables** (`schema`): the router, feeds, receipts and SimplePush's versions, and three for each month, which are
 //!   dropped whole.
 //! - **Writes** of one user agent take effect in the order of their calls ([`storage::queue`]). Most are one statement, and
-//!   those of many agents share a transaction and a round trip (`lanes`). What a rule decides in several steps is a
-//!   transaction of its own (`client`).
-//! - **Reads** have connections of their own, to the server that is written to.
+//!   those of many agents share a transaction and a round trip, and the messages of many agents one statement (`lanes`).
+//!   What a rule decides in several steps is a transaction of its own (`client`).
+//! - **Reads** have connections of their own, to the server that is written to. Records that are read at once are read by
+//!   one statement.
 //! - **A connection that ends** is opened again, also to another host of the URL, and what may have been executed is
 //!   repeated, as all writes may be.
 //! - **Another program's database** is read through a `Snapshot`, which has no part in the above.
@@ -13,7 +14,6 @@
 //! Architecture Invariant: whatever writes an agent's rows of a month locks its row of `agents` first, and whatever writes
 //! the rows of a feed holds the feed's lock (`feed_rows`).
 
-mod address;
 mod channels;
 mod client;
 mod connection;
@@ -37,17 +37,17 @@ mod waiting_counts;
 
 use std::time::Duration;
 
+use postgresql_address::Address;
 use storage::networked::Networked;
 use storage::queue::{Queue, QueueLimits};
 use storage::waiting_limits::WaitingLimits;
 
-use self::address::Address;
-pub use self::address::{AddressError, check_url};
 pub use self::client::PostgresClient;
 pub use self::error::{ErrorKind, PostgresOpenError, SqlError};
 pub use self::migrations::{MIGRATIONS, Migration};
 pub use self::schema::statements;
 pub use self::snapshot::Snapshot;
+pub use postgresql_address::{AddressError, check_url};
 /// What a [`Snapshot`] prepares and returns.
 pub use tokio_postgres::{Row, Statement};
 
@@ -72,7 +72,7 @@ pub struct PostgresOptions {
     pub requests_max: usize,
     /// Writes of one user agent that wait or run; a further one is [`StoreError::Busy`](storage::StoreError::Busy).
     pub agent_writes_max: usize,
-    /// Connections for writes, as many for reads, and as many for transactions of several steps.
+    /// Connections for writes, as many for records, for other reads, and for transactions of several steps.
     pub connections: usize,
     /// Threads that call PostgreSQL.
     pub threads: usize,

@@ -15,7 +15,7 @@ use storage::waiting_limits::{WaitingLimits, WaitingSize};
 use crate::client::{NO_AGENT, PostgresClient, Transaction, transact};
 use crate::error::{Result, SqlError, if_month};
 use crate::feed_rows::Feeds;
-use crate::sql::{Row, count, params, position};
+use crate::sql::{Query, Row, count, params, position};
 use crate::{schema, waiting_counts};
 
 /// Rows that one fetch reads: bounds its cost.
@@ -30,8 +30,8 @@ const MOVED_MAX: u64 = 100;
 impl MessageCalls for PostgresClient {
     /// A message within its bounds that replaces none with a receipt costs one statement.
     async fn store(&self, uaid: Uaid, month: Month, message: Message) -> Result<Stored> {
-        let values = store_values(uaid, &message, &self.options.waiting);
-        if let Some(stored) = stored(&self.write(uaid, Some(month), STORE, values).await?.rows)? {
+        let query = store_query(self, uaid, month, &message, &self.options.waiting);
+        if let Some(stored) = stored(&self.write_query(uaid, query).await?.rows)? {
             return Ok(stored);
         }
         let mut gave_way = 0;
@@ -129,8 +129,9 @@ async fn store_with_care(
     }
     *gave_way = 0;
     // Under the lock: from then on the message is of a registered channel, and the newest of its topic.
-    let values = store_values(uaid, message, &transaction.client.options.waiting);
-    if let Some(stored) = stored(&transaction.run(Some(month), STORE, values).await?)? {
+    let client = transaction.client;
+    let query = store_query(client, uaid, month, message, &client.options.waiting);
+    if let Some(stored) = stored(&transaction.connection.run(&query).await?)? {
         return Ok(stored);
     }
     let topic = message.topic.as_ref().map(Topic::as_str);
@@ -177,14 +178,19 @@ fn row_values(uaid: Uaid, message: &Message) -> Vec<Value<'_>> {
     values::message(uaid, message).into_iter().chain([Value::Medium(size)]).collect()
 }
 
-/// The values of [`STORE`].
-fn store_values<'a>(
+/// Stores a message within its bounds.
+fn store_query(
+    client: &PostgresClient,
     uaid: Uaid,
-    message: &'a Message,
+    month: Month,
+    message: &Message,
     WaitingLimits { user, channel, .. }: &WaitingLimits,
-) -> Vec<Value<'a>> {
+) -> Query {
+    let mut values = row_values(uaid, message);
+    let columns = values.len();
     let bounds = [user.messages_max, user.bytes_max, channel.messages_max, channel.bytes_max];
-    row_values(uaid, message).into_iter().chain(bounds.map(Value::from)).collect()
+    values.extend(bounds.map(Value::from));
+    client.names.query(Some(month), STORE, values).with_row_of(columns)
 }
 
 /// The values of [`INSERT`].
@@ -275,7 +281,7 @@ const OF_TOPIC: &str = "
 
 const STORE: &str = "
     SELECT code, other
-    FROM {s}.store_{m}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
+    FROM {s}.add_messages_{m}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
 
 /// Whether or not the channel is registered.
 pub(crate) const INSERT: &str = "

@@ -8,7 +8,10 @@ pub struct Migration {
     pub tables: &'static str,
     /// Statements on those of each month.
     pub month: &'static str,
+    /// The oldest version whose programs can use these tables.
+    pub oldest: u64,
 }
 
 /// The second version and those after it.
-pub const MIGRATIONS: &[Migration] = &[];
+pub const MIGRATIONS: &[Migration] =
+    &[Migration { tables: "", month: include_str!("month_2.sql"), oldest: 1 }];

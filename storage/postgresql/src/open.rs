@@ -1,9 +1,9 @@
 //! Opens an engine: the server, its settings and the tables.
 
 use parking_lot::Mutex;
+use postgresql_address::Address;
 
 use crate::PostgresOptions;
-use crate::address::Address;
 use crate::client::PostgresClient;
 use crate::connection::Server;
 use crate::error::PostgresOpenError;

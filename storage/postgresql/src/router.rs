@@ -13,6 +13,7 @@ use storage::sql::statements::{DROP_RECORD, READ_RECORD, WRITE_RECORD};
 use storage::sql::values;
 use storage::store::{Cursor, RegisterResult};
 use storage::{record_rules, router_rules};
+use uuid::Uuid;
 
 use crate::client::{PostgresClient, Transaction, transact};
 use crate::error::{Result, SqlError};
@@ -25,8 +26,10 @@ impl RecordRows for PostgresClient {
     type Error = SqlError;
 
     async fn record(&self, uaid: Uaid) -> Result<Option<RecordRow>> {
-        let rows = self.read(None, READ_RECORD, params![uaid]).await?;
-        rows.first().map(|row| row.record(0)).transpose()
+        let query = self.names.query(None, READ_RECORDS, params![uaid]).with_row_of(1);
+        let rows = self.record_reads.write(uaid, query).await?.rows;
+        let row = rows.first().ok_or_else(|| SqlError::corrupt("a read has no answer"))?;
+        row.column::<Option<Uuid>>(0)?.map(|_uaid| row.record(0)).transpose()
     }
 
     async fn change_record(&self, change: &GuardedChange) -> Result<Changed> {
@@ -186,6 +189,13 @@ fn write() -> String {
 fn text(month: Option<Month>) -> Option<String> {
     month.map(|month| month.to_string())
 }
+
+/// A row for each uaid, without values if it has no record. The subquery is done by the index, whatever is known of the table.
+const READ_RECORDS: &str = "
+    SELECT r.* FROM unnest($1) WITH ORDINALITY AS of(id, n) LEFT JOIN LATERAL (
+        SELECT uaid, router_type, node_id, connected_at, last_connect, curmonth, oldmonth, router_data
+        FROM {s}.router WHERE uaid = of.id OFFSET 0) r ON true
+    ORDER BY n";
 
 /// From the first one, if there is no uaid before them.
 const RECORDS: &str = "

@@ -1,4 +1,5 @@
-//! The tables, and the functions of each month: `tables.sql`, `month.sql`, and what later versions change of them.
+//! The tables, and the functions of each month: `tables.sql`, `month.sql`, and what later versions change of them
+//! (`migrations`).
 //!
 //! A row of `agents` marks an agent as known in its month and counts what waits for it; a row of `channels` is a
 //! registered channel and counts what waits in it. Triggers of `messages` keep both counts, so that no statement can forget
@@ -32,6 +33,10 @@ const MONTH: &str = include_str!("month.sql");
 const MONTH_VERSION: &str = "
 INSERT INTO {s}.state (name, number) VALUES ('messages_{m}', 1) ON CONFLICT DO NOTHING;";
 
+const OLDEST: &str = "
+INSERT INTO {s}.state AS there (name, number) VALUES ('schema_oldest', {oldest})
+    ON CONFLICT (name) DO UPDATE SET number = greatest(there.number, excluded.number);";
+
 /// Does nothing if the version is there already.
 const STEP: &str = "
 DO $step$ BEGIN
@@ -44,7 +49,8 @@ END $step$;";
 /// In the order in which writers lock them, so that none waits for the other in a circle.
 const DROP_MONTH: &str = "
 DROP TABLE {s}.agents_{m}, {s}.channels_{m}, {s}.messages_{m};
-DROP FUNCTION {s}.count_added_{m}, {s}.count_removed_{m}, {s}.store_{m}, {s}.delete_{m}, {s}.add_channels_{m};
+DROP FUNCTION IF EXISTS {s}.count_added_{m}, {s}.count_removed_{m}, {s}.store_{m}, {s}.add_messages_{m}, {s}.delete_{m},
+    {s}.add_channels_{m};
 DELETE FROM {s}.state WHERE name = 'messages_{m}';
 ";
 
@@ -65,7 +71,9 @@ fn steps(migrations: &[Migration], name: &str, of: fn(&Migration) -> &'static st
 
 /// The statements that make or change the tables which are no month's.
 fn of_no_month(migrations: &[Migration]) -> String {
-    format!("{TABLES}{}", steps(migrations, "schema", |migration| migration.tables))
+    let oldest = migrations.last().map_or(1, |migration| migration.oldest).to_string();
+    let steps = steps(migrations, "schema", |migration| migration.tables);
+    format!("{TABLES}{steps}{}", OLDEST.replace("{oldest}", &oldest))
 }
 
 /// The statements that make the tables of a month.
@@ -127,8 +135,8 @@ async fn make(transaction: &Transaction<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The version in the row of the schema, and the oldest one whose programs can use the tables. A newer version writes that in a
-/// row of its own, if it is not the version itself. None without tables.
+/// The version in the row of the schema, and the oldest one whose programs can use the tables, in a row of its own unless it
+/// is the version itself. None without tables.
 async fn versions(client: &PostgresClient) -> Result<Option<(u64, u64)>, PostgresOpenError> {
     let foreign = || PostgresOpenError::Foreign { schema: client.names.schema.clone() };
     let rows = match client.read(None, VERSIONS, NONE).await {

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use postgresql_address::Address;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 
-use crate::address::Address;
 use crate::connection::{Connection, Server};
 use crate::error::Result;
 use crate::sql::{Query, params};
@@ -46,7 +46,7 @@ impl Snapshot {
         self.0.execute(&begin).await?;
         if let Some(schema) = schema {
             let text = "SELECT set_config('search_path', quote_ident($1), true)".to_owned();
-            self.0.run(&Query { text, params: params![schema], month: None }).await?;
+            self.0.run(&Query { text, params: params![schema], month: None, columns: 0 }).await?;
         }
         Ok(())
     }

@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use bytes::BytesMut;
+
 use state_machine::{Chid, MessageId, Month, Time, Uaid};
 use storage::Cursor;
 use storage::sql::rows::SqlRow;
 use storage::sql::values::Value;
 use tokio_postgres::Column;
-use tokio_postgres::types::{FromSql, ToSql, Type};
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use uuid::Uuid;
 
 use crate::error::{Result, SqlError};
@@ -19,12 +21,77 @@ pub(crate) struct Query {
     pub(crate) params: Vec<Param>,
     /// Its tables may be missing.
     pub(crate) month: Option<Month>,
+    /// Parameters that are the columns of a row, which the statement takes as arrays: the rows of several queries are written
+    /// by one of them. The others are the same in all. 0 of a statement that takes none.
+    pub(crate) columns: usize,
 }
 
 /// A parameter, and its type for servers that keep no prepared statement.
+#[derive(Debug)]
 pub(crate) struct Param {
-    pub(crate) value: Box<dyn ToSql + Sync + Send>,
-    pub(crate) of: Type,
+    value: Box<dyn ToSql + Sync + Send>,
+    of: Type,
+}
+
+impl ToSql for Param {
+    fn to_sql(&self, of: &Type, to: &mut BytesMut) -> EncodedParam {
+        self.value.to_sql_checked(of, to)
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}
+
+type EncodedParam = std::result::Result<IsNull, Box<dyn std::error::Error + Sync + Send>>;
+
+/// A parameter as it is sent.
+pub(crate) type Sent<'a> = Box<dyn ToSql + Sync + Send + 'a>;
+
+impl Query {
+    /// The first parameters are the columns of a row.
+    pub(crate) fn with_row_of(mut self, columns: usize) -> Self {
+        self.columns = columns;
+        self
+    }
+
+    /// Whether one statement writes the rows of both.
+    pub(crate) fn joins(&self, other: &Self) -> bool {
+        self.columns > 0 && self.text == other.text
+    }
+
+    pub(crate) fn types(&self) -> Vec<Type> {
+        let of = |(at, param): (usize, &Param)| match at < self.columns {
+            true => array_of(&param.of),
+            false => param.of.clone(),
+        };
+        self.params.iter().enumerate().map(of).collect()
+    }
+
+    /// The parameters of queries that one statement executes.
+    pub(crate) fn sent<'a>(queries: &[&'a Self]) -> Vec<Sent<'a>> {
+        let first = queries[0];
+        let column = |at| queries.iter().map(|query| &query.params[at]).collect::<Vec<_>>();
+        let sent = |at| match at < first.columns {
+            true => Box::new(column(at)) as Sent,
+            false => Box::new(&first.params[at]),
+        };
+        (0..first.params.len()).map(sent).collect()
+    }
+}
+
+/// The array types that columns have.
+fn array_of(of: &Type) -> Type {
+    match *of {
+        Type::UUID => Type::UUID_ARRAY,
+        Type::INT2 => Type::INT2_ARRAY,
+        Type::INT4 => Type::INT4_ARRAY,
+        Type::INT8 => Type::INT8_ARRAY,
+        Type::BYTEA => Type::BYTEA_ARRAY,
+        _ => Type::TEXT_ARRAY,
+    }
 }
 
 /// The parameters of a statement, in order.
@@ -108,7 +175,7 @@ impl Names {
         params: Vec<P>,
     ) -> Query {
         let params = params.into_iter().map(Into::into).collect();
-        Query { text: self.text(month, template), params, month }
+        Query { text: self.text(month, template), params, month, columns: 0 }
     }
 
     /// `{s}` in a statement stands for the schema and `{m}` for the month. One that SQLite has too names the schema `main`,

@@ -16,6 +16,7 @@ mod every_engine;
 mod maintenance;
 mod names;
 mod postgresql;
+mod postgresql_lanes;
 mod postgresql_tls;
 mod raw_rows;
 mod reference;

@@ -12,29 +12,31 @@ use storage::maintenance::Table;
 use storage::{
     PageLimit, Store, StoreAdmin, StoreError, Stored, WaitingBound, WaitingLimits, WhenFull,
 };
-use storage_postgresql::{Migration, Postgres, PostgresOpenError, PostgresOptions, statements};
+use storage_postgresql::{
+    MIGRATIONS, Migration, Postgres, PostgresOpenError, PostgresOptions, statements,
+};
 use tokio::time::sleep;
 
 use crate::engines::fresh_schema;
 use crate::names::{self, NOW, chid, chids, month};
 use crate::store_calls::StoreCalls;
 
-const AGENTS: u8 = 8;
-const ALL: PageLimit = PageLimit { rows: 100, bytes: usize::MAX };
+pub(crate) const AGENTS: u8 = 8;
+pub(crate) const ALL: PageLimit = PageLimit { rows: 100, bytes: usize::MAX };
 
-fn november() -> Month {
+pub(crate) fn november() -> Month {
     month("2026_11")
 }
 
-fn agent(number: u8) -> Uaid {
+pub(crate) fn agent(number: u8) -> Uaid {
     Uaid([number; 16])
 }
 
-fn channel() -> Chid {
+pub(crate) fn channel() -> Chid {
     chid(1)
 }
 
-fn on(url: &str) -> PostgresOptions {
+pub(crate) fn on(url: &str) -> PostgresOptions {
     PostgresOptions {
         url: url.to_owned(),
         connect_timeout: Duration::from_secs(2),
@@ -51,7 +53,7 @@ async fn opened(options: &PostgresOptions) -> Postgres {
 }
 
 /// A store whose agents have a channel each.
-async fn with_agents(options: &PostgresOptions) -> Arc<Postgres> {
+pub(crate) async fn with_agents(options: &PostgresOptions) -> Arc<Postgres> {
     let store = opened(options).await;
     store.ensure_month(november()).await.unwrap();
     for number in 0..AGENTS {
@@ -263,16 +265,26 @@ async fn a_store_works_behind_a_pooler_that_gives_each_transaction_to_any_sessio
     assert_eq!(names::all_messages(&*store, agent(0), november(), ALL, NOW).await, []);
 }
 
-/// A version after the first.
-const SECOND: &[Migration] = &[Migration {
-    tables: "ALTER TABLE {s}.router ADD seen text; CREATE INDEX router_by_seen ON {s}.router (seen);",
-    month: "ALTER TABLE {s}.messages_{m} ADD seen text DEFAULT 'no'",
-}];
+/// A version after that of today.
+const NEXT: &[Migration] = &[
+    TODAY,
+    Migration {
+        tables: "ALTER TABLE {s}.router ADD seen text; CREATE INDEX router_by_seen ON {s}.router (seen);",
+        month: "ALTER TABLE {s}.messages_{m} ADD seen text DEFAULT 'no'",
+        oldest: 3,
+    },
+];
 
-/// A third one that cannot be made.
+const TODAY: Migration = {
+    let [Migration { tables, month, oldest }] = MIGRATIONS else { panic!("NEXT has all of them") };
+    Migration { tables, month, oldest: *oldest }
+};
+
+/// One after it that cannot be made.
 const BROKEN: &[Migration] = &[
-    Migration { tables: SECOND[0].tables, month: SECOND[0].month },
-    Migration { tables: "DROP TABLE {s}.health; DROP TABLE {s}.nothing", month: "" },
+    TODAY,
+    Migration { tables: NEXT[1].tables, month: NEXT[1].month, oldest: 3 },
+    Migration { tables: "DROP TABLE {s}.health; DROP TABLE {s}.nothing", month: "", oldest: 4 },
 ];
 
 async fn migrated(
@@ -284,8 +296,8 @@ async fn migrated(
     tokio::task::spawn_blocking(opened).await.unwrap()
 }
 
-/// The tables of a schema with the column that the second version adds.
-fn second_version_of(options: &PostgresOptions) -> Vec<String> {
+/// The tables of a schema with the column that the next version adds.
+fn next_version_of(options: &PostgresOptions) -> Vec<String> {
     let query = format!(
         "SELECT table_name FROM information_schema.columns
          WHERE table_schema = '{}' AND column_name = 'seen' ORDER BY 1",
@@ -303,13 +315,13 @@ async fn tables_are_migrated_while_nodes_of_the_version_before_go_on() {
     // A version that fails leaves everything as it was.
     let failed = migrated(&options, BROKEN).await.err().unwrap().to_string();
     assert!(failed.contains("nothing"), "{failed}");
-    assert_eq!(second_version_of(&options), [""; 0]);
+    assert_eq!(next_version_of(&options), [""; 0]);
     // Nodes start at once, and one of them migrates.
-    let [one, other] = [migrated(&options, SECOND), migrated(&options, SECOND)];
+    let [one, other] = [migrated(&options, NEXT), migrated(&options, NEXT)];
     let (one, other) = tokio::join!(one, other);
     let new = one.unwrap();
     other.unwrap();
-    assert_eq!(second_version_of(&options), ["messages_2026_11", "router"]);
+    assert_eq!(next_version_of(&options), ["messages_2026_11", "router"]);
     load.more(200).await;
     for number in 0..AGENTS {
         let of = names::message(1_000_000, channel(), NOW);
@@ -322,13 +334,13 @@ async fn tables_are_migrated_while_nodes_of_the_version_before_go_on() {
     // The node of the version before makes the tables of a month as it knows them.
     let december = month("2026_12");
     old.ensure_month(december).await.unwrap();
-    assert_eq!(second_version_of(&options), ["messages_2026_11", "router"]);
+    assert_eq!(next_version_of(&options), ["messages_2026_11", "router"]);
     new.ensure_month(december).await.unwrap();
-    assert_eq!(second_version_of(&options), ["messages_2026_11", "messages_2026_12", "router"]);
+    assert_eq!(next_version_of(&options), ["messages_2026_11", "messages_2026_12", "router"]);
     assert!(new.drop_month(december).await.unwrap());
     new.ensure_month(december).await.unwrap();
-    assert_eq!(second_version_of(&options), ["messages_2026_11", "messages_2026_12", "router"]);
-    refused(options, "schema version 2 of a newer kalends").await;
+    assert_eq!(next_version_of(&options), ["messages_2026_11", "messages_2026_12", "router"]);
+    refused(options, "schema version 3 of a newer kalends").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -337,9 +349,9 @@ async fn old_tables_that_may_not_be_changed_are_refused() {
     drop(opened(&options).await);
     let options = PostgresOptions { create_tables: false, ..options };
     drop(opened(&options).await);
-    let why = migrated(&options, SECOND).await.err().unwrap().to_string();
-    assert!(why.contains("schema version 1 and this program needs 2"), "{why}");
-    assert_eq!(second_version_of(&options), [""; 0]);
+    let why = migrated(&options, NEXT).await.err().unwrap().to_string();
+    assert!(why.contains("schema version 2 and this program needs 3"), "{why}");
+    assert_eq!(next_version_of(&options), [""; 0]);
 }
 
 /// A store is not opened, with this reason.
@@ -361,12 +373,10 @@ async fn a_start_is_refused_with_the_reason() {
     let newer = on(url);
     drop(opened(&newer).await);
     shared().sql(&format!("UPDATE {}.state SET number = 99 WHERE name = 'schema'", newer.schema));
-    refused(newer.clone(), "schema version 99").await;
     // The oldest version whose programs can use the tables.
-    for (oldest, is_known) in [(2, false), (1, true)] {
+    for (oldest, is_known) in [(3, false), (2, true), (1, true)] {
         shared().sql(&format!(
-            "INSERT INTO {}.state VALUES ('schema_oldest', {oldest})
-             ON CONFLICT (name) DO UPDATE SET number = {oldest}",
+            "UPDATE {}.state SET number = {oldest} WHERE name = 'schema_oldest'",
             newer.schema
         ));
         match is_known {
@@ -374,6 +384,8 @@ async fn a_start_is_refused_with_the_reason() {
             false => refused(newer.clone(), "schema version 99").await,
         }
     }
+    shared().sql(&format!("DELETE FROM {}.state WHERE name = 'schema_oldest'", newer.schema));
+    refused(newer, "schema version 99").await;
     let foreign = on(url);
     shared().sql(&format!("CREATE SCHEMA {0}; CREATE TABLE {0}.state (id int)", foreign.schema));
     refused(foreign, "tables of another program").await;

@@ -35,12 +35,12 @@ pub enum AddressError {
     Certificates { file: PathBuf, reason: String },
 }
 
-pub(crate) struct Address {
+pub struct Address {
     config: Config,
     /// Not used if the mode is none of TLS.
     tls: MakeRustlsConnect,
     /// Hosts and ports, for errors.
-    pub(crate) shown: String,
+    pub shown: String,
 }
 
 /// What `sslmode` may be.
@@ -60,7 +60,7 @@ const SOCKET_DIR: &str = "/var/run/postgresql";
 
 impl Address {
     /// Completes a URL, which may be empty.
-    pub(crate) fn parse(url: &str, password: Option<&str>) -> Result<Self, AddressError> {
+    pub fn parse(url: &str, password: Option<&str>) -> Result<Self, AddressError> {
         let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
         Self::complete(url, password, variable)
     }
@@ -105,20 +105,20 @@ impl Address {
     }
 
     /// The server and its database, for people.
-    pub(crate) fn place(&self) -> String {
+    pub fn place(&self) -> String {
         let database = self.config.get_dbname().or_else(|| self.config.get_user());
         let database = database.map(|name| format!(", database {name}")).unwrap_or_default();
         format!("PostgreSQL at {}{database}", self.shown)
     }
 
     /// The same for a connection that only reads: the server may also be a standby.
-    pub(crate) fn read_only(mut self) -> Self {
+    pub fn read_only(mut self) -> Self {
         self.config.target_session_attrs(TargetSessionAttrs::Any);
         self
     }
 
     /// Opens a session. What it answers is read by a task of its own, until it ends.
-    pub(crate) async fn connect(&self) -> Result<Client, tokio_postgres::Error> {
+    pub async fn connect(&self) -> Result<Client, tokio_postgres::Error> {
         let (client, connection) = self.config.connect(self.tls.clone()).await?;
         // An error that ends the connection is that of each statement on it.
         drop(tokio::spawn(connection));
@@ -168,7 +168,7 @@ fn parse(url: &str) -> Result<(Config, Option<String>, Option<PathBuf>), Address
     Ok((config, ssl_mode, root_certificates))
 }
 
-pub(crate) fn reason(error: &tokio_postgres::Error) -> String {
+pub fn reason(error: &tokio_postgres::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
@@ -311,7 +311,7 @@ fn is_of_name(error: &TlsError) -> bool {
 }
 
 /// Why there is no TLS with the server, and what to do. None if the reason is another one.
-pub(crate) fn tls_problem(error: &tokio_postgres::Error) -> Option<String> {
+pub fn tls_problem(error: &tokio_postgres::Error) -> Option<String> {
     use CertificateError::{BadSignature, UnknownIssuer};
     let source = std::error::Error::source(error)?;
     if source.to_string() == "server does not support TLS" {
