@@ -105,6 +105,7 @@ pub(crate) fn sources() -> Vec<(PathBuf, String)> {
         "storage/src",
         "storage/dynamodb/src",
         "storage/postgresql/src",
+        "storage/postgresql_address/src",
         "storage/sqlite/src",
         "state_machine/src",
         "state_machine/harness/src",

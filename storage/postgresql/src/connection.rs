@@ -74,10 +74,13 @@ impl Connection {
         let is_lost = AtomicBool::default();
         let connection = Self { client, prepared, timeout: *operation_timeout, is_lost };
         if !server.is_pooled {
-            // What this side has given up, the server ends too, and releases its locks.
+            // The server ends a statement before this side gives up, so that the connection stays, and releases its locks.
+            // A plan that was made while a table was small is kept as it grows.
             let limit = operation_timeout.as_millis();
             let limits = format!(
-                "SET statement_timeout = {limit}; SET idle_in_transaction_session_timeout = {limit}"
+                "SET statement_timeout = {}; SET idle_in_transaction_session_timeout = {limit};
+                 SET enable_seqscan = off",
+                limit * 9 / 10
             );
             connection.execute(&limits).await?;
         }

@@ -85,6 +85,10 @@ impl SqlError {
                 && self.text.contains("cache lookup failed")
     }
 
+    pub(crate) fn is_of_no_month(&self) -> bool {
+        matches!(self.kind, ErrorKind::Store(StoreError::NoSuchMonth(_)))
+    }
+
     /// The error of a statement on the tables of a month, which may be missing.
     pub(crate) fn of(self, month: Option<Month>) -> Self {
         match month {
@@ -172,9 +176,7 @@ impl From<SqlError> for StoreError {
 /// What a statement on a month returns that may have no table.
 pub(crate) fn if_month<T: Default>(result: Result<T>) -> Result<T> {
     match result {
-        Err(SqlError { kind: ErrorKind::Store(StoreError::NoSuchMonth(_)), .. }) => {
-            Ok(T::default())
-        }
+        Err(error) if error.is_of_no_month() => Ok(T::default()),
         result => result,
     }
 }

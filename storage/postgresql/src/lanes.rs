@@ -1,15 +1,18 @@
 //! Writes that share a commit and a round trip, and reads that share a statement.
 //!
 //! Each lane is a connection. A lane takes what has queued and sends it as one transaction, pipelined with its commit,
-//! sorted by agent: all nodes lock rows in one order. Neighbours with the same statement are one call of it, if it takes
+//! sorted by month and agent: all nodes lock rows in one order. Neighbours with the same statement are one call of it, if it takes
 //! arrays. A commit costs as much as several writes, so that a further lane begins only if [`SHARE`] writes wait for each
 //! one at work. If a statement fails, nothing of the transaction is done, and each is sent alone, so that it fails alone.
 //! The queue of the engine (`storage::queue`) keeps the order of an agent's writes and bounds how many there are.
 
+use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use futures_util::future::{join, join_all};
 use parking_lot::Mutex;
 use state_machine::Uaid;
@@ -42,6 +45,10 @@ pub(crate) struct Lanes {
 #[derive(Default)]
 struct Waiting {
     writes: Vec<Write>,
+    /// Writes of agents that a lane has: they would only wait for its locks.
+    held: Vec<Write>,
+    /// The agents of all lanes at work.
+    agents: HashSet<Uaid>,
     /// Lanes at work that are not late.
     at_work: usize,
 }
@@ -79,7 +86,7 @@ impl Lanes {
 
     pub(crate) async fn write(&self, uaid: Uaid, query: Query) -> Result<Written> {
         let (reply, answer) = oneshot::channel();
-        self.change(|waiting| waiting.writes.push(Write { uaid, query, reply }));
+        self.change(|waiting| waiting.put(Write { uaid, query, reply }));
         answer.await.unwrap_or_else(|_| Err(SqlError::lost()))
     }
 
@@ -106,12 +113,34 @@ impl Waiting {
         self.writes.len() > self.at_work * SHARE
     }
 
+    fn put(&mut self, write: Write) {
+        match self.agents.contains(&write.uaid) {
+            true => self.held.push(write),
+            false => self.writes.push(write),
+        }
+    }
+
     fn take(&mut self) -> Option<Vec<Write>> {
         self.wants_a_lane().then(|| {
             self.at_work += 1;
             let count = self.writes.len().min(BATCH_MAX);
-            self.writes.drain(..count).collect()
+            let batch = self.writes.drain(..count).collect::<Vec<_>>();
+            self.agents.extend(batch.iter().map(|write| write.uaid));
+            for write in std::mem::take(&mut self.writes) {
+                self.put(write);
+            }
+            batch
         })
+    }
+
+    /// A lane has done the writes of these agents.
+    fn release(&mut self, agents: &[Uaid]) {
+        for uaid in agents {
+            self.agents.remove(uaid);
+        }
+        for write in std::mem::take(&mut self.held) {
+            self.put(write);
+        }
     }
 }
 
@@ -124,18 +153,26 @@ impl Lane {
     async fn serve(mut self, lanes: Arc<Lanes>) {
         loop {
             let batch = lanes.take().await;
-            let mut work = pin!(self.execute(batch));
-            if timeout(LATE, &mut work).await.is_ok() {
-                lanes.waiting.lock().at_work -= 1;
-                continue;
+            let agents = batch.iter().map(|write| write.uaid).collect::<Vec<_>>();
+            let ended = {
+                let mut work = pin!(AssertUnwindSafe(self.execute(batch)).catch_unwind());
+                let in_time = timeout(LATE, &mut work).await;
+                lanes.change(|waiting| waiting.at_work -= 1);
+                match in_time {
+                    Ok(ended) => ended,
+                    Err(_late) => work.await,
+                }
+            };
+            if ended.is_err() {
+                // The writes of a batch that panics get no answer: they fail.
+                self.connection = None;
             }
-            lanes.change(|waiting| waiting.at_work -= 1);
-            work.await;
+            lanes.waiting.lock().release(&agents);
         }
     }
 
     async fn execute(&mut self, mut batch: Vec<Write>) {
-        batch.sort_by_key(|write| write.uaid);
+        batch.sort_by_key(|write| (write.query.month, write.uaid));
         let lost = match batch.len() {
             1 => false,
             _ => match self.together(&batch).await {
@@ -186,7 +223,13 @@ impl Lane {
             match queries.len() {
                 1 => answers.push(rows?),
                 // Each row that was written has one in the answer.
-                _ => answers.extend(rows?.into_iter().map(|row| vec![row])),
+                count => {
+                    let rows = rows?;
+                    if rows.len() != count {
+                        return Err(SqlError::corrupt("rows that were written have no answer"));
+                    }
+                    answers.extend(rows.into_iter().map(|row| vec![row]));
+                }
             }
         }
         // The commit of a transaction that has failed succeeds, and rolls back.
@@ -195,7 +238,7 @@ impl Lane {
 
     /// One write, again if it was in another's way or if its connection ended: writes may be repeated.
     async fn alone(&mut self, query: &Query, mut is_repeated: bool) -> Result<Written> {
-        let mut attempt = 1;
+        let (begun, mut attempt) = (Instant::now(), 1);
         loop {
             let result = match self.connected().await {
                 Ok(connection) => connection.run(query).await,
@@ -205,7 +248,8 @@ impl Lane {
                 Ok(rows) => return Ok(Written { rows, is_repeated }),
                 Err(error) => error,
             };
-            if !error.may_repeat() || attempt >= ATTEMPTS_MAX {
+            let is_late = begun.elapsed() >= self.server.operation_timeout;
+            if !error.may_repeat() || is_late || attempt >= ATTEMPTS_MAX {
                 return Err(error);
             }
             is_repeated |= error.kind == ErrorKind::Lost;

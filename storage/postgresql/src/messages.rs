@@ -31,7 +31,11 @@ impl MessageCalls for PostgresClient {
     /// A message within its bounds that replaces none with a receipt costs one statement.
     async fn store(&self, uaid: Uaid, month: Month, message: Message) -> Result<Stored> {
         let query = store_query(self, uaid, month, &message, &self.options.waiting);
-        if let Some(stored) = stored(&self.write_query(uaid, query).await?.rows)? {
+        let rows = match self.write_query(uaid, query).await {
+            Err(error) if error.is_of_no_month() => return Err(schema::missing(self, month).await?),
+            written => written?.rows,
+        };
+        if let Some(stored) = stored(&rows)? {
             return Ok(stored);
         }
         let mut gave_way = 0;

@@ -1,5 +1,6 @@
 -- The tables of a month, and those functions that are as in version 1. Payloads are encrypted, which no compression makes
--- smaller. `expires_at` of an agent is a time before which none of its messages expires.
+-- smaller. `expires_at` of an agent is a time before which none of its messages expires. Messages are added one by one, and
+-- deleted by many.
 
 CREATE TABLE IF NOT EXISTS {s}.agents_{m} (
     uaid uuid PRIMARY KEY,
@@ -36,6 +37,18 @@ ALTER TABLE {s}.messages_{m} ALTER data SET STORAGE EXTERNAL;
 CREATE UNIQUE INDEX IF NOT EXISTS messages_{m}_by_topic ON {s}.messages_{m} (uaid, chid, topic)
     WHERE topic IS NOT NULL;
 CREATE INDEX IF NOT EXISTS messages_{m}_by_expiry ON {s}.messages_{m} (expires_at);
+
+CREATE OR REPLACE FUNCTION {s}.count_added_{m}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    UPDATE {s}.agents_{m} SET messages = messages + 1, bytes = bytes + NEW.size,
+            expires_at = least(expires_at, NEW.expires_at)
+        WHERE uaid = NEW.uaid;
+    UPDATE {s}.channels_{m} SET messages = messages + 1, bytes = bytes + NEW.size
+        WHERE uaid = NEW.uaid AND chid = NEW.chid;
+    RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS count_added ON {s}.messages_{m};
+CREATE TRIGGER count_added AFTER INSERT ON {s}.messages_{m}
+    FOR EACH ROW EXECUTE FUNCTION {s}.count_added_{m}();
 
 CREATE OR REPLACE FUNCTION {s}.count_removed_{m}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     UPDATE {s}.agents_{m} a SET messages = a.messages - n.messages, bytes = a.bytes - n.bytes

@@ -29,6 +29,8 @@ const STATE: &str = "UPDATE {s}.state SET number = number WHERE name = 'id_floor
 
 const MONTH: &str = "
     SELECT {s}.add_channels_{m}({uaid}, ARRAY[{uaid}], false);
+    SELECT {s}.add_messages_{m}(
+        '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', 0, 0, 0, 0);
     INSERT INTO {s}.messages_{m} VALUES (
         {uaid}, {uaid}, 0, {uaid}, NULL, 0, 0, 0, NULL, NULL, NULL, NULL, 0, NULL, 0);
     SELECT 1 FROM {s}.messages_{m} WHERE uaid = {uaid};

@@ -190,7 +190,7 @@ fn text(month: Option<Month>) -> Option<String> {
     month.map(|month| month.to_string())
 }
 
-/// A row for each uaid, without values if it has no record. The subquery is done by the index, whatever is known of the table.
+/// A row for each uaid, without values if it has no record. Each is looked up by itself: `OFFSET 0` permits no other plan.
 const READ_RECORDS: &str = "
     SELECT r.* FROM unnest($1) WITH ORDINALITY AS of(id, n) LEFT JOIN LATERAL (
         SELECT uaid, router_type, node_id, connected_at, last_connect, curmonth, oldmonth, router_data

@@ -11,6 +11,7 @@
 use state_machine::Month;
 use storage::networked::MonthCalls;
 use storage::sql::rows::SqlRow;
+use storage::store::StoreError;
 use tokio_postgres::error::SqlState;
 
 use crate::client::{PostgresClient, Transaction, transact};
@@ -19,10 +20,10 @@ use crate::migrations::{MIGRATIONS, Migration};
 use crate::sql::{NONE, Names, Row, holds, params};
 
 /// A lock that is held while tables are made or changed. What then waits for a table's lock holds up what comes after it,
-/// and so gives up soon.
+/// and so gives up soon, but after a vacuum in the way was ended (`deadlock_timeout`).
 const LOCK: &str = "
     SELECT pg_advisory_xact_lock(hashtextextended('kalends tables', 0));
-    SET LOCAL lock_timeout = '1s'";
+    SET LOCAL lock_timeout = '2s'";
 
 const SCHEMA: &str = "CREATE SCHEMA IF NOT EXISTS {s};";
 
@@ -88,13 +89,24 @@ fn to_newest_month(migrations: &[Migration]) -> String {
 }
 
 /// The statements that make all tables but those of months, and those of these months. They change those of an older
-/// version.
+/// version, of all months.
 pub fn statements(schema: &str, months: &[Month]) -> String {
     let names = Names { schema: schema.to_owned() };
-    let tables = names.text(None, &format!("{SCHEMA}\n{}", of_no_month(MIGRATIONS)));
+    let begin = format!("BEGIN;\n{};\n{SCHEMA}\n{}", LOCK.trim(), of_no_month(MIGRATIONS));
     let months = months.iter().map(|month| names.text(Some(*month), &of_month(MIGRATIONS)));
-    std::iter::once(tables).chain(months).collect::<Vec<_>>().join("\n")
+    let others = OF_ALL_MONTHS.replace("{months}", &MONTHS.replace("$1", "'{s}'"));
+    let others = others.replace("{statements}", &to_newest_month(MIGRATIONS));
+    let parts = std::iter::once(names.text(None, &begin)).chain(months);
+    parts.chain([names.text(None, &others), "COMMIT;\n".to_owned()]).collect::<Vec<_>>().join("\n")
 }
+
+const OF_ALL_MONTHS: &str = "
+DO $all$ DECLARE name text; BEGIN
+    FOR name IN {months} LOOP
+        EXECUTE replace($month${statements}$month$, '{m}', substr(name, length('messages_') + 1));
+    END LOOP;
+END $all$;
+";
 
 /// Makes or changes the tables, or compares their version with the one that this program knows.
 pub(crate) async fn ensure(client: &PostgresClient) -> Result<(), PostgresOpenError> {
@@ -160,11 +172,8 @@ impl MonthCalls for PostgresClient {
             return Ok(());
         }
         if !self.options.create_tables {
-            let remedy =
-                "create them with `kalends tables create`, or allow the creation of tables";
-            return Err(SqlError::corrupt(&format!(
-                "the tables of {month} are missing or old: {remedy}"
-            )));
+            let what = format!("the tables of {month} are missing or old: {REMEDY}");
+            return Err(SqlError::corrupt(&what));
         }
         transact!(self, |transaction| async {
             transaction.connection.execute(LOCK).await?;
@@ -197,9 +206,21 @@ impl MonthCalls for PostgresClient {
 
 /// Whether the month has its tables.
 pub(crate) async fn is_there(transaction: &Transaction<'_>, month: Month) -> Result<bool> {
-    let is_there = "SELECT to_regclass('{s}.messages_{m}') IS NOT NULL";
-    holds(&transaction.run(Some(month), is_there, NONE).await?)
+    holds(&transaction.run(Some(month), IS_THERE, NONE).await?)
 }
+
+/// The error of a month that is said to be missing. One that only lacks what this version calls is old, and not forgotten.
+pub(crate) async fn missing(client: &PostgresClient, month: Month) -> Result<SqlError> {
+    let is_old = format!("{IS_THERE} AND to_regproc('{{s}}.add_messages_{{m}}') IS NULL");
+    Ok(match holds(&client.read(Some(month), &is_old, NONE).await?)? {
+        true => SqlError::corrupt(&format!("the tables of {month} are old: {REMEDY}")),
+        false => StoreError::NoSuchMonth(month).into(),
+    })
+}
+
+const IS_THERE: &str = "SELECT to_regclass('{s}.messages_{m}') IS NOT NULL";
+
+const REMEDY: &str = "create them with `kalends tables create`, or allow the creation of tables";
 
 fn decode_months(rows: &[Row]) -> Result<Vec<Month>> {
     let month = |name: &str| name.trim_start_matches("messages_").parse();

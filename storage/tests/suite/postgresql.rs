@@ -354,6 +354,30 @@ async fn old_tables_that_may_not_be_changed_are_refused() {
     assert_eq!(next_version_of(&options), [""; 0]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_printed_statements_change_all_months_and_until_then_no_message_is_said_to_have_no_user()
+ {
+    let options = on(&shared().url);
+    let store = with_agents(&options).await;
+    // As version 1 made it.
+    shared().sql(&format!(
+        "DROP FUNCTION {0}.add_messages_2026_11; UPDATE {0}.state SET number = 1 WHERE name = 'messages_2026_11'",
+        options.schema
+    ));
+    let put = async || {
+        let of = names::message(1, channel(), NOW);
+        store.store_message(agent(0), november(), of).await
+    };
+    let failed = put().await.unwrap_err();
+    assert!(
+        matches!(&failed, StoreError::Failed(why) if why.contains("2026_11 are old")),
+        "{failed}"
+    );
+    shared().sql(&statements(&options.schema, &[month("2026_12")]));
+    assert_eq!(put().await, Ok(Stored::Done));
+    assert!(store.months().await.unwrap().contains(&month("2026_12")));
+}
+
 /// A store is not opened, with this reason.
 async fn refused(options: PostgresOptions, part: &str) {
     let opened = tokio::task::spawn_blocking(move || storage_postgresql::open(&options).map(drop));

@@ -135,11 +135,20 @@ async fn an_agent_whose_rows_are_locked_holds_up_no_other() {
     let store = with_agents(&options).await;
     let locked = Locked::agent(&options, agent(0)).await;
     let first = blocked(&store, &locked).await;
+    // Each after the lane of the one before is late.
+    let mut others = Vec::new();
+    for number in 2..5 {
+        let of = names::message(number, channel(), NOW);
+        others.push(tokio::spawn(store.store_message(agent(0), november(), of)));
+        sleep(Duration::from_millis(100)).await;
+    }
     let of = names::message(1, channel(), NOW);
     assert_eq!(store.store_message(agent(1), november(), of).await, Ok(Stored::Done));
-    assert!(!first.is_finished());
+    assert!(!first.is_finished() && others.iter().all(|other| !other.is_finished()));
     locked.release();
-    assert_eq!(first.await.unwrap(), Ok(Stored::Done));
+    for stored in others.into_iter().chain([first]) {
+        assert_eq!(stored.await.unwrap(), Ok(Stored::Done));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
