@@ -131,7 +131,7 @@ deb:
 
 # All artefacts of a release in target/release-VERSION, for amd64 and arm64, with static binaries if Rust's musl targets can
 # be installed (docs/releases.md). RELEASE_KEY=FILE signs their sums, BEFORE=FILE is the Debian package of the release
-# before, which is upgraded. The image is tried if podman is there.
+# before, with the RPM package beside it: both are upgraded. The image is tried if podman is there.
 release:
 	packaging/release
 
