@@ -211,10 +211,11 @@ async fn tables_of_a_newer_version_are_refused_with_a_sentence() {
     assert!(server.terminate().success());
     let schema =
         launch.arguments.last().and_then(|last| last.split_once('=')).expect("it has one").1;
-    shared().sql(&format!("UPDATE {schema}.state SET number = 2 WHERE name = 'schema'"));
+    let newer = format!("UPDATE {schema}.state SET number = 99 WHERE name LIKE 'schema%'");
+    shared().sql(&newer);
     let mut command = launch.command(&["serve"]);
     command.arg("--listen=127.0.0.1:0").arg("--data-dir").arg(server.data_dir());
-    let newer = "the tables have schema version 2 of a newer kalends";
+    let newer = "the tables have schema version 99 of a newer kalends";
     Program::run(command).await.failed(2, newer);
 }
 

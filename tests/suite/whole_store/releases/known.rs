@@ -61,6 +61,11 @@ impl Known {
     /// Everything that users and senders of the release had works.
     pub(super) async fn is_served(&self, server: &Server) {
         let (origin, sender) = (server.origin(), Sender::new());
+        let endpoint = format!("{origin}{}", self.endpoint);
+        let inspected = server.run(&["inspect", &endpoint, "--json"]).await.succeeded();
+        let inspected: Value = serde_json::from_str(&inspected).expect("it is JSON");
+        let months = inspected["months"].as_array().expect("it has months");
+        assert!(months.iter().any(|month| month["has_channel"] == true), "{inspected}");
         let withdrawn = sender.delete(&format!("{origin}{}", self.location)).await;
         assert_eq!(withdrawn.status, 204, "{withdrawn}");
         let mut agent = Agent::reconnect(server, &self.uaid).await;
@@ -84,6 +89,11 @@ impl Known {
     pub(super) async fn endpoints_work(&self, server: &Server) {
         let (origin, sender) = (server.origin(), Sender::new());
         let mut agent = Agent::reconnect(server, &self.uaid).await;
+        // Messages of a new release have not expired yet.
+        let waiting = agent.pending_notifications().await;
+        if !waiting.is_empty() {
+            agent.ack_all(&waiting).await;
+        }
         let pushed = sender.post(&format!("{origin}{}", self.endpoint)).ttl(60).body("direct");
         let (answer, taken) = tokio::join!(pushed.send(), agent.take(1));
         assert_eq!((answer.status, taken[0].body()), (201, "direct"), "{answer}");
