@@ -41,19 +41,15 @@ fn write_pages(grammar: &Grammar, dir: &Path) -> io::Result<()> {
     file.replace()
 }
 
-/// Keeps the line breaks of examples: man(1) fills other lines.
+/// Keeps the line breaks of examples, which are indented: man(1) fills other lines.
 fn with_lines_of_examples(page: &str) -> String {
     let (mut lines, mut is_example) = (Vec::new(), false);
     for line in page.lines() {
-        if is_example && !line.starts_with(' ') {
-            lines.push(".fi");
-            is_example = false;
+        if line.starts_with("  ") != is_example {
+            is_example = !is_example;
+            lines.push(if is_example { ".nf" } else { ".fi" });
         }
         lines.push(line);
-        if line == "Examples:" {
-            lines.push(".nf");
-            is_example = true;
-        }
     }
     lines.join("\n") + "\n"
 }
