@@ -9,10 +9,11 @@ mod tests;
 #[cfg(test)]
 mod unkind_tests;
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args, Command as Grammar, FromArgMatches};
 
 use crate::command::entry::Entry;
@@ -151,8 +152,10 @@ fn with_tip(mut error: clap::Error, words: &[OsString]) -> clap::Error {
         _ => "",
     };
     let switch = || words.windows(2).find_map(|pair| switch_tip(&pair[0], &pair[1], refused));
+    let order = || (error.kind() == ErrorKind::ArgumentConflict).then(|| order_tip(&words))?;
     let tip =
         renamed::command(&words).or_else(|| words.iter().find_map(|word| renamed::flag(word)));
+    let tip = tip.or_else(order);
     if let Some(tip) = tip.or_else(switch).filter(|_| error.use_stderr()) {
         let tips = ContextValue::StyledStrs(vec![tip.into()]);
         error.remove(ContextKind::SuggestedArg);
@@ -160,6 +163,15 @@ fn with_tip(mut error: clap::Error, words: &[OsString]) -> clap::Error {
         error.insert(ContextKind::Suggested, tips);
     }
     error
+}
+
+/// The tip for flags before a command.
+fn order_tip(words: &[Cow<'_, str>]) -> Option<String> {
+    let grammar = grammar();
+    let at = words.iter().position(|word| grammar.find_subcommand(&**word).is_some());
+    let (flags, command) = words.split_at(at.filter(|at| *at > 0)?);
+    let command = command.join(" ");
+    Some(format!("write flags after the command: `kalends {command} {}`", flags.join(" ")))
 }
 
 /// The tip for the value behind a switch; `refused` is the argument that clap refuses.

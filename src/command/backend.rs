@@ -131,11 +131,12 @@ mod tests {
 
     #[test]
     fn the_store_of_another_user_is_refused_with_both() {
-        let why = CommandError::NotOurs { dir: "/srv/data".into(), owner: 7, own: 0 }.to_string();
+        let why =
+            CommandError::NotOurs { dir: "/srv/data".into(), owner: 54_321, own: 0 }.to_string();
         assert_eq!(
             why,
-            "the store in /srv/data belongs to uid 7, and this runs as uid 0: run it as that user \
-             (sudo -u '#7' kalends ...)"
+            "the store in /srv/data belongs to uid 54321, and this runs as uid 0: run it as that user \
+             (as root: `setpriv --reuid=54321 --clear-groups kalends ...`)"
         );
     }
 

@@ -8,6 +8,7 @@ use storage::StoreError;
 use super::protocol::FILE;
 use crate::settings::store::OpenStoreError;
 use crate::settings::store::copy_marker::CopyMarkerError;
+use crate::system::as_user::as_user;
 use crate::system::https_client::ClientError;
 
 /// Why a command did not do its work.
@@ -43,8 +44,8 @@ pub enum CommandError {
     /// Files that this process would make in it would be closed to its server.
     #[error(
         "the store in {} belongs to uid {owner}, and this runs as uid {own}: run it as that user \
-         (sudo -u '#{owner}' kalends ...)",
-        dir.display()
+         (as root: `{} kalends ...`)",
+        dir.display(), as_user(*owner)
     )]
     NotOurs { dir: PathBuf, owner: u32, own: u32 },
     #[error(transparent)]

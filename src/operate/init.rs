@@ -1,6 +1,6 @@
 //! `kalends init`: asks four questions, writes a file of settings, and starts the unit that reads it if one wants.
 
-use std::io::{self, BufRead, Write, stderr, stdin};
+use std::io::{self, BufRead, IsTerminal, Write, stderr, stdin};
 use std::path::{Path, PathBuf, absolute};
 use std::process::{self, Stdio};
 
@@ -72,6 +72,9 @@ const UNIT: &str = "kalends.service";
 /// What the unit reads if it names no file.
 const UNIT_FILE: &str = "/etc/kalends/kalends.toml";
 
+/// The data directory of the unit.
+const PACKAGE_DIR: &str = "/var/lib/kalends";
+
 /// The settings and their values as text.
 type Chosen = Vec<(String, String)>;
 
@@ -123,9 +126,10 @@ fn init(args: &Init) -> Result<(), InitError> {
         return Err(InitError::NoUnit(args.file.clone()));
     }
     let asks_for_start = has_unit && !args.start;
+    let dir = is_of_package(&args.file).then_some(PACKAGE_DIR);
     let (chosen, starts) = match args.yes {
-        true => ask(None::<io::Empty>, io::sink(), given, false)?,
-        false => ask(Some(stdin().lock()), stderr(), given, asks_for_start)?,
+        true => ask(None::<io::Empty>, io::sink(), given, dir, false)?,
+        false => ask(Some(stdin().lock()), stderr(), given, dir, asks_for_start)?,
     };
     let settings = check(&chosen)?;
     settings.check(Role::All)?;
@@ -190,11 +194,18 @@ fn write(args: &Init, text: &str, mode: u32) -> Result<(), InitError> {
     write().map_err(|error| InitError::Unwritable { file: args.file.clone(), error })
 }
 
-/// Asks for what is not chosen yet, and whether the unit is started.
+/// Whether packages have the file, or would have it.
+fn is_of_package(file: &Path) -> bool {
+    let folder = Path::new(UNIT_FILE).parent().expect("it is in a folder");
+    absolute(file).is_ok_and(|file| file.starts_with(folder))
+}
+
+/// Asks for what is not chosen yet, and whether the unit is started. Without an answer the file names `dir`.
 fn ask(
     input: Option<impl BufRead>,
     output: impl Write,
     chosen: Chosen,
+    dir: Option<&str>,
     asks_for_start: bool,
 ) -> Result<(Chosen, bool), InitError> {
     let url = match check(&chosen)?.listen.is_unix() {
@@ -209,8 +220,12 @@ fn ask(
     questions.setting("public_url", url)?;
     check(&questions.chosen)?.check(Role::All)?;
     questions.proxy()?;
-    questions
-        .setting("data_dir", "Directory of the database and the keys (empty: ./kalends-data)")?;
+    let empty = dir.unwrap_or("./kalends-data");
+    let question = format!("Directory of the database and the keys (empty: {empty})");
+    questions.setting("data_dir", &question)?;
+    if let Some(dir) = dir.filter(|_| questions.chosen("data_dir").is_none()) {
+        questions.choose("data_dir", dir.to_owned());
+    }
     questions.setting(
         "access",
         "Who may connect: `open` for everyone, `token` for people with an access token (empty: open)",
@@ -289,6 +304,10 @@ impl<I: BufRead, O: Write> Questions<I, O> {
         if input.read_line(&mut line)? == 0 {
             return Err(InitError::NoAnswer);
         }
+        if !stdin().is_terminal() {
+            // A terminal has shown the end of the line.
+            writeln!(self.output)?;
+        }
         Ok(Some(line.trim().to_owned()).filter(|answer| !answer.is_empty()))
     }
 
@@ -315,7 +334,7 @@ mod tests {
 
     fn answers(text: &str) -> Result<(Chosen, String), InitError> {
         let mut shown = Vec::new();
-        let (chosen, starts) = ask(Some(text.as_bytes()), &mut shown, Vec::new(), false)?;
+        let (chosen, starts) = ask(Some(text.as_bytes()), &mut shown, Vec::new(), None, false)?;
         assert!(!starts, "the question was not asked");
         Ok((chosen, String::from_utf8(shown).expect("questions are a text")))
     }
@@ -417,12 +436,12 @@ mod tests {
     #[test]
     fn what_is_given_as_a_flag_is_not_asked_for_and_checked() {
         let given = vec![("access".to_owned(), "token".to_owned())];
-        let (chosen, _) = ask(Some("\n\n".as_bytes()), io::sink(), given, false).unwrap();
+        let (chosen, _) = ask(Some("\n\n".as_bytes()), io::sink(), given, None, false).unwrap();
         assert_eq!(pairs(&chosen), [("access", "token")]);
         let given = vec![("access".to_owned(), "closed".to_owned())];
-        assert!(ask(None::<io::Empty>, io::sink(), given, false).is_err());
+        assert!(ask(None::<io::Empty>, io::sink(), given, None, false).is_err());
         let given = vec![("listen".to_owned(), "unix:/run/a.sock".to_owned())];
-        let refused = ask(None::<io::Empty>, io::sink(), given, false);
+        let refused = ask(None::<io::Empty>, io::sink(), given, None, false);
         assert!(matches!(refused, Err(InitError::Role(RoleProblem::NoOriginOfSocket))));
     }
 
@@ -430,7 +449,7 @@ mod tests {
     fn a_unix_socket_is_for_a_proxy_whose_url_is_asked_for() {
         let given = vec![("listen".to_owned(), "unix:/run/a.sock".to_owned())];
         let (input, mut shown) = ("https://push.example.net\n\n\n".as_bytes(), Vec::new());
-        let (chosen, _) = ask(Some(input), &mut shown, given, false).unwrap();
+        let (chosen, _) = ask(Some(input), &mut shown, given, None, false).unwrap();
         let shown = String::from_utf8(shown).expect("questions are a text");
         assert!(shown.starts_with("Public URL that the proxy has, "), "{shown}");
         assert!(!shown.contains("empty: only for this machine") && !shown.contains("TLS"));
@@ -441,10 +460,27 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_the_package_names_the_directory_of_the_unit() {
+        assert!(is_of_package(Path::new("/etc/kalends/node-1.toml")));
+        assert!(!is_of_package(Path::new("kalends.toml")));
+        for (input, expected) in [("\n\n\n", PACKAGE_DIR), ("\n/srv/k\n\n", "/srv/k")] {
+            let mut shown = Vec::new();
+            let (dir, input) = (Some(PACKAGE_DIR), Some(input.as_bytes()));
+            let (chosen, _) = ask(input, &mut shown, Vec::new(), dir, false).unwrap();
+            assert_eq!(pairs(&chosen), [("data_dir", expected)]);
+            let shown = String::from_utf8(shown).expect("questions are a text");
+            assert!(shown.contains("(empty: /var/lib/kalends)"), "{shown}");
+        }
+        let (chosen, _) =
+            ask(None::<io::Empty>, io::sink(), Vec::new(), Some(PACKAGE_DIR), false).unwrap();
+        assert_eq!(pairs(&chosen), [("data_dir", PACKAGE_DIR)]);
+    }
+
+    #[test]
     fn the_unit_is_started_if_one_wants() {
         for (answer, expected) in [("yes", true), ("no", false), ("", false)] {
             let answers = format!("\n\n\n{answer}\n");
-            let asked = ask(Some(answers.as_bytes()), io::sink(), Vec::new(), true);
+            let asked = ask(Some(answers.as_bytes()), io::sink(), Vec::new(), None, true);
             assert_eq!(asked.unwrap(), (Vec::new(), expected), "{answer}");
         }
     }

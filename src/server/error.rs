@@ -148,8 +148,7 @@ impl ServeError {
             return error.is_final();
         }
         if let Self::Open(OpenStoreError::Dir(DirError::Directory { source, .. })) = self {
-            let refused = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
-            return refused.contains(&source.kind());
+            return source.kind() == io::ErrorKind::PermissionDenied;
         }
         matches!(
             self,
@@ -157,7 +156,10 @@ impl ServeError {
                 | Self::Access { .. }
                 | Self::OpenFiles { .. }
                 | Self::Open(OpenStoreError::Dir(
-                    DirError::OtherOwner { .. } | DirError::Exposed(_) | DirError::Unsynced { .. }
+                    DirError::OtherOwner { .. }
+                        | DirError::ReadOnly { .. }
+                        | DirError::Exposed(_)
+                        | DirError::Unsynced { .. }
                 ))
                 | Self::Open(OpenStoreError::NotBuilt(_))
                 | Self::NoSharedKeys { .. }

@@ -117,6 +117,7 @@ fn make_data_dir(dir: &Path) -> Result<(), ServeError> {
             OpenStoreError::from(DirError::Unsynced { dir: dir.to_owned(), lost: "directories" })
                 .into()
         }
+        ErrorKind::ReadOnlyFilesystem => OpenStoreError::from(DirError::io(dir, source)).into(),
         _ => ServeError::DataDir { dir: dir.to_owned(), source },
     })?;
     // Before keys are generated in it, and together, so that an operator corrects all modes at once.

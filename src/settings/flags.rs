@@ -16,6 +16,9 @@ pub const ENV_CONFIG: &str = "KALENDS_CONFIG";
 /// The file of the machine, which is read if neither a flag nor the environment names one.
 pub const DEFAULT_CONFIG: &str = "/etc/kalends/kalends.toml";
 
+/// Where packages have the sample of all settings.
+const SAMPLE: &str = "/usr/share/doc/kalends/examples/kalends.toml";
+
 /// The settings on a command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flags {
@@ -32,8 +35,7 @@ impl Args for Flags {
             .value_name("FILE")
             .value_parser(ValueParser::path_buf())
             .help(format!(
-                "TOML file with settings (docs/kalends.toml is a sample); otherwise {ENV_CONFIG}, or {DEFAULT_CONFIG} \
-                 if it is there"
+                "TOML file with settings (packages have {SAMPLE}); otherwise {ENV_CONFIG}, or {DEFAULT_CONFIG} if it is there"
             ));
         let command = GROUPS.iter().fold(command.arg(config), |command, group| {
             group.settings.iter().fold(command, |command, setting| {

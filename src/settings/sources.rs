@@ -257,7 +257,7 @@ fn advice(written: &str, form: fn(&str) -> String) -> String {
                 set `enableServiceLinks: false` in the pod"
             .into();
     }
-    let all = "docs/settings.md and `kalends serve --help` list all settings";
+    let all = "`kalends serve --help` lists all settings";
     let names = Setting::all().map(|setting| setting.name);
     match names.min_by_key(|name| changes(written, name)).filter(|name| is_near(written, name)) {
         Some(nearest) => format!("did you mean `{}`? {all}", form(nearest)),
@@ -411,11 +411,9 @@ mod tests {
         assert_eq!(
             error,
             "`KALENDS_LISTN` is not a setting (environment variable): \
-             did you mean `KALENDS_LISTEN`? docs/settings.md and `kalends serve --help` \
-             list all settings\n\
+             did you mean `KALENDS_LISTEN`? `kalends serve --help` lists all settings\n\
              `chanels_max` is not a setting (kalends.toml line 1): \
-             did you mean `channels_max`? docs/settings.md and `kalends serve --help` \
-             list all settings"
+             did you mean `channels_max`? `kalends serve --help` lists all settings"
         );
     }
 
@@ -471,9 +469,9 @@ mod tests {
         assert_eq!(
             error,
             "`KALENDS_DATABASE_URL` is not a setting (environment variable): \
-             docs/settings.md and `kalends serve --help` list all settings\n\
+             `kalends serve --help` lists all settings\n\
              `pem_file` is not a setting (kalends.toml line 1): \
-             docs/settings.md and `kalends serve --help` list all settings"
+             `kalends serve --help` lists all settings"
         );
     }
 

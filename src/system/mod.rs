@@ -1,8 +1,9 @@
 //! What a server needs of its machine: the clock, the log, files with secrets, ports, TLS, HTTP clients, signed
-//! tokens, addresses, the numbers of errors, and the commit of this program.
+//! tokens, addresses, the numbers of errors, the names of users, and the commit of this program.
 //! Limits, paths and addresses enter as values; connections, lines and texts leave. Nothing here knows a setting or a
 //! push.
 
+pub mod as_user;
 pub mod build;
 mod certificate_words;
 pub mod clock;

@@ -18,6 +18,13 @@ pub enum DirError {
     /// The directory or a file in it cannot be created, read or written.
     #[error("cannot use {} as a data directory: {source}", path.display())]
     Directory { path: PathBuf, source: io::Error },
+    /// The disk is mounted so that nothing can be written.
+    #[error(
+        "cannot write {}: its file system is read-only, so mount it writable, or set data_dir to a directory on another \
+         disk",
+        path.display()
+    )]
+    ReadOnly { path: PathBuf },
     /// The directory or a file in it belongs to another user, who could replace or read it.
     #[error(
         "{} belongs to uid {}, and this runs as uid {}: run it as that user, or run `chown {} {}` if you \
@@ -67,6 +74,7 @@ impl DirError {
     pub fn io(path: &Path, source: io::Error) -> Self {
         match source.kind() {
             ErrorKind::StorageFull => Self::no_space(path),
+            ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { path: path.to_owned() },
             _ => Self::Directory { path: path.to_owned(), source },
         }
     }

@@ -166,6 +166,9 @@ async fn each_command_has_a_manual_page() {
     for (page, text) in [
         ("kalends.1", "kalends\\-inspect(1)"),
         ("kalends-serve.1", "public\\-url"),
+        ("kalends-status.1", concat!("\"kalends ", env!("CARGO_PKG_VERSION"), "\"")),
+        ("kalends-status.1", "\nExamples:\n.nf\n  kalends status \\-\\-config"),
+        ("kalends-status.1", "/var/lib/kalends\n.fi\n\nExit codes"),
         ("kalends-access-revoke.1", "NAME"),
     ] {
         let written = fs::read_to_string(pages.join(page)).unwrap();

@@ -7,6 +7,7 @@ use std::io;
 use std::net::TcpListener;
 use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -210,6 +211,30 @@ async fn a_data_directory_that_other_users_can_change_or_read_is_rejected() {
     fs::remove_file(&router).unwrap();
     symlink(foreign, &router).unwrap();
     Program::run(serve(&dir)).await.refused_start(2, &["router.db belongs to uid "]);
+}
+
+#[actix_web::test]
+async fn a_read_only_data_directory_is_rejected_and_not_changed() {
+    let mut server = Server::start();
+    assert!(server.terminate().success());
+    let dir = server.data_dir();
+    let contents = || {
+        let mut files: Vec<_> = fs::read_dir(&dir).unwrap().map(|it| it.unwrap().path()).collect();
+        files.sort();
+        let bytes = files.iter().map(|file| fs::read(file).unwrap()).collect::<Vec<_>>();
+        (files, bytes)
+    };
+    let before = contents();
+    for dir in [dir.clone(), dir.join("new")] {
+        let mount = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\" && exec \"$@\"";
+        let mut command = child("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-c", mount]).arg(server.data_dir());
+        command.arg(env!("CARGO_BIN_EXE_kalends")).args(args(&dir, &["--listen", "127.0.0.1:0"]));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let ended = Program::run(command.into()).await;
+        ended.refused_start(2, &[path_text(&dir), "is read-only, so mount it writable"]);
+        assert!(before == contents(), "{} was changed", dir.display());
+    }
 }
 
 #[actix_web::test]

@@ -46,7 +46,7 @@ valid once, for five minutes, and needs the keys of the server: run the command 
 
 Examples:
   kalends access operator --data-dir /var/lib/kalends
-  sudo -u kalends kalends access operator --config /etc/kalends/kalends.toml";
+  runuser -u kalends -- kalends access operator --config /etc/kalends/kalends.toml";
     const SETTINGS: Shown = Shown::OfStore(&[]);
 
     /// Prints a link, and its use on standard error.

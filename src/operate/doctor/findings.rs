@@ -1,6 +1,6 @@
 //! The results of the checks, which the command prints when each is there.
 
-use std::io::{self, IsTerminal, Write, stderr, stdout};
+use std::io::{self, Write, stderr, stdout};
 
 use serde::Serialize;
 
@@ -112,9 +112,9 @@ impl Findings {
         }
     }
 
-    /// Tells a person that the next check takes long.
+    /// Announces that the next check takes long.
     pub(super) fn wait(&self, what: &str) {
-        if stderr().is_terminal() {
+        if self.printed.is_some() {
             // It may be closed.
             let _ = writeln!(stderr(), "      {what}");
         }

@@ -202,7 +202,8 @@ async fn silent(
     findings: &mut Findings,
 ) -> io::Result<()> {
     let seconds = idle.as_secs();
-    findings.wait(&format!("waiting {seconds} s on a silent connection (--idle-s)"));
+    findings
+        .wait(&format!("waiting {seconds} s on a silent connection (--idle-s 0 leaves it out)"));
     let found = match session.stays_open(idle).await {
         Err(trouble) => Err(trouble.at(&format!("it ends within {seconds} s"))),
         Ok(()) => {

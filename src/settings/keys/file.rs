@@ -11,6 +11,7 @@ use storage::owner::OtherOwner;
 use zeroize::Zeroizing;
 
 use super::list::{KeyList, KeyListError, Keys, generate};
+use crate::system::as_user::as_user;
 use crate::system::regular_file;
 
 pub const KEYS_FILE: &str = "keys.toml";
@@ -37,8 +38,8 @@ pub enum KeysError {
     #[error("cannot read {path}: {error}")]
     Unreadable { path: PathBuf, error: io::Error },
     #[error(
-        "{path} belongs to uid {}, and this runs as uid {}: run it as that user (sudo -u '#{}' kalends ...), or run \
-         `chown {} {path}` if the keys are yours", .other.owner, .other.own, .other.owner, .other.own
+        "{path} belongs to uid {}, and this runs as uid {}: run it as that user (as root: `{} kalends ...`), or run \
+         `chown {} {path}` if the keys are yours", .other.owner, .other.own, as_user(.other.owner), .other.own
     )]
     OtherOwner { path: PathBuf, other: OtherOwner },
     #[error(

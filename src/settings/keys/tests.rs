@@ -140,10 +140,17 @@ fn the_file_of_another_user_is_refused() {
     // Only root can give a file away.
     let is_given_away = chown(&path, Some(65_534), None).is_ok();
     assert_eq!(Keys::load(dir.path()).is_err(), is_given_away);
-    let other = OtherOwner { owner: 7, own: 0 };
+    let other = OtherOwner { owner: 54_321, own: 0 };
     let error = KeysError::OtherOwner { path: "/srv/keys.toml".into(), other }.to_string();
-    assert!(error.contains("/srv/keys.toml belongs to uid 7, and this runs as uid 0"), "{error}");
-    assert!(error.contains("sudo -u '#7' kalends") && error.contains("chown 0 /srv"), "{error}");
+    assert!(
+        error.contains("/srv/keys.toml belongs to uid 54321, and this runs as uid 0"),
+        "{error}"
+    );
+    assert!(
+        error.contains("setpriv --reuid=54321 --clear-groups kalends")
+            && error.contains("chown 0 /srv"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -59,8 +59,7 @@ They are unknown settings; `enableServiceLinks: false` in the pod prevents them.
 
 const SAMPLE_HEAD: &str = "\
 # All settings of Kalends with their defaults: remove a `#` to change one.
-# Use the file with `kalends serve --config FILE`. docs/settings.md explains the settings.
-# Written by `UPDATE_DOCS=1 cargo test -p kalends settings`.
+# Use the file with `kalends serve --config FILE`.
 ";
 
 /// A list item: the name with its flag, variable, default and values, then the documentation.

@@ -7,7 +7,7 @@ use std::process::Output;
 use tempfile::TempDir;
 
 use super::{Packed, answers, lines};
-use crate::harness::child;
+use crate::harness::{child, run};
 
 /// A root file system in which nothing is installed.
 struct Root(TempDir);
@@ -61,6 +61,12 @@ async fn the_package_installs_a_server_that_starts_and_leaves_its_data_when_it_i
     command.args(&words[1..3]).arg(root.path(words[3])).args(["--listen", "127.0.0.1:0"]);
     command.env("KALENDS_DATA_DIR", &data).env("KALENDS_METRICS_LISTEN", "off");
     answers(command, None).await;
+    let settings = root.text(words[3]);
+    assert!(settings.ends_with("\ndata_dir = \"/var/lib/kalends\"\n"), "{settings}");
+    let here = root.path("/etc/kalends/here.toml");
+    fs::write(&here, settings.replace("/var/lib/kalends", &data.display().to_string())).unwrap();
+    run(&["tables", "list", "--config", &here.display().to_string()]).await.succeeded();
+    fs::remove_file(here).unwrap();
 
     let output = root.dpkg(&["--purge", "kalends"]);
     let told = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -64,6 +64,12 @@ async fn the_compose_file_gives_each_node_a_directory_with_the_same_keys() {
     let compose = read("docs/deploy/compose.yaml");
     let image = format!("image: kalends:{}\n", env!("CARGO_PKG_VERSION"));
     assert!(compose.contains(&image), "{image}");
+    for written in ["kalends:", "kalends-"] {
+        let versions = compose.split(written).skip(1);
+        let mut numbers = versions.filter(|text| text.starts_with(|c: char| c.is_ascii_digit()));
+        let is_of_today = |text: &str| text.starts_with(env!("CARGO_PKG_VERSION"));
+        assert!(numbers.all(is_of_today), "{written} has another version");
+    }
     let command = compose.split("- -ec\n      - >-\n").nth(1).expect("a service makes the keys");
     let command = command.split("    volumes:").next().expect("the command ends");
     let dir = TempDir::new().expect("a temporary directory can be made");
