@@ -1,4 +1,4 @@
-//! Reports the upgrade of a store to the log and to systemd. An upgrade may take long, and the server answers nobody before its
+//! Reports the upgrade of a store to the log and to systemd. An upgrade may take long, and the server answers no request before its
 //! end.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The progress of an upgrade, for whoever opens the store. An upgrade changes files that an older version wrote.
+//! The progress of an upgrade, for the program that opens the store. An upgrade changes files that an older version wrote.
 
 use std::time::Duration;
 

@@ -185,14 +185,17 @@ impl Lane {
                 Err(error) => error.kind == ErrorKind::Lost,
             },
         };
+        let (begun, limit) = (Instant::now(), self.server.operation_timeout);
         let mut away = None;
         for write in batch {
             let written = match &away {
                 Some(error) => Err(SqlError::clone(error)),
                 None => self.alone(&write.query, lost).await,
             };
-            // The others of this batch do not wait in turn for a server that is away.
+            // The others of this batch do not wait in turn for a server that is away, or for locks.
+            let is_late = begun.elapsed() >= limit;
             away = written.as_ref().err().filter(|error| error.is_away()).cloned();
+            away = away.or_else(|| is_late.then(|| SqlError::late(limit)));
             let _unread = write.reply.send(written);
         }
     }

@@ -209,7 +209,8 @@ pub(crate) async fn is_there(transaction: &Transaction<'_>, month: Month) -> Res
     holds(&transaction.run(Some(month), IS_THERE, NONE).await?)
 }
 
-/// The error of a month that is said to be missing. One that only lacks what this version calls is old, and not forgotten.
+/// The error of a call that found no function of a month. A month whose tables are there is of an older version, and not
+/// missing.
 pub(crate) async fn missing(client: &PostgresClient, month: Month) -> Result<SqlError> {
     let is_old = format!("{IS_THERE} AND to_regproc('{{s}}.add_messages_{{m}}') IS NULL");
     Ok(match holds(&client.read(Some(month), &is_old, NONE).await?)? {

@@ -151,6 +151,29 @@ async fn an_agent_whose_rows_are_locked_holds_up_no_other() {
     }
 }
 
+/// Each call has an answer after a few limits, and not after one for each call that waits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_that_queue_behind_a_locked_table_do_not_wait_in_turn() {
+    let operation_timeout = Duration::from_millis(500);
+    let options = PostgresOptions { connections: 1, operation_timeout, ..on(&shared().url) };
+    let store = with_agents(&options).await;
+    let lock = format!(
+        "BEGIN; LOCK TABLE {0}.agents_2026_11; SELECT pg_sleep(600) FROM {0}.state",
+        options.schema
+    );
+    let locked = Locked { _session: shared().session(&lock), schema: options.schema.clone() };
+    locked.until("wait_event = 'PgSleep'").await;
+    let calls = (0..AGENTS).map(|number| {
+        store.store_message(agent(number), november(), names::message(1, channel(), NOW))
+    });
+    let answers = join_all(calls.collect::<Vec<_>>()).await;
+    let errors = answers.into_iter().map(|answer| answer.unwrap_err().to_string());
+    // The server has ended a call that waited for the lock by itself.
+    let waited = errors.filter(|error| error.contains("statement timeout")).count();
+    assert!((1..=4).contains(&waited), "{waited} of {AGENTS} calls waited in turn");
+    locked.release();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn records_that_are_read_at_once_are_each_those_of_their_agent() {
     let store = with_agents(&on(&shared().url)).await;
